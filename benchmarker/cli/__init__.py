@@ -1,0 +1,88 @@
+"""The command line: one module for each command, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+import benchmarker
+from benchmarker.errors import UserError
+
+COMMANDS = {
+    "run": "Measure a problem in one framework or several; store records and print a table.",
+    "check": "Hold every implementation of a problem against its reference and against each other.",
+    "list": "List what is registered, from which distribution, and whether it can be used.",
+    "describe": "Describe a problem: its options, its cost, and what each framework does.",
+    "env": "Describe this machine, and what will make its timings noisy.",
+    "show": "Show records as a table.",
+    "validate": "Hold records against the schema.",
+}
+
+
+class Commands(click.Group):
+    """Imports a command's module only when that command is called; without a command it is `run`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order that a user meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"benchmarker.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands and what they do, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options with no command before them are those of `run`."""
+        if args and args[0].startswith("-") and args[0] not in ("--help", "-h", "--version"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda token: token.replace("_", "-"),
+        "max_content_width": 100,
+    },
+)
+@click.version_option(benchmarker.__version__, prog_name="benchmarker")
+def group() -> None:
+    """Measure how fast machine-learning work runs, on what, and in which framework.
+
+    Without a command, options are those of `run`:
+
+      python -m benchmarker --framework=jax --problem=gpt2 --preheat
+    """
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a trial or a check failed, 2 the user's mistake, 130 interrupted."""
+    try:
+        status: Any = group.main(args, prog_name="benchmarker", standalone_mode=False)
+    except UserError as error:
+        _fail(f"error: {error}", 2)
+    except click.ClickException as error:
+        _fail(f"error: {' '.join(error.format_message().split())}", 2)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader of a pipe has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(text: str, status: int) -> None:
+    click.echo(f"benchmarker: {text}", err=True)
+    sys.exit(status)

@@ -1,0 +1,146 @@
+"""Asking for a case on the command line: the options that say what, those of the problem that `--problem` names among
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from benchmarker import params, registry
+from benchmarker.api import Problem
+from benchmarker.errors import UserError
+from benchmarker.plan import Asked
+from benchmarker.precision import PRECISIONS
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_WHAT = (
+    click.option("--problem", required=True, metavar="NAME", help="With --help, this problem's own options are shown."),
+    click.option(
+        "--precision",
+        type=click.Choice(list(PRECISIONS)),
+        metavar=f"[{'|'.join(PRECISIONS)}]",
+        default="fp32",
+        show_default=True,
+        help="One name means one thing in every framework.",
+    ),
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        metavar="PLATFORM",
+        help="A platform that the framework reports (cpu, cuda, rocm, tpu), or gpu, or auto: what it prefers.",
+    ),
+    click.option("--gpus", "gpu", type=click.IntRange(min=0), metavar="INDEX", help="Which of the visible GPUs."),
+    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads to compute with."),
+    click.option("--compile", is_flag=True, help="Compile the step, where the framework leaves the choice."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Of weights and inputs."
+    ),
+)
+
+
+def what_options(function: _F) -> _F:
+    """The options that say what is measured or checked."""
+    for option in reversed(_WHAT):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The problem made, and what was asked of it."""
+
+    problem: Problem
+    asked: Asked
+
+
+def ask(options: dict[str, Any], **more: Any) -> Question:
+    """Make of parsed options what was asked; the problem's own are taken out of `options` by its parameters.
+
+    Raises `UserError` for a mistake in a parameter, before any framework is started.
+    """
+    problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
+    given = {field.name: options.pop(field.name) for field in params.fields(problem)}
+    given = {name: value for name, value in given.items() if value is not None}
+    params.resolve(problem, given, "cpu")
+    return Question(problem, Asked(params=given, **options, **more))
+
+
+class ProblemCommand(click.Command):
+    """Looks for `--problem` before parsing, and adds that problem's parameters as options."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse with the problem's options; raises `UserError` for an unknown problem."""
+        problem = _named(args)
+        self.problem_options = _options(problem) if problem else []
+        return super().make_context(info_name, args, parent, **extra)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own options and the problem's."""
+        return [*super().get_params(ctx), *self.problem_options]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Two sections of options, or a hint where no problem is named."""
+        own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in own if record])
+        theirs = [param.get_help_record(ctx) for param in self.problem_options]
+        if theirs:
+            with formatter.section("Options of this problem"):
+                formatter.write_dl([record for record in theirs if record])
+        else:
+            names = ", ".join(plugin.name for plugin in registry.registered("problem").values())
+            formatter.write_paragraph()
+            formatter.write_text(f"With --problem=NAME --help, that problem's own options are shown: {names}.")
+
+
+def names_of(frameworks: str, problem: str) -> list[str]:
+    """Names with commas between, each once; raises `UserError` where one has no implementation of the problem."""
+    names = list(dict.fromkeys(name.strip() for name in frameworks.split(",") if name.strip()))
+    if not names:
+        raise UserError("--framework names no framework; `benchmarker list frameworks` shows them")
+    for name in names:
+        registry.find(f"framework.{name}")
+        if name not in (known := registry.implementing(problem)):
+            raise UserError(f"{name} has no implementation of {problem}; there are: {', '.join(known) or 'none'}")
+    return names
+
+
+def _named(args: list[str]) -> str | None:
+    """The value of the last `--problem` among the arguments."""
+    found = None
+    for word, following in zip(args, [*args[1:], ""], strict=True):
+        if word.startswith("--problem="):
+            found = word.partition("=")[2]
+        elif word == "--problem":
+            found = following
+    return found
+
+
+def _options(problem: str) -> list[click.Parameter]:
+    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    return [_option(field) for field in params.fields(made)]
+
+
+def _option(field: params.Field) -> click.Option:
+    """One parameter as an option; its value is checked with all others, so here it may be any text."""
+    shown = "" if field.default is None else f"default: {_text(field.default)}"
+    if field.accelerator_default != field.default:
+        shown += f", not on a CPU: {_text(field.accelerator_default)}"
+    text = "; ".join(part for part in (field.help, shown) if part)
+    if field.type == "bool":
+        return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
+    kind = click.Choice(field.choices) if field.choices else None
+    metavar = None if field.choices else f"{field.type.upper()} {field.range}".strip()
+    return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

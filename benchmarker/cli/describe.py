@@ -1,0 +1,89 @@
+"""`benchmarker describe`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker import params, registry
+from benchmarker.abilities import abilities
+from benchmarker.cli.output import json_option, print_json, print_table
+from benchmarker.errors import UserError
+from benchmarker.plan import able
+
+if TYPE_CHECKING:
+    from benchmarker.plan import Ability
+
+
+@click.command("describe", short_help="Describe a problem.")
+@click.argument("problem")
+@json_option
+def command(problem: str, as_json: bool) -> None:
+    """Describe a problem: its options, its cost, its scopes, and what each framework here does of it."""
+    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    fields = params.fields(made)
+    scopes = made.scopes(made.params(), "training")
+    rows = [
+        row
+        for framework, ability in abilities(problem, registry.implementing(problem), {}).items()
+        for row in _ability_rows(framework, ability)
+    ]
+    if as_json:
+        print_json(
+            {
+                "problem": problem,
+                "summary": made.summary,
+                "parameters": [{"option": field.option, **dataclasses.asdict(field)} for field in fields],
+                "scopes": scopes,
+                "cost": made.cost_formula,
+                "frameworks": rows,
+            }
+        )
+        return
+    click.echo(f"{problem}: {made.summary}\n")
+    print_table(
+        ["option", "values", "default on a CPU", "elsewhere", "meaning"],
+        [
+            [
+                field.option,
+                "|".join(field.choices) or f"{field.type} {field.range}".strip(),
+                _default(field.default),
+                _default(field.accelerator_default),
+                field.help,
+            ]
+            for field in fields
+        ],
+    )
+    click.echo(f"\ncost of a step: {made.cost_formula}\nscopes: {', '.join(scopes)}\n")
+    print_table(
+        ["framework", "device", "mode", "precisions", "limits"],
+        [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]), row["limits"]] for row in rows],
+    )
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "from the others"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str, Any]]:
+    """A row for each device and mode of a framework, or one that says why there is none."""
+    if isinstance(ability, UserError):
+        return [{"framework": framework, "device": "-", "mode": "-", "precisions": [], "limits": str(ability)}]
+    limits = "; ".join(
+        f"{params.option(name)} {'|'.join(values)} only" for name, values in ability.support.choices.items()
+    )
+    return [
+        {
+            "framework": framework,
+            "device": device.platform,
+            "mode": mode,
+            "precisions": able(ability.support, device, mode),
+            "limits": limits,
+        }
+        for device in ability.info.devices
+        for mode in ability.support.precisions
+    ]

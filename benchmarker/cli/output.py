@@ -1,0 +1,67 @@
+"""Printing: tables for people, JSON for pipes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON on standard output."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that is as wide as it needs to be in a pipe, and that takes no text for markup."""
+    made = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not made.is_terminal:
+        made.width = 10_000
+    return made
+
+
+def print_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; columns in which every cell looks like a number are set to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=headings is not None)
+    for index, heading in enumerate(headings or rows[0]):
+        numeric = headings is not None and all(row[index][:1].isdigit() or row[index] == "-" for row in rows)
+        table.add_column(Text(heading), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    printer = console()
+    with printer.capture() as capture:
+        printer.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def clean(text: str) -> str:
+    """Text with control characters made visible, so that a hostile name cannot steer the terminal."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+_PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
+
+
+def si(value: float | None, unit: str) -> str:
+    """A value to four digits with its unit, an SI prefix where the unit takes one; `-` for None.
+
+    Bytes go by powers of 1024 (IEC 80000-13), rates of samples stay as they are.
+    """
+    if value is None:
+        return "-"
+    if unit == "B":
+        power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
+        return f"{value / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+    if unit == "1/s" or value == 0:
+        return f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
+    exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
+    return f"{value / 10**exponent:.4g} {_PREFIXES[exponent]}{unit}"

@@ -1,0 +1,148 @@
+"""Records as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from benchmarker import machine
+from benchmarker.cli.env import machine_rows
+from benchmarker.cli.output import clean, print_table, si
+
+if TYPE_CHECKING:
+    from benchmarker.api import Case, Metric
+    from benchmarker.record import Record
+
+Derive = Callable[["Record"], Mapping[str, "Metric"]]
+
+
+def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """A record and its metrics as plain values."""
+    return {
+        **msgspec.to_builtins(record),
+        "metrics": {name: msgspec.to_builtins(metrics[name]) for name in metrics},
+    }
+
+
+def print_records(records: Sequence[Record], derive: Derive) -> None:
+    """One line a record: what differs between them, and their headline metrics; what all share goes above."""
+    flat = [_flat(record.case) | {"trial": str(record.trial)} for record in records]
+    names = list(dict.fromkeys(name for case in flat for name in case))
+    shared = {name: flat[0].get(name) for name in names if len({case.get(name) for case in flat}) == 1}
+    varying = [name for name in names if name not in shared]
+    if "framework" not in varying:
+        varying.insert(0, "framework")
+    metrics = [derive(record) for record in records]
+    headline = list(
+        dict.fromkeys(
+            name
+            for derived in metrics
+            for name, metric in derived.items()
+            if metric.headline and any(other.get(name) and other[name].value is not None for other in metrics)
+        )
+    )
+    title = {name.removeprefix("params."): value for name, value in shared.items() if name != "trial"}
+    click.echo(clean(" ".join(f"{name}={value}" for name, value in title.items())))
+    rows = []
+    for case, record, derived in zip(flat, records, metrics, strict=True):
+        cells = [case.get(name, "-") for name in varying]
+        cells += [si(derived[name].value, derived[name].unit) if name in derived else "-" for name in headline]
+        rows.append([*cells, record.status if record.error is None else record.error.kind])
+    print_table([*(name.removeprefix("params.") for name in varying), *map(_heading, headline), "status"], rows)
+
+
+def _flat(case: Case) -> dict[str, str]:
+    """The parts of a case that tell what was measured, as text, parameters under `params.`."""
+    plain = msgspec.to_builtins(case)
+    values = {name: plain[name] for name in ("problem", "framework", "device", "mode", "precision", "compile")}
+    values |= {name: plain[name] for name in ("gpu", "threads", "seed") if plain[name] is not None}
+    values |= {f"params.{name}": value for name, value in case.params.items()}
+    return {name: str(value) for name, value in values.items()}
+
+
+def _heading(metric: str) -> str:
+    """A metric's name as a heading: its unit stands in the cells."""
+    return metric.removesuffix("_s").removesuffix("_bytes").replace("_per", "/s").replace("_", " ")
+
+
+def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
+    """One record in full."""
+    case = record.case
+    click.echo(clean(f"{case.problem} in {case.framework}: {case.mode}, {case.precision}, on {case.device}"))
+    click.echo(f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}")
+    if record.error:
+        click.echo(clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}"))
+    click.echo()
+    print_table(
+        ["metric", "value", "note"],
+        [
+            [name, si(metric.value, metric.unit), metric.reason or f"{metric.better} is better"]
+            for name, metric in metrics.items()
+        ],
+    )
+    click.echo()
+    rows = [["parameters", " ".join(f"{name}={value}" for name, value in case.params.items())], *_how(record)]
+    rows += machine_rows(record.machine)
+    rows += [
+        ["Python", record.software.python],
+        ["libraries", ", ".join(f"{name} {version}" for name, version in record.software.libraries.items())],
+        [
+            "variables",
+            " ".join(f"{name}={value}" for name, value in record.software.variables.items()) or "none",
+        ],
+        ["threads", str(record.software.threads or "-")],
+        ["repeat with", record.command],
+    ]
+    rows += [["noise", sentence] for sentence in machine.noise(record.machine)]
+    print_table(None, rows)
+
+
+def _how(record: Record) -> list[list[str]]:
+    """How it was measured, as rows of (name, value)."""
+    rows = []
+    if record.device:
+        rows.append(["device", f"{record.device.platform}: {record.device.name}"])
+    if record.types:
+        types = record.types
+        settings = "".join(f", {name}={value}" for name, value in types.settings.items())
+        rows.append(
+            [
+                "types",
+                f"{types.parameter} weights, {types.compute} products, {types.accumulate} sums{settings}",
+            ]
+        )
+    if record.check:
+        verdict = "ok" if record.check.ok else "WRONG"
+        rows.append(
+            [
+                "check",
+                f"{verdict}: error {record.check.error:.2g} ({record.check.output}), bound {record.check.bound:.2g}",
+            ]
+        )
+    if record.preheat:
+        heat = record.preheat
+        rows.append(["preheat", f"{heat.outcome} after {heat.steps} steps, {heat.duration_s:.1f} s"])
+    if record.blocks:
+        blocks = record.blocks
+        rows.append(
+            [
+                "timed",
+                f"{len(blocks.duration_ns)} blocks of {blocks.steps_per_block} step(s), "
+                f"{sum(blocks.duration_ns) / 1e9:.1f} s, stopped by {blocks.stopped_by}",
+            ]
+        )
+    if record.cost:
+        cost = record.cost
+        again = f" and {si(cost.recomputed_flops, 'FLOP')} again" if cost.recomputed_flops else ""
+        rows.append(
+            [
+                "a step",
+                f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {cost.samples} sample(s)",
+            ]
+        )
+    stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in record.harness.stages_s.items())
+    rows.append(["time, s", f"{record.harness.wall_s:.1f} in all: {stages}"])
+    return rows

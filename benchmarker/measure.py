@@ -1,0 +1,154 @@
+"""Measuring one workload: preheat or warm-up, then timed blocks.
+
+    |-- first step --|-- preheat or warm-up --|sync| k steps |sync| k steps |sync| ... |sync|
+     compile_s        preheat                       <-block->      <-block->
+
+A block is `k` steps between two synchronisations; nothing but the steps stands between its two readings of the
+clock. Progress is told between blocks.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.record import Preheat, StoppedBy
+
+if TYPE_CHECKING:
+    from benchmarker.api import Measuring
+
+MIN_BLOCK_S = 0.01
+"""Shortest block: 100,000 times what reading the clock costs."""
+SYNCS_PER_BLOCK = 1000
+"""A block is at least this many times as long as one synchronisation."""
+WINDOW_S = 1.0
+"""Shortest preheat window."""
+PLATEAU = 0.01
+"""Two consecutive windows whose rates differ by no more than this share are a plateau."""
+
+Tell = Callable[[int, float], None]
+"""Called between blocks with the number of blocks so far and the last block's seconds a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepper:
+    """A step, and how to wait for what it returned."""
+
+    step: Callable[[], Any]
+    synchronize: Callable[[Any], None]
+
+    def block(self, steps: int) -> int:
+        """Take `steps` steps and wait for them; returns their duration in ns."""
+        step = self.step
+        start = time.perf_counter_ns()
+        for _ in range(steps):
+            result = step()
+        self.synchronize(result)
+        return time.perf_counter_ns() - start
+
+    def sync_s(self) -> float:
+        """What waiting for a result that is already there costs, s: the least of ten."""
+        result = self.step()
+        self.synchronize(result)
+        costs = []
+        for _ in range(10):
+            start = time.perf_counter()
+            self.synchronize(result)
+            costs.append(time.perf_counter() - start)
+        return min(costs)
+
+
+def preheat(stepper: Stepper, measuring: Measuring, tell: Tell) -> Preheat:
+    """Bring the workload to a steady rate: a fixed count of steps, or, where asked for, a plateau."""
+    start = time.perf_counter()
+    if not measuring.preheat:
+        for done in range(1, measuring.warmup_steps + 1):
+            tell(done, stepper.block(1) / 1e9)
+        return Preheat(
+            outcome="fixed",
+            duration_s=time.perf_counter() - start,
+            steps=measuring.warmup_steps,
+            window_steps_per_s=[],
+        )
+    rates: list[float] = []
+    steps = 0
+    while True:
+        window = 0
+        window_start = time.perf_counter()
+        while (elapsed := time.perf_counter() - window_start) < WINDOW_S:
+            stepper.block(1)
+            window += 1
+        steps += window
+        rates.append(window / elapsed)
+        tell(len(rates), elapsed / window)
+        plateau = len(rates) > 1 and abs(rates[-1] / rates[-2] - 1) <= PLATEAU
+        duration = time.perf_counter() - start
+        if plateau or duration >= measuring.preheat_max_s:
+            return Preheat(
+                outcome="plateau" if plateau else "timeout",
+                duration_s=duration,
+                steps=steps,
+                window_steps_per_s=rates,
+            )
+
+
+def steps_per_block(stepper: Stepper) -> int:
+    """Steps of a block: enough that it is long against reading the clock and against synchronising."""
+    least = max(MIN_BLOCK_S, SYNCS_PER_BLOCK * stepper.sync_s())
+    steps = 1
+    while (duration := stepper.block(steps) / 1e9) < least / 2:
+        steps *= 2
+    return max(1, math.ceil(steps * least / duration))
+
+
+def timed_blocks(stepper: Stepper, steps: int, measuring: Measuring, durations: list[int], tell: Tell) -> StoppedBy:
+    """Time blocks of `steps` steps until the count, the seconds or the precision asked for; returns which it was.
+
+    `durations` (ns) is filled as the blocks end, so that an error loses none of them.
+    """
+    gc.collect()
+    gc.freeze()
+    deadline = time.perf_counter() + measuring.seconds
+    next_look = MIN_BLOCKS_FOR_INTERVAL
+    while True:
+        durations.append(stepper.block(steps))
+        done = len(durations)
+        tell(done, durations[-1] / steps / 1e9)
+        if done >= measuring.blocks:
+            return "blocks"
+        if measuring.median_precision is not None and done >= next_look:
+            next_look = math.ceil(done * 1.1)
+            if median_half_width(durations) <= measuring.median_precision:
+                return "median_precision"
+        if time.perf_counter() >= deadline:
+            return "seconds"
+
+
+MIN_BLOCKS_FOR_INTERVAL = 6
+"""The fewest values whose extremes are a 95% interval of the median: 2 * 0.5**6 < 0.05."""
+
+
+def median_half_width(values: list[int]) -> float:
+    """Half the width of the 95% interval of the median, as a share of the median.
+
+    The interval runs between order statistics, with the rank from the binomial distribution: it assumes
+    independent values and no shape (David & Nagaraja, Order Statistics, 2003, section 7.1).
+    Raises ValueError for fewer than six values.
+    """
+    n = len(values)
+    if n < MIN_BLOCKS_FOR_INTERVAL:
+        raise ValueError(f"{n} values have no 95% interval of the median; {MIN_BLOCKS_FOR_INTERVAL} have")
+    if n > 1000:  # the normal approximation; the exact sum would underflow
+        rank = int((n - 1 - 1.96 * math.sqrt(n)) / 2)
+    else:
+        tail = math.comb(n, 0)
+        rank = 0
+        while (tail := tail + math.comb(n, rank + 1)) <= 0.025 * 2**n:
+            rank += 1
+    ordered = sorted(values)
+    return (ordered[n - 1 - rank] - ordered[rank]) / 2 / statistics.median(ordered)

@@ -1,0 +1,29 @@
+"""Metrics of a stored record, from every registered `metric.*` plugin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker import registry
+from benchmarker.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarker.api import Metric
+    from benchmarker.record import Record
+
+
+def deriver() -> Callable[[Record], dict[str, Metric]]:
+    """Load the metric plugins once; the function returned derives all metrics of a record, by name."""
+    hook = registry.load(registry.registered("metric")).hook
+
+    def derive(record: Record) -> dict[str, Metric]:
+        metrics: dict[str, Metric] = {}
+        for part in hook.derive_metrics(record=record):
+            if twice := metrics.keys() & part.keys():
+                raise UserError(f"two metric plugins derive {', '.join(sorted(twice))}; uninstall one of them")
+            metrics |= part
+        return metrics
+
+    return derive

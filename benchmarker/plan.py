@@ -1,0 +1,121 @@
+"""From what was asked to the cases that will run: all that can be refused is refused here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarker import params
+from benchmarker.api import Case, Device, FrameworkInfo, Measuring, Mode, Support
+from benchmarker.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarker.api import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user asked for; `params` holds only what was given, and `device` may be `auto`."""
+
+    problem: str
+    mode: Mode
+    precision: str
+    device: str
+    gpu: int | None
+    threads: int | None
+    compile: bool
+    seed: int
+    params: Mapping[str, Any]
+    measuring: Measuring
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """What one framework said of itself and of its implementation of the problem."""
+
+    info: FrameworkInfo
+    support: Support
+
+
+def make_order(cases: int, trials: int) -> list[tuple[int, int]]:
+    """Trials in the order that they run, (case, trial): one of each case, then the next of each."""
+    return [(case, trial) for trial in range(trials) for case in range(cases)]
+
+
+def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) -> Case:
+    """The case in one framework, everything decided; raises `UserError` for what the framework does not do."""
+    device = choose_device(framework, ability.info, asked.device)
+    values = params.resolve(problem, asked.params, device.platform)
+    _refuse_unsupported(asked, framework, device, ability.support, values)
+    if asked.compile and ability.info.compile == "never":
+        raise UserError(f"{framework} does not compile; leave --compile out")
+    if asked.gpu is not None and device.platform == "cpu":
+        raise UserError(f"--gpus={asked.gpu} is given, but {framework} would run on the CPU: it sees no GPU")
+    return Case(
+        problem=asked.problem,
+        framework=framework,
+        device=device.platform,
+        gpu=asked.gpu,
+        precision=asked.precision,
+        mode=asked.mode,
+        compile=ability.info.compile == "always" or asked.compile,
+        params=values,
+        seed=asked.seed,
+        threads=asked.threads,
+        measuring=asked.measuring,
+    )
+
+
+def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
+    """The device asked for; `auto` is the one that the framework prefers, `gpu` its first that is no CPU."""
+    for device in info.devices:
+        if asked in ("auto", device.platform) or (asked == "gpu" and device.platform in ("cuda", "rocm")):
+            return device
+    platforms = ", ".join(device.platform for device in info.devices)
+    raise UserError(f"{framework} {info.version} reports no device {asked!r} here; it reports: {platforms}")
+
+
+def able(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
+    """The precisions of a mode that both the implementation and the device do."""
+    return tuple(name for name in support.precisions.get(mode, ()) if name in device.precisions)
+
+
+def _refuse_unsupported(
+    asked: Asked, framework: str, device: Device, support: Support, values: Mapping[str, Any]
+) -> None:
+    who = f"{asked.problem} in {framework}"
+    if asked.mode not in support.precisions:
+        raise UserError(f"{who} does no {asked.mode}; its modes are: {', '.join(support.precisions)}")
+    if asked.precision not in support.precisions[asked.mode]:
+        does = ", ".join(able(support, device, asked.mode))
+        raise UserError(f"{who} does not do {asked.mode} in {asked.precision}; it does: {does}")
+    if asked.precision not in device.precisions:
+        does = ", ".join(able(support, device, asked.mode))
+        raise UserError(
+            f"{device.platform} ({device.name}) does not do {asked.precision} in {framework}; it does: {does}"
+        )
+    for name, choices in support.choices.items():
+        if values[name] not in choices:
+            raise UserError(f"{who} does not do {params.option(name)}={values[name]}; it does: {', '.join(choices)}")
+
+
+def command(cases: Sequence[Case], trials: int = 1) -> str:
+    """The command line that repeats cases which differ in their framework alone; defaults of `run` are left out."""
+    case, default = cases[0], Case(problem="", framework="", device="", params={})
+    words = [f"--framework={','.join(case.framework for case in cases)}", f"--problem={case.problem}"]
+    words += [f"--device={case.device}"] if len({case.device for case in cases}) == 1 else []
+    words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
+    words += [params.assignment(name, value) for name, value in case.params.items()]
+    for values, defaults, names in (
+        (case, default, ("precision", "mode", "compile", "seed", "threads")),
+        (case.measuring, default.measuring, Measuring.__struct_fields__),
+    ):
+        words += [
+            params.assignment(name.removesuffix("_s"), getattr(values, name))
+            for name in names
+            if getattr(values, name) != getattr(defaults, name)
+        ]
+    words += [f"--trials={trials}"] if trials > 1 else []
+    return shlex.join(["python", "-m", "benchmarker", "run", *words])

@@ -1,0 +1,34 @@
+"""What the parent and a worker say to each other: one JSON line a message."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker.api import Case, Mode
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What the parent asks of a worker: `describe` a framework, a `trial` of a case, or a `check` of its modes."""
+
+    task: Literal["describe", "trial", "check"]
+    framework: str
+    problem: str | None = None
+    case: Case | None = None
+    modes: tuple[Mode, ...] = ()
+    steps: int = 0
+
+
+class Events:
+    """The way back to the parent, for the worker."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "wb")
+
+    def send(self, **event: Any) -> None:
+        """Send one event."""
+        self._file.write(msgspec.json.encode(event) + b"\n")
+        self._file.flush()

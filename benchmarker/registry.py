@@ -1,0 +1,161 @@
+"""What is registered, under which address, and loading just what is asked for."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import re
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pluggy
+
+from benchmarker import hookspecs
+from benchmarker.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GROUP = "benchmarker"
+KINDS = ("framework", "problem", "workload", "meter", "metric")
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One registered plugin: its address, the module it stands in, and the distribution that brought it."""
+
+    address: str
+    module: str
+    distribution: str
+    version: str
+
+    @property
+    def kind(self) -> str:
+        """First word of the address."""
+        return self.address.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The address after its kind."""
+        return self.address.partition(".")[2]
+
+
+def registered(kind: str | None = None) -> dict[str, Plugin]:
+    """All plugins by address, sorted; of one kind where that is given.
+
+    Raises `UserError` where two distributions claim one address, or where an address is of no known kind.
+    """
+    plugins: dict[str, Plugin] = {}
+    for entry_point in metadata.entry_points(group=GROUP):
+        distribution = entry_point.dist
+        plugin = Plugin(
+            address=entry_point.name,
+            module=entry_point.value,
+            distribution=distribution.name if distribution else "unknown",
+            version=distribution.version if distribution else "unknown",
+        )
+        if plugin.kind not in KINDS or not plugin.name:
+            raise UserError(
+                f"{plugin.distribution} registers {plugin.address!r}, which is no address; "
+                f"it must begin with one of: {', '.join(f'{kind}.' for kind in KINDS)}"
+            )
+        other = plugins.setdefault(plugin.address, plugin)
+        if other != plugin:
+            raise UserError(
+                f"two distributions register {plugin.address}: {other.distribution} and {plugin.distribution}; "
+                f"uninstall one of them"
+            )
+    return {address: plugins[address] for address in sorted(plugins) if kind in (None, plugins[address].kind)}
+
+
+def find(address: str) -> Plugin:
+    """The plugin at `address`; raises `UserError` that names the nearest ones where there is none."""
+    kind, _, name = address.partition(".")
+    known = [plugin.name for plugin in registered(kind).values()]
+    if name in known:
+        return registered(kind)[address]
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
+    raise UserError(f"no {kind} is named {name!r}; {hint}")
+
+
+def implementing(problem: str) -> list[str]:
+    """The frameworks that have an implementation of a problem."""
+    names = (plugin.name.rpartition(".") for plugin in registered("workload").values())
+    return [framework for of, _, framework in names if of == problem]
+
+
+def load(addresses: Iterable[str]) -> pluggy.PluginManager:
+    """Import the plugins at `addresses`, and no others, and give their hooks.
+
+    Raises `UserError` where an address is unknown or a library that it needs is missing.
+    """
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(hookspecs)
+    for address in addresses:
+        plugin = find(address)
+        try:
+            module = importlib.import_module(plugin.module)
+        except ModuleNotFoundError as error:
+            raise UserError(missing_text(plugin, error.name or str(error))) from error
+        manager.register(module, name=address)
+    manager.check_pending()
+    return manager
+
+
+def missing(plugin: Plugin) -> str | None:
+    """The first module that `plugin` imports and that is not installed; found by reading, not by importing."""
+    own = plugin.module.partition(".")[0]
+    source = _source(plugin.module)
+    if source is None:
+        return plugin.module
+    for node in ast.parse(source.read_bytes()).body:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for top in (name.partition(".")[0] for name in names):
+            if top != own and importlib.util.find_spec(top) is None:
+                return top
+    return None
+
+
+def missing_text(plugin: Plugin, module: str) -> str:
+    """One line that says which module `plugin` lacks and what installs it."""
+    top = module.partition(".")[0]
+    return f"{plugin.address} needs the module {top!r}; {_remedy(plugin, top)}"
+
+
+def _remedy(plugin: Plugin, module: str) -> str:
+    """The command that installs `module`: the extra of the plugin's distribution that brings it, if one does."""
+    try:
+        requirements = metadata.requires(plugin.distribution) or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    for requirement in requirements:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
+        if name and extra and name.group().lower() == module.lower():
+            return f"pip install '{plugin.distribution}[{extra.group(1)}]'"
+    return f"pip install {module}" if module != plugin.module else f"reinstall {plugin.distribution}"
+
+
+def _source(module: str) -> Path | None:
+    """The file of a module, found without importing it or the packages that it stands in."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        return None
+    if not rest:
+        return Path(spec.origin) if spec.origin else None
+    for folder in spec.submodule_search_locations or []:
+        base = Path(folder, *rest)
+        for file in (base.with_suffix(".py"), base / "__init__.py"):
+            if file.is_file():
+                return file
+    return None

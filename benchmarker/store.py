@@ -1,0 +1,210 @@
+"""Where records lie: written whole or not at all, read back with every fault named.
+
+results/<run id>/plan.json          what was asked
+results/<run id>/<trial id>.json    a record
+results/<run id>/<trial id>.log     what the worker wrote to its standard error, where it wrote anything
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker.api import Case
+from benchmarker.errors import UserError
+from benchmarker.record import Record
+
+PLAN = "plan.json"
+
+_T = TypeVar("_T", bound=Struct)
+
+
+class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a run is to do: its cases, and the trials in the order that they run, each (case index, trial)."""
+
+    run_id: str
+    command: str
+    cases: list[Case]
+    order: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A file that could not be read as what it should be: where, at which place in it, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def new_id() -> str:
+    """A name that sorts by time and does not collide: UTC to the microsecond, then 32 random bits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(4)}"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put `content` at `path` whole: written beside it, flushed to the disk, then renamed.
+
+    Raises OSError, and then leaves nothing behind.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def encode(value: Struct) -> bytes:
+    """A record or a plan as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+class RunFolder:
+    """The folder of one run, held by one process at a time."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path = path
+        self.plan = plan
+
+    def record_path(self, trial_id: str) -> Path:
+        """Where the record of a trial lies."""
+        return self.path / f"{trial_id}.json"
+
+    def log_path(self, trial_id: str) -> Path:
+        """Where the standard error of a trial's worker goes."""
+        return self.path / f"{trial_id}.log"
+
+    def save(self, record: Record) -> Path:
+        """Write the record; where the disk refuses, rescue it to the folder for temporary files and say so.
+
+        Raises `UserError` after such a rescue, for the run cannot go on.
+        """
+        path = self.record_path(record.trial_id)
+        content = encode(record)
+        try:
+            write(path, content)
+        except OSError as error:
+            text = f"cannot write {path}: {error.strerror}"
+            rescued = Path(tempfile.gettempdir()) / f"benchmarker-{path.name}"
+            try:
+                write(rescued, content)
+            except OSError as second:
+                raise UserError(f"{text}; nor {rescued}: {second.strerror}; the trial is lost") from error
+            raise UserError(
+                f"{text}; the record lies at {rescued}: make room, move it there, then go on with --resume"
+            ) from error
+        return path
+
+
+@contextmanager
+def new_run(results: Path, command: str, cases: list[Case], order: list[tuple[int, int]]) -> Iterator[RunFolder]:
+    """Make and hold a run's folder; raises `UserError` where the results folder cannot be written."""
+    plan = Plan(run_id=new_id(), command=command, cases=cases, order=order)
+    path = results / plan.run_id
+    try:
+        path.mkdir(parents=True)
+        write(path / PLAN, encode(plan))
+    except OSError as error:
+        if path.is_dir():
+            path.rmdir()
+        raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
+    with _held(path):
+        yield RunFolder(path, plan)
+
+
+@contextmanager
+def unfinished_run(results: Path, cases: list[Case], order: list[tuple[int, int]]) -> Iterator[RunFolder]:
+    """Hold the newest run of the same plan that lacks a trial; raises `UserError` where there is none."""
+    for file in sorted(results.glob(f"*/{PLAN}"), reverse=True):
+        plan = read_plan(file)
+        if isinstance(plan, Fault) or (plan.cases, plan.order) != (cases, order):
+            continue
+        if len(done(file.parent, plan)) < len(plan.order):
+            with _held(file.parent):
+                yield RunFolder(file.parent, plan)
+            return
+    raise UserError(f"no unfinished run of this plan under {results}; run it without --resume")
+
+
+def done(path: Path, plan: Plan) -> dict[tuple[int, int], Record]:
+    """The trials of a plan that have a record in `path`; raises `UserError` where a record is damaged."""
+    records: dict[tuple[int, int], Record] = {}
+    for file in _record_files(path):
+        record = read_record(file)
+        if isinstance(record, Fault):
+            raise UserError(f"{record}; move it away, then go on with --resume")
+        records[plan.cases.index(record.case), record.trial] = record
+    return records
+
+
+def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
+    """Every record at `places` (files, run folders, or folders of runs), in order of time, and every fault."""
+    records: list[Record] = []
+    faults: list[Fault] = []
+    for place in places:
+        files = sorted(_record_files(place))
+        if not files:
+            faults.append(Fault(place, "holds no record" if place.exists() else "no such file or folder"))
+        for file in files:
+            record = read_record(file)
+            if isinstance(record, Record):
+                records.append(record)
+            else:
+                faults.append(record)
+    return sorted(records, key=lambda record: record.trial_id), faults
+
+
+def read_record(path: Path) -> Record | Fault:
+    """The record in one file, or what is wrong with it."""
+    return _decode(path, Record)
+
+
+def read_plan(path: Path) -> Plan | Fault:
+    """The plan in one file, or what is wrong with it."""
+    return _decode(path, Plan)
+
+
+def _decode(path: Path, kind: type[_T]) -> _T | Fault:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        return Fault(path, error.strerror or str(error))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Fault(path, str(error))
+
+
+def _record_files(place: Path) -> Iterator[Path]:
+    if place.is_dir():
+        yield from (file for file in place.rglob("*.json") if file.name != PLAN)
+    elif place.exists():
+        yield place
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a run's folder against other processes; the hold ends with the process, however it ends."""
+    with (path / PLAN).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{path} is held by another process; wait for it, or run without --resume") from None
+        yield

@@ -1,0 +1,261 @@
+"""The worker: one process that does one task, then ends.
+
+It reads one request from standard input and writes events to the standard output that it was started with; whatever
+a library prints goes to standard error instead. It ends when the parent does.
+"""
+
+from __future__ import annotations
+
+import time
+
+START = time.time()  # before the other imports, so that they count as the worker's time
+
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import psutil
+
+from benchmarker import measure, params, registry
+from benchmarker.api import Case, Data
+from benchmarker.checking import TRAINING_STEPS, check
+from benchmarker.errors import UserError
+from benchmarker.precision import PRECISIONS
+from benchmarker.protocol import Events, Request
+from benchmarker.record import Blocks, CostPart, DeviceInfo, Memory, StoppedBy, Types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from benchmarker.api import Device, Framework, FrameworkInfo, Problem, Support, Workload
+
+BATCHES = 4
+"""Distinct input batches that a workload rotates, so that a cache does not hold the data."""
+TELL_EVERY_S = 1.0
+"""Progress is told no oftener: telling and showing it takes processor time from what is measured."""
+
+
+def main() -> None:
+    """Do the task that stands on standard input."""
+    events = Events(os.dup(1))
+    os.dup2(2, 1)
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # out of time: send what there is, then end
+    try:
+        {"describe": _describe, "trial": _trial, "check": _check}[request.task](request, events)
+    except UserError as error:
+        events.send(refused=str(error))
+    sys.stderr.flush()
+    os._exit(0)  # all is sent; the frameworks' own tidying up takes long and may hang
+
+
+def _end_with_parent() -> None:
+    """End the process when the pipe from the parent closes, so that a killed parent leaves no worker behind."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def _describe(request: Request, events: Events) -> None:
+    info: FrameworkInfo = registry.load([f"framework.{request.framework}"]).hook.describe_framework()
+    support: Support | None = None
+    if request.problem:
+        support = registry.load([f"workload.{request.problem}.{request.framework}"]).hook.describe_workload()
+    events.send(info=info, support=support)
+
+
+def _check(request: Request, events: Events) -> None:
+    """Check each mode at the small size, and train it for some steps where training is among them."""
+    assert request.case is not None
+    bench = _Bench(request.case)
+    size = bench.problem.small(bench.params)
+    for mode in request.modes:
+        bench.case = msgspec.structs.replace(request.case, mode=mode)
+        data = bench.data(size, TRAINING_STEPS)
+        events.send(mode=mode, check=check(bench.build(size, data), data, bench.problem, size, bench.case))
+        if mode == "training":
+            workload = bench.build(size, bench.data(size, BATCHES))
+            losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(request.steps)]
+            events.send(losses=losses)
+
+
+def _trial(request: Request, events: Events) -> None:
+    assert request.case is not None
+    events.send(took=["python", max(0.0, START - psutil.Process().create_time())])
+    stages = _Stages(events)
+    bench: _Bench | None = None
+    try:
+        with stages("open"):
+            bench = _Bench(request.case)
+            events.send(part=bench.describe())
+        _measure(bench, stages)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes the record's error
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+        out_of_memory = isinstance(error, MemoryError) or (bench and bench.framework.is_out_of_memory(error))
+        stages.fail("out_of_memory" if out_of_memory else "exception", _one_line(error))
+
+
+class _Bench:
+    """A case with its plugins loaded, its framework opened and its parameters made."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.hooks = registry.load(
+            [
+                f"framework.{case.framework}",
+                f"problem.{case.problem}",
+                f"workload.{case.problem}.{case.framework}",
+            ]
+        ).hook
+        self.framework: Framework = self.hooks.make_framework(
+            device=case.device, precision=case.precision, threads=case.threads
+        )
+        self.threads = self.framework.threads()
+        if case.threads not in (None, self.threads):
+            raise UserError(f"--threads={case.threads} was set, but {case.framework} computes with {self.threads}")
+        self.problem: Problem = self.hooks.make_problem()
+        self.params = params.convert(self.problem.params, case.params)
+
+    def data(self, size: Any, batches: int) -> Data:
+        """Weights and inputs from the case's seed; SFC64 is NumPy's fastest generator."""
+        rng = np.random.Generator(np.random.SFC64(self.case.seed))
+        return self.problem.data(size, self.case.precision, rng, batches)
+
+    def build(self, size: Any, data: Data) -> Workload:
+        """The workload of this case at a size."""
+        workload: Workload = self.hooks.build_workload(
+            framework=self.framework, problem=self.problem, case=self.case, params=size, data=data
+        )
+        return workload
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the device, the types and the software, as parts of the record."""
+        info: FrameworkInfo = self.hooks.describe_framework()
+        device: Device = next(device for device in info.devices if device.platform == self.case.device)
+        precision = PRECISIONS[self.case.precision]
+        return {
+            "device": DeviceInfo(
+                platform=device.platform, name=device.name, uuid=device.uuid, memory_bytes=device.memory_bytes
+            ),
+            "types": Types(
+                parameter=precision.parameter,
+                compute=precision.compute,
+                accumulate=precision.accumulate,
+                lowest=precision.lowest,
+                settings=dict(self.framework.settings()),
+            ),
+            "libraries": info.libraries,
+            "variables": _variables(info.variables),
+            "threads": self.threads,
+        }
+
+
+class _Stages:
+    """Tells the parent of each stage as it begins and ends, and of progress and failure within it."""
+
+    def __init__(self, events: Events) -> None:
+        self.send = events.send
+        self.current = "open"
+        self._last_told = 0.0
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self.current = name
+        self._last_told = 0.0
+        self.send(stage=name)
+        start = time.perf_counter()
+        yield
+        self.send(took=[name, time.perf_counter() - start])
+
+    def tell(self, done: int, step_s: float) -> None:
+        now = time.perf_counter()
+        if now - self._last_told >= TELL_EVERY_S:
+            self._last_told = now
+            self.send(progress=[done, step_s])
+
+    def fail(self, kind: str, message: str) -> None:
+        self.send(failure={"kind": kind, "message": message, "stage": self.current})
+
+
+def _measure(bench: _Bench, stages: _Stages) -> None:
+    case, framework, problem = bench.case, bench.framework, bench.problem
+    with stages("check"):
+        size = problem.small(bench.params)
+        data = bench.data(size, TRAINING_STEPS)
+        found = check(bench.build(size, data), data, problem, size, case)
+        stages.send(part={"check": found})
+        if not found.ok:
+            stages.fail(
+                "check",
+                f"wrong result: {found.output} is off by {found.error:.3g} (relative, against float64); "
+                f"the bound for {case.precision} is {found.bound:.3g}",
+            )
+            return
+    with stages("build"):
+        start = time.perf_counter()
+        workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
+        cost = CostPart(
+            **asdict(problem.cost(bench.params, case.mode, case.precision)),
+            recomputed_flops=workload.recomputed_flops,
+        )
+        stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
+    stepper = measure.Stepper(workload.step, framework.synchronize)
+    with stages("compile"):
+        stages.send(part={"compile_s": stepper.block(1) / 1e9})
+    with stages("preheat"):
+        stages.send(part={"preheat": measure.preheat(stepper, case.measuring, stages.tell)})
+    with stages("timed"):
+        _time(stepper, case, stages)
+    with stages("verify"):
+        memory = Memory(device_peak_bytes=framework.peak_memory_bytes(), host_peak_rss_bytes=_peak_rss_bytes())
+        stages.send(part={"memory": memory})
+        if not framework.is_finite(workload.step()):
+            stages.fail("check", f"the outputs in {case.precision} at full size hold NaN or infinity")
+
+
+def _time(stepper: measure.Stepper, case: Case, stages: _Stages) -> None:
+    """Time the blocks; those that ended before an error are sent all the same."""
+    steps = measure.steps_per_block(stepper)
+    durations: list[int] = []
+    stopped_by: StoppedBy = "failure"
+    try:
+        stopped_by = measure.timed_blocks(stepper, steps, case.measuring, durations, stages.tell)
+    finally:
+        if durations:
+            blocks = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
+            stages.send(part={"blocks": blocks})
+
+
+def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
+    """Those environment variables that are set; folders in their values do not belong in a record."""
+    return {
+        name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
+        for name in names
+        if name in os.environ
+    }
+
+
+def _peak_rss_bytes() -> int:
+    """Largest resident set of this process so far; Linux counts in KiB, macOS in bytes (getrusage(2))."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, UserError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    main()

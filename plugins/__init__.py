@@ -1,0 +1,1 @@
+"""Built-in plugins; they enter by the same entry points as anyone's."""

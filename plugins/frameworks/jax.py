@@ -1,0 +1,125 @@
+"""JAX: every step is compiled by XLA; named scopes cost nothing at run time."""
+
+import os
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarker import Device, Framework, FrameworkInfo, UserError, hookimpl
+
+_COMMON = ("fp64", "fp32", "bf16", "fp16", "int8", "mixed_bf16", "mixed_fp16")
+_VARIABLES = (
+    "JAX_COMPILATION_CACHE_DIR",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
+    "JAX_PLATFORMS",
+    "NPROC",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "CUDA_VISIBLE_DEVICES",
+)
+_POOL_THREAD = "tf_XLAEigen"
+"""Name of the threads that XLA's CPU client computes with."""
+
+DTYPES = {
+    "fp64": jnp.float64,
+    "fp32": jnp.float32,
+    "tf32": jnp.float32,
+    "bf16": jnp.bfloat16,
+    "fp16": jnp.float16,
+    "int8": jnp.int8,
+}
+"""The JAX type of each type's name in `benchmarker.Precision`."""
+
+
+@hookimpl
+def describe_framework() -> FrameworkInfo:
+    """JAX and the devices of every platform that it has."""
+    libraries = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax") if _installed(name)}
+    devices = {device.platform: device for device in [*jax.devices(), *jax.devices("cpu")]}
+    return FrameworkInfo(
+        name="jax",
+        version=jax.__version__,
+        devices=tuple(_describe(device) for device in devices.values()),
+        compile="always",
+        libraries=libraries,
+        variables=_VARIABLES,
+    )
+
+
+def _installed(distribution: str) -> bool:
+    return any(True for _ in metadata.distributions(name=distribution))
+
+
+def _platform(device: jax.Device) -> str:
+    """JAX calls every GPU `gpu`; its client knows the vendor."""
+    if device.platform != "gpu":
+        return device.platform
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
+
+
+def _describe(device: jax.Device) -> Device:
+    platform = _platform(device)
+    stats = device.memory_stats() or {}
+    # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020).
+    has_tf32 = platform == "cuda" and float(getattr(device, "compute_capability", "0")) >= 8.0
+    precisions = (*_COMMON, "tf32") if has_tf32 else _COMMON
+    return Device(platform, device.device_kind, precisions, memory_bytes=stats.get("bytes_limit"))
+
+
+@hookimpl
+def make_framework(device: str, precision: str, threads: int | None) -> Framework:
+    """JAX on the first device of a platform; XLA's thread pool takes its size from NPROC as the client starts."""
+    if threads is not None:
+        os.environ["NPROC"] = str(threads)
+    jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
+    jax.config.update("jax_enable_x64", precision == "fp64")
+    jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
+    return JaxFramework(jax.devices(device)[0])
+
+
+class JaxFramework(Framework):
+    """JAX on one device. A device runs what it is sent in order, so the last result stands for all."""
+
+    def __init__(self, device: jax.Device) -> None:
+        self.device = device
+
+    def put(self, value: np.ndarray, dtype: Any = None) -> jax.Array:
+        """An array on the device, of another type where asked for."""
+        return jax.device_put(jnp.asarray(value, dtype), self.device)
+
+    def synchronize(self, result: Any) -> None:
+        """Wait for every array in `result`."""
+        jax.block_until_ready(result)
+
+    def is_finite(self, result: Any) -> bool:
+        """Whether every floating-point array in `result` is finite throughout."""
+        leaves = (leaf for leaf in jax.tree.leaves(result) if jnp.issubdtype(leaf.dtype, jnp.floating))
+        return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
+
+    def threads(self) -> int:
+        """Threads of XLA's pool, counted among those of this process; on a GPU, those of the host's part."""
+        tasks = Path("/proc/self/task")
+        if not tasks.is_dir():
+            raise UserError("JAX's threads can be counted on Linux only; leave --threads out")
+        return sum((task / "comm").read_text().strip().startswith(_POOL_THREAD) for task in tasks.iterdir())
+
+    def settings(self) -> Mapping[str, str]:
+        """The configuration that decides how matrix products are taken."""
+        return {name: str(getattr(jax.config, name)) for name in ("jax_default_matmul_precision", "jax_enable_x64")}
+
+    def peak_memory_bytes(self) -> int | None:
+        """The allocator's peak; the CPU's allocator keeps none."""
+        stats = self.device.memory_stats()
+        return stats.get("peak_bytes_in_use") if stats else None
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """XLA says RESOURCE_EXHAUSTED."""
+        return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

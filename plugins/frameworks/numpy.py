@@ -1,0 +1,60 @@
+"""NumPy: the BLAS rung of the stack, on the CPU."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+from benchmarker import Device, Framework, FrameworkInfo, hookimpl
+
+
+@hookimpl
+def describe_framework() -> FrameworkInfo:
+    """NumPy on the CPU; its name is that of the BLAS that does the work."""
+    blas = _blas()
+    name = f"CPU ({blas['internal_api']} {blas['version']})" if blas else "CPU (no BLAS found)"
+    return FrameworkInfo(
+        name="numpy",
+        version=np.__version__,
+        devices=(Device("cpu", name, ("fp64", "fp32")),),
+        compile="never",
+        libraries={"numpy": np.__version__},
+        variables=("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS"),
+    )
+
+
+@hookimpl
+def make_framework(threads: int | None) -> Framework:
+    """NumPy with its BLAS set to `threads` threads."""
+    if threads is not None:
+        threadpoolctl.threadpool_limits(threads, user_api="blas")
+    return NumpyFramework()
+
+
+class NumpyFramework(Framework):
+    """NumPy computes when it is called: nothing is ever pending."""
+
+    def synchronize(self, result: Any) -> None:
+        """Nothing to wait for."""
+
+    def is_finite(self, result: Any) -> bool:
+        """Whether an array holds no NaN and no infinity."""
+        return bool(np.isfinite(result).all())
+
+    def threads(self) -> int:
+        """Threads that the BLAS says it uses."""
+        blas = _blas()
+        return int(blas["num_threads"]) if blas else 1
+
+    def settings(self) -> Mapping[str, str]:
+        """BLAS has no setting for precision: it computes in the type of its arguments."""
+        return {}
+
+    def peak_memory_bytes(self) -> None:
+        """NumPy counts no allocations."""
+
+
+def _blas() -> dict[str, Any] | None:
+    found = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    return found[0] if found else None

@@ -1,0 +1,147 @@
+"""PyTorch: eager by default, `torch.compile` where asked for."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import torch
+
+from benchmarker import Device, Framework, FrameworkInfo, hookimpl
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_COMMON = ("fp64", "fp32", "bf16", "fp16", "int8", "mixed_bf16", "mixed_fp16")
+_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "DNNL_MAX_CPU_ISA",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+)
+
+DTYPES = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.int8,
+}
+"""The PyTorch type of each type's name in `benchmarker.Precision`."""
+
+
+@hookimpl
+def describe_framework() -> FrameworkInfo:
+    """PyTorch and its devices: the accelerator that it was built for, where there is one, and the CPU."""
+    devices = []
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        platform = "rocm" if torch.version.hip else "cuda"
+        # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020).
+        has_tf32 = platform == "cuda" and properties.major >= 8
+        devices.append(
+            Device(
+                platform,
+                properties.name,
+                (*_COMMON, "tf32") if has_tf32 else _COMMON,
+                memory_bytes=properties.total_memory,
+                uuid=f"GPU-{properties.uuid}",
+            )
+        )
+    capability = torch.backends.cpu.get_cpu_capability()
+    devices.append(Device("cpu", f"CPU ({capability})", _COMMON))
+    return FrameworkInfo(
+        name="torch",
+        version=str(torch.__version__),
+        devices=tuple(devices),
+        compile="optional",
+        libraries={"torch": str(torch.__version__)},
+        variables=_VARIABLES,
+    )
+
+
+@hookimpl
+def make_framework(device: str, precision: str, threads: int | None) -> Framework:
+    """PyTorch on one device, with matrix products taken in just the precision asked for."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    tf32 = precision == "tf32"
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    # Sums of short products stay in fp32, as in JAX.
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    return TorchFramework(torch.device("cpu" if device == "cpu" else "cuda"))
+
+
+def scope(name: str) -> AbstractContextManager[Any]:
+    """Mark a part of a step for the profiler; while none listens, it costs next to nothing."""
+    if torch.compiler.is_compiling() or not torch._C._autograd._profiler_enabled():
+        return _NO_SCOPE
+    return torch.profiler.record_function(name)
+
+
+_NO_SCOPE = nullcontext()
+
+
+class TorchFramework(Framework):
+    """PyTorch on one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def put(self, value: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """A tensor on the device, of another type where asked for; a copy, never a view of `value`."""
+        return torch.tensor(value, dtype=dtype, device=self.device)
+
+    def compiled(self, function: Callable[_P, _T], asked: bool) -> Callable[_P, _T]:
+        """The function through `torch.compile`, where that is asked for; its shapes never change."""
+        return torch.compile(function, dynamic=False) if asked else function
+
+    def synchronize(self, result: Any) -> None:
+        """Wait for all that was launched; on the CPU nothing is ever pending."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def is_finite(self, result: Any) -> bool:
+        """Whether every floating-point tensor in `result` is finite throughout."""
+        leaves = torch.utils._pytree.tree_leaves(result)
+        return all(bool(torch.isfinite(leaf).all()) for leaf in leaves if leaf.is_floating_point())
+
+    def threads(self) -> int:
+        """Threads of PyTorch's intra-op pool."""
+        return torch.get_num_threads()
+
+    def settings(self) -> Mapping[str, str]:
+        """The settings that decide how matrix products are taken."""
+        settings = {"float32_matmul_precision": torch.get_float32_matmul_precision()}
+        if self.device.type == "cuda":
+            matmul = torch.backends.cuda.matmul
+            settings |= {
+                "cuda.matmul.allow_tf32": str(matmul.allow_tf32),
+                "cudnn.allow_tf32": str(torch.backends.cudnn.allow_tf32),
+                "cuda.matmul.allow_fp16_reduced_precision_reduction": str(
+                    matmul.allow_fp16_reduced_precision_reduction
+                ),
+                "cuda.matmul.allow_bf16_reduced_precision_reduction": str(
+                    matmul.allow_bf16_reduced_precision_reduction
+                ),
+            }
+        return settings
+
+    def peak_memory_bytes(self) -> int | None:
+        """The allocator's peak; on the CPU there is none."""
+        return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """CUDA's own error, or the CPU allocator's RuntimeError."""
+        return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)

@@ -1,0 +1,1 @@
+"""Built-in metrics: figures derived from a record."""

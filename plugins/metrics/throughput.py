@@ -1,0 +1,26 @@
+"""Rates: samples, tokens and FLOP per second, over all timed blocks together."""
+
+from collections.abc import Mapping
+
+from benchmarker import Metric, Record, hookimpl
+
+
+@hookimpl
+def derive_metrics(record: Record) -> Mapping[str, Metric]:
+    """Work of all timed steps over the time of all blocks (the mean rate, which is what a user gets)."""
+    cost, blocks = record.cost, record.blocks
+    if cost is None or blocks is None:
+        reason = "no timed block"
+        return {
+            "samples_per_s": Metric(None, "1/s", "higher", reason, headline=True),
+            "tokens_per_s": Metric(None, "1/s", "higher", reason, headline=True),
+            "flop_per_s": Metric(None, "FLOP/s", "higher", reason, headline=True),
+        }
+    steps_per_s = blocks.steps_per_block * len(blocks.duration_ns) / (sum(blocks.duration_ns) / 1e9)
+    tokens = None if cost.tokens is None else cost.tokens * steps_per_s
+    no_tokens = None if tokens is not None else f"{record.case.problem} has no tokens"
+    return {
+        "samples_per_s": Metric(cost.samples * steps_per_s, "1/s", "higher", headline=True),
+        "tokens_per_s": Metric(tokens, "1/s", "higher", no_tokens, headline=True),
+        "flop_per_s": Metric(cost.flops * steps_per_s, "FLOP/s", "higher", headline=True),
+    }

@@ -1,0 +1,1 @@
+"""Built-in problems, one folder each: the problem itself, and one module for each framework that does it."""

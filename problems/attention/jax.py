@@ -1,0 +1,104 @@
+"""Attention in JAX. Shapes: B batch, T sequence (t for keys), H heads, D head dimension."""
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarker import PRECISIONS, Case, Data, Support, UserError, Workload, hookimpl
+from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.attention import AttentionParams, Impl, product_flops
+
+Kernel = Literal["xla", "cudnn"]
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Every floating-point type; fp64 with `fused` is refused as it is built."""
+    precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
+    return Support({"inference": precisions, "forward_backward": precisions})
+
+
+@hookimpl
+def build_workload(framework: JaxFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
+    """A step is the attention of one batch; forward and backward, `vjp` adds the gradients of q, k and v."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    kernel = fused_kernel(params.impl, case)
+    backward = case.mode == "forward_backward"
+    batches = cycle(
+        [{name: framework.put(value, dtype) for name, value in batch.items()} for batch in data.batches]
+    )
+
+    def attention(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array) -> Array:
+        return attend(q_BTHD, k_BtHD, v_BtHD, impl=params.impl, causal=params.causal, kernel=kernel)
+
+    @jax.jit
+    def forward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, d_out_BTHD: Array) -> tuple[Array, ...]:
+        return (attention(q_BTHD, k_BtHD, v_BtHD),)
+
+    @jax.jit
+    def forward_backward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, d_out_BTHD: Array) -> tuple[Array, ...]:
+        out_BTHD, pullback = jax.vjp(attention, q_BTHD, k_BtHD, v_BtHD)
+        return (out_BTHD, *pullback(d_out_BTHD))
+
+    function = forward_backward if backward else forward
+
+    def step() -> tuple[Array, ...]:
+        batch = next(batches)
+        return function(batch["q"], batch["k"], batch["v"], batch["d_out"])
+
+    def outputs(result: tuple[Array, ...]) -> Mapping[str, np.ndarray]:
+        names = ("out", "d_q", "d_k", "d_v")
+        return {name: np.asarray(value, np.float64) for name, value in zip(names, result, strict=False)}
+
+    p = params
+    recomputed_flops = (
+        product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
+        if backward and recomputes_scores(p.impl, kernel)
+        else 0
+    )
+    return Workload(step, outputs, recomputed_flops)
+
+
+def fused_kernel(impl: Impl, case: Case) -> Kernel:
+    """What `jax.nn.dot_product_attention` is asked for: cuDNN's flash attention has 16-bit types on NVIDIA only.
+
+    Raises `UserError` for fused attention in fp64, since JAX takes its softmax in fp32.
+    """
+    if impl == "fused" and case.precision == "fp64":
+        raise UserError("jax.nn.dot_product_attention takes its softmax in fp32; in fp64 use --impl=matmul")
+    return "cudnn" if case.device == "cuda" and PRECISIONS[case.precision].compute in ("bf16", "fp16") else "xla"
+
+
+def recomputes_scores(impl: Impl, kernel: Kernel) -> bool:
+    """Whether backward takes Q·Kᵀ again, as flash attention does."""
+    return impl == "fused" and kernel == "cudnn"
+
+
+def attend(
+    q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, *, impl: Impl, causal: bool, kernel: Kernel
+) -> Array:
+    """Attention on [B, T, H, D]."""
+    if impl == "fused":
+        with jax.named_scope("attn_fused"):
+            return jax.nn.dot_product_attention(q_BTHD, k_BtHD, v_BtHD, is_causal=causal, implementation=kernel)
+    with jax.named_scope("attn_q_k"):
+        q_BTHD = q_BTHD * q_BTHD.shape[-1] ** -0.5
+        if impl == "einsum":
+            scores_BHTt = jnp.einsum("bqhd,bkhd->bhqk", q_BTHD, k_BtHD)
+        else:
+            scores_BHTt = q_BTHD.swapaxes(1, 2) @ k_BtHD.transpose(0, 2, 3, 1)
+    with jax.named_scope("attn_softmax"):
+        if causal:
+            visible_Tt = jnp.tril(jnp.ones(scores_BHTt.shape[-2:], bool))
+            scores_BHTt = jnp.where(visible_Tt, scores_BHTt, -jnp.inf)
+        softmax_dtype = jnp.promote_types(scores_BHTt.dtype, jnp.float32)
+        weights_BHTt = jax.nn.softmax(scores_BHTt.astype(softmax_dtype)).astype(v_BtHD.dtype)
+    with jax.named_scope("attn_att_v"):
+        if impl == "einsum":
+            return jnp.einsum("bhqk,bkhd->bqhd", weights_BHTt, v_BtHD)
+        return (weights_BHTt @ v_BtHD.swapaxes(1, 2)).swapaxes(1, 2)

@@ -1,0 +1,100 @@
+"""Attention in PyTorch. Shapes: B batch, T sequence (t for keys), H heads, D head dimension."""
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.attention import AttentionParams, Impl, product_flops
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Every floating-point type, as `scaled_dot_product_attention` takes them."""
+    precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
+    return Support({"inference": precisions, "forward_backward": precisions})
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
+    """A step is the attention of one batch; forward and backward, autograd adds the gradients of q, k and v."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    backward = case.mode == "forward_backward"
+    bias_Tt = causal_bias(params.seq_len, dtype, framework.device) if params.causal else None
+    batches = cycle(
+        [{name: framework.put(value, dtype) for name, value in batch.items()} for batch in data.batches]
+    )
+
+    def attention(q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor) -> Tensor:
+        return attend(q_BTHD, k_BtHD, v_BtHD, impl=params.impl, bias_Tt=bias_Tt)
+
+    attention = framework.compiled(attention, case.compile)
+
+    def forward() -> tuple[Tensor, ...]:
+        batch = next(batches)
+        with torch.inference_mode():
+            return (attention(batch["q"], batch["k"], batch["v"]),)
+
+    def forward_backward() -> tuple[Tensor, ...]:
+        batch = next(batches)
+        inputs = [batch[name].detach().requires_grad_() for name in ("q", "k", "v")]
+        out_BTHD = attention(*inputs)
+        return (out_BTHD.detach(), *torch.autograd.grad(out_BTHD, inputs, batch["d_out"]))
+
+    def outputs(result: tuple[Tensor, ...]) -> Mapping[str, np.ndarray]:
+        names = ("out", "d_q", "d_k", "d_v")
+        return {name: value.cpu().double().numpy() for name, value in zip(names, result, strict=False)}
+
+    p = params
+    recomputed_flops = (
+        product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
+        if backward and recomputes_scores(p.impl, p.causal, p.head_dim, dtype, framework.device)
+        else 0
+    )
+    return Workload(forward_backward if backward else forward, outputs, recomputed_flops)
+
+
+def causal_bias(seq_len: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What the scores need added: −∞ where a key comes after the query, else 0. Made once, outside of the step."""
+    return torch.full((seq_len, seq_len), -torch.inf, dtype=dtype, device=device).triu(1)
+
+
+def attend(
+    q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor, *, impl: Impl, bias_Tt: Tensor | None
+) -> Tensor:
+    """Attention on [B, T, H, D]; it is causal where there is a `bias_Tt`, which is of the type of q."""
+    if impl == "fused":
+        with scope("attn_fused"):
+            out_BHTD = F.scaled_dot_product_attention(
+                q_BTHD.transpose(1, 2), k_BtHD.transpose(1, 2), v_BtHD.transpose(1, 2), is_causal=bias_Tt is not None
+            )
+            return out_BHTD.transpose(1, 2)
+    with scope("attn_q_k"):
+        q_BTHD = q_BTHD * q_BTHD.shape[-1] ** -0.5
+        if impl == "einsum":
+            scores_BHTt = torch.einsum("bqhd,bkhd->bhqk", q_BTHD, k_BtHD)
+        else:
+            scores_BHTt = q_BTHD.transpose(1, 2) @ k_BtHD.permute(0, 2, 3, 1)
+    with scope("attn_softmax"):
+        if bias_Tt is not None:
+            scores_BHTt = scores_BHTt.add_(bias_Tt)
+        softmax_dtype = torch.promote_types(scores_BHTt.dtype, torch.float32)
+        weights_BHTt = torch.softmax(scores_BHTt, dim=-1, dtype=softmax_dtype).to(v_BtHD.dtype)
+    with scope("attn_att_v"):
+        if impl == "einsum":
+            return torch.einsum("bhqk,bkhd->bqhd", weights_BHTt, v_BtHD)
+        return (weights_BHTt @ v_BtHD.transpose(1, 2)).transpose(1, 2)
+
+
+def recomputes_scores(impl: Impl, causal: bool, head_dim: int, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether backward takes Q·Kᵀ again: a fused kernel keeps no T×T matrix, PyTorch's fallback in plain ops does."""
+    if impl != "fused":
+        return False
+    probe = torch.empty(1, 1, 16, head_dim, dtype=dtype, device=device, requires_grad=True)
+    backend = torch._fused_sdp_choice(probe, probe, probe, is_causal=causal)
+    return backend != int(torch.nn.attention.SDPBackend.MATH)

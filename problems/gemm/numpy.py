@@ -1,0 +1,32 @@
+"""GEMM in NumPy: one call of its BLAS."""
+
+from itertools import cycle
+
+import numpy as np
+
+from benchmarker import Data, Support, Workload, hookimpl
+from benchmarker_problems.gemm import GemmParams, transposed
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """The types that BLAS has."""
+    return Support({"inference": ("fp64", "fp32")})
+
+
+@hookimpl
+def build_workload(params: GemmParams, data: Data) -> Workload:
+    """A step is one product, of a transposed view where A or B is stored so."""
+    batches = cycle(
+        [
+            (transposed(batch["a"], params.transpose_a), transposed(batch["b"], params.transpose_b))
+            for batch in data.batches
+        ]
+    )
+
+    def step() -> np.ndarray:
+        a_MK, b_KN = next(batches)
+        c_MN: np.ndarray = np.matmul(a_MK, b_KN)
+        return c_MN
+
+    return Workload(step, lambda c_MN: {"c": c_MN})

@@ -1,0 +1,66 @@
+"""GEMM in PyTorch."""
+
+from collections.abc import Callable, Mapping
+from itertools import cycle
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.gemm import GemmParams, transposed
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """int8 has no gradient."""
+    return Support(
+        {
+            "inference": ("fp64", "fp32", "tf32", "bf16", "fp16", "int8"),
+            "forward_backward": ("fp64", "fp32", "tf32", "bf16", "fp16"),
+        }
+    )
+
+
+def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
+    """The product in int32; PyTorch has no batched one, so a batch goes one by one."""
+    if a_MK.ndim == 2:
+        return torch._int_mm(a_MK, b_KN)
+    return torch.stack([torch._int_mm(a, b) for a, b in zip(a_MK, b_KN, strict=True)])
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, params: GemmParams, data: Data) -> Workload:
+    """A step is one product; forward and backward, autograd adds the gradients of A and B."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    backward = case.mode == "forward_backward"
+    batches = cycle(
+        [{name: framework.put(value, dtype) for name, value in batch.items()} for batch in data.batches]
+    )
+    multiply: Callable[[Tensor, Tensor], Tensor] = _int8_product if case.precision == "int8" else torch.matmul
+
+    def product(a: Tensor, b: Tensor) -> Tensor:
+        with scope("gemm"):
+            return multiply(transposed(a, params.transpose_a), transposed(b, params.transpose_b))
+
+    def forward(a: Tensor, b: Tensor, dc: Tensor) -> tuple[Tensor, ...]:
+        return (product(a, b),)
+
+    def forward_backward(a: Tensor, b: Tensor, dc: Tensor) -> tuple[Tensor, ...]:
+        a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
+        c_MN = product(a, b)
+        return (c_MN.detach(), *torch.autograd.grad(c_MN, (a, b), dc))
+
+    function = framework.compiled(forward_backward if backward else forward, case.compile)
+
+    def step() -> tuple[Tensor, ...]:
+        batch = next(batches)
+        return function(batch["a"], batch["b"], batch["dc"])
+
+    def outputs(result: tuple[Tensor, ...]) -> Mapping[str, np.ndarray]:
+        return {
+            name: value.cpu().double().numpy() for name, value in zip(("c", "da", "db"), result, strict=False)
+        }
+
+    return Workload(step, outputs)
