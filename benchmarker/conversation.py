@@ -56,7 +56,7 @@ def converse(
     ):
         assert process.stdin is not None
         try:
-            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            process.stdin.write(msgspec.json.encode(msgspec.structs.replace(request, spawned_s=start)) + b"\n")
             process.stdin.flush()
             timed_out = not _listen(process, start + timeout_s, hear)
             if timed_out:

@@ -98,7 +98,9 @@ def _refuse_unsupported(
         )
     for name, choices in support.choices.items():
         if values[name] not in choices:
-            raise UserError(f"{who} does not do {params.option(name)}={values[name]}; it does: {', '.join(choices)}")
+            raise UserError(
+                f"{who} does not do {params.option(name)}={values[name]}; it does: {', '.join(map(str, choices))}"
+            )
 
 
 def command(cases: Sequence[Case], trials: int = 1) -> str:

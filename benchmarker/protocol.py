@@ -12,7 +12,10 @@ from benchmarker.api import Case, Mode
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What the parent asks of a worker: `describe` a framework, a `trial` of a case, or a `check` of its modes."""
+    """What the parent asks of a worker: `describe` a framework, a `trial` of a case, or a `check` of its modes.
+
+    `spawned_s` is the monotonic clock, which processes share, as the worker was started.
+    """
 
     task: Literal["describe", "trial", "check"]
     framework: str
@@ -20,6 +23,7 @@ class Request(Struct, frozen=True, kw_only=True):
     case: Case | None = None
     modes: tuple[Mode, ...] = ()
     steps: int = 0
+    spawned_s: float = 0.0
 
 
 class Events:

@@ -101,32 +101,37 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
         try:
             module = importlib.import_module(plugin.module)
         except ModuleNotFoundError as error:
-            raise UserError(missing_text(plugin, error.name or str(error))) from error
+            raise UserError(_missing(plugin, error.name or str(error))) from error
+        except ImportError as error:
+            raise UserError(f"{address} cannot be imported: {error}") from error
         manager.register(module, name=address)
     manager.check_pending()
     return manager
 
 
-def missing(plugin: Plugin) -> str | None:
-    """The first module that `plugin` imports and that is not installed; found by reading, not by importing."""
-    own = plugin.module.partition(".")[0]
+def trouble(plugin: Plugin) -> str | None:
+    """Why a plugin cannot be used, or None; found by reading its imports, without importing anything."""
     source = _source(plugin.module)
     if source is None:
-        return plugin.module
-    for node in ast.parse(source.read_bytes()).body:
+        return _missing(plugin, plugin.module)
+    try:
+        tree = ast.parse(source.read_bytes())
+    except SyntaxError as error:
+        return f"{plugin.address} cannot be read: {error}"
+    for node in tree.body:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
-        for top in (name.partition(".")[0] for name in names):
-            if top != own and importlib.util.find_spec(top) is None:
-                return top
+        for name in names:
+            if importlib.util.find_spec(name.partition(".")[0]) is None:
+                return _missing(plugin, name)
     return None
 
 
-def missing_text(plugin: Plugin, module: str) -> str:
-    """One line that says which module `plugin` lacks and what installs it."""
+def _missing(plugin: Plugin, module: str) -> str:
+    """One line that says which module a plugin lacks and what installs it."""
     top = module.partition(".")[0]
     return f"{plugin.address} needs the module {top!r}; {_remedy(plugin, top)}"
 
@@ -142,7 +147,7 @@ def _remedy(plugin: Plugin, module: str) -> str:
         extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
         if name and extra and name.group().lower() == module.lower():
             return f"pip install '{plugin.distribution}[{extra.group(1)}]'"
-    return f"pip install {module}" if module != plugin.module else f"reinstall {plugin.distribution}"
+    return f"reinstall {plugin.distribution}" if plugin.module.startswith(module) else f"pip install {module}"
 
 
 def _source(module: str) -> Path | None:

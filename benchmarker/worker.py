@@ -6,15 +6,12 @@ a library prints goes to standard error instead. It ends when the parent does.
 
 from __future__ import annotations
 
-import time
-
-START = time.time()  # before the other imports, so that they count as the worker's time
-
 import os
 import resource
 import signal
 import sys
 import threading
+import time
 import traceback
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import psutil
 
 from benchmarker import measure, params, registry
 from benchmarker.api import Case, Data
@@ -45,9 +41,11 @@ TELL_EVERY_S = 1.0
 
 def main() -> None:
     """Do the task that stands on standard input."""
+    started_s = time.monotonic()
     events = Events(os.dup(1))
     os.dup2(2, 1)
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
+    events.send(took=["python", started_s - request.spawned_s])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # out of time: send what there is, then end
     try:
@@ -75,7 +73,7 @@ def _describe(request: Request, events: Events) -> None:
 def _check(request: Request, events: Events) -> None:
     """Check each mode at the small size, and train it for some steps where training is among them."""
     assert request.case is not None
-    bench = _Bench(request.case)
+    bench = Bench(request.case)
     size = bench.problem.small(bench.params)
     for mode in request.modes:
         bench.case = msgspec.structs.replace(request.case, mode=mode)
@@ -89,12 +87,11 @@ def _check(request: Request, events: Events) -> None:
 
 def _trial(request: Request, events: Events) -> None:
     assert request.case is not None
-    events.send(took=["python", max(0.0, START - psutil.Process().create_time())])
     stages = _Stages(events)
-    bench: _Bench | None = None
+    bench: Bench | None = None
     try:
         with stages("open"):
-            bench = _Bench(request.case)
+            bench = Bench(request.case)
             events.send(part=bench.describe())
         _measure(bench, stages)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes the record's error
@@ -104,7 +101,7 @@ def _trial(request: Request, events: Events) -> None:
         stages.fail("out_of_memory" if out_of_memory else "exception", _one_line(error))
 
 
-class _Bench:
+class Bench:
     """A case with its plugins loaded, its framework opened and its parameters made."""
 
     def __init__(self, case: Case) -> None:
@@ -186,7 +183,7 @@ class _Stages:
         self.send(failure={"kind": kind, "message": message, "stage": self.current})
 
 
-def _measure(bench: _Bench, stages: _Stages) -> None:
+def _measure(bench: Bench, stages: _Stages) -> None:
     case, framework, problem = bench.case, bench.framework, bench.problem
     with stages("check"):
         size = problem.small(bench.params)

@@ -1,6 +1,4 @@
-"""Asking for a case on the command line: the options that say what, those of the problem that `--problem` names among
-them.
-"""
+"""The options that say what is measured or checked, those of the problem that `--problem` names among them."""
 
 from __future__ import annotations
 

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from benchmarker import gpus, plan, registry
 from benchmarker.abilities import abilities
-from benchmarker.api import MODES, Measuring, Mode
+from benchmarker.api import MODES, Measuring
 from benchmarker.cli.asking import ProblemCommand, ask, names_of, what_options
 from benchmarker.cli.output import json_option, print_json, print_table
-from benchmarker.conversation import converse, ending_text
 from benchmarker.errors import UserError
-from benchmarker.precision import PRECISIONS
-from benchmarker.protocol import Request
-from benchmarker.record import Check
+from benchmarker.verify import Finding, check_modes, compare_losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarker.api import Case
-    from benchmarker.conversation import Environment, Event
-
-TIMEOUT_S = 600.0
-FALL = 0.75
-"""A loss has fallen when its last fifth lies, on average, below this share of its first value."""
-AGREEMENT = 1e-3
-"""Largest relative difference of two frameworks' losses at any step, in fp32 and fp64."""
+    from benchmarker.verify import Curve
 
 
 @click.command("check", cls=ProblemCommand, short_help="Check a problem's implementations.")
@@ -65,85 +51,14 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
             findings.append(Finding(name, "-", None, None, str(error)))
             continue
         modes = [mode for mode in MODES if asked.precision in ability.support.precisions.get(mode, ())]
-        findings += _check(case, modes, steps, environment, losses)
-    curves = _curves(losses, asked.precision)
+        findings += check_modes(case, modes, steps, environment, losses)
+    curves = compare_losses(losses, asked.precision)
     wrong = any(finding.ok is False for finding in findings) or not all(curve.ok for curve in curves)
     if as_json:
         print_json({"ok": not wrong, "checks": findings, "losses": losses, "curves": curves})
     else:
         _print(findings, losses, curves)
     return 1 if wrong else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check of one mode found; `ok` is None where nothing could be checked."""
-
-    framework: str
-    mode: str
-    check: Check | None
-    ok: bool | None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A framework's training loss: its ends, whether it falls, and how far it is from the first framework's."""
-
-    framework: str
-    first: float
-    last: float
-    falls: bool
-    apart: float
-    bound: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether the loss falls and agrees."""
-        return self.falls and self.apart <= self.bound
-
-
-def _check(
-    case: Case, modes: Sequence[Mode], steps: int, environment: Environment, losses: dict[str, list[float]]
-) -> list[Finding]:
-    """Check one framework's modes in one worker; a mode that did not come through is a finding as well."""
-    heard: list[Event] = []
-    request = Request(task="check", framework=case.framework, case=case, modes=tuple(modes), steps=steps)
-    with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
-        log = Path(folder) / "log"
-        ending = converse(request, environment, TIMEOUT_S, log, heard.append)
-        trouble = next((event["refused"] for event in heard if "refused" in event), ending_text(ending, log))
-    found: dict[str, Check] = {}
-    for event in heard:
-        if "check" in event:
-            found[event["mode"]] = msgspec.convert(event["check"], Check)
-        if "losses" in event:
-            losses[case.framework] = event["losses"]
-    return [
-        Finding(case.framework, mode, found[mode], found[mode].ok)
-        if mode in found
-        else Finding(case.framework, mode, None, False, trouble)
-        for mode in modes
-    ]
-
-
-def _curves(losses: Mapping[str, Sequence[float]], precision: str) -> list[Curve]:
-    bound = max(AGREEMENT, PRECISIONS[precision].bound)
-    curves = []
-    for name, values in losses.items():
-        others = next(iter(losses.values()))
-        tail = values[-max(1, len(values) // 5) :]
-        curves.append(
-            Curve(
-                framework=name,
-                first=values[0],
-                last=values[-1],
-                falls=sum(tail) / len(tail) < FALL * values[0],
-                apart=max(abs(a - b) / abs(b) for a, b in zip(values, others, strict=True)),
-                bound=bound,
-            )
-        )
-    return curves
 
 
 def _print(findings: Sequence[Finding], losses: Mapping[str, Sequence[float]], curves: Sequence[Curve]) -> None:

@@ -25,7 +25,7 @@ def command(kind: str | None, as_json: bool) -> None:
     No framework is imported for it.
     """
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
-    reasons = [(lacks := registry.missing(plugin)) and registry.missing_text(plugin, lacks) for plugin in plugins]
+    reasons = [registry.trouble(plugin) for plugin in plugins]
     if as_json:
         print_json(
             [

@@ -16,6 +16,11 @@ from benchmarker.precision import ITEM_BYTES, PRECISIONS
 Impl = Literal["einsum", "matmul", "fused"]
 IMPL_HELP = "einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"
 
+INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
+"""What a step takes, by mode."""
+OUTPUTS = ("out", "d_q", "d_k", "d_v")
+"""What a step gives, in order; without the backward pass, the first alone."""
+
 Pullback = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
@@ -67,7 +72,7 @@ class Attention(Problem):
         p = params
         dtype = np.float64 if precision == "fp64" else np.float32
         shape = (p.batch_size, p.seq_len, p.heads, p.head_dim)
-        names = ("q", "k", "v", "d_out")
+        names = INPUTS["forward_backward"]
         return Data(
             {}, tuple({name: rng.standard_normal(shape, dtype=dtype) for name in names} for _ in range(batches))
         )
@@ -76,20 +81,14 @@ class Attention(Problem):
         """The same attention with sides that all differ; D = 16 is a size that every fused kernel takes."""
         return replace(params, batch_size=2, heads=3, seq_len=20, head_dim=16)
 
-    def reference(
-        self, params: AttentionParams, data: Data, mode: Mode
-    ) -> Iterator[Mapping[str, np.ndarray]]:
+    def reference(self, params: AttentionParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """The output, and forward and backward also the gradients of q, k and v."""
         bias_Tt = causal_bias(params.seq_len, np.float64) if params.causal else None
         for batch in data.batches:
-            q_BTHD, k_BtHD, v_BtHD, d_out_BTHD = (
-                batch[name].astype(np.float64) for name in ("q", "k", "v", "d_out")
-            )
+            q_BTHD, k_BtHD, v_BtHD, d_out_BTHD = (batch[name].astype(np.float64) for name in ("q", "k", "v", "d_out"))
             out_BTHD, pullback = attend(q_BTHD, k_BtHD, v_BtHD, impl="einsum", bias_Tt=bias_Tt)
-            outputs = {"out": out_BTHD}
-            if mode == "forward_backward":
-                outputs |= zip(("d_q", "d_k", "d_v"), pullback(d_out_BTHD), strict=True)
-            yield outputs
+            gradients = pullback(d_out_BTHD) if mode == "forward_backward" else ()
+            yield dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
 
 
 @hookimpl

@@ -1,6 +1,7 @@
 """Attention in JAX. Shapes: B batch, T sequence (t for keys), H heads, D head dimension."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle
 from typing import Literal
 
@@ -9,69 +10,64 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Support, UserError, Workload, hookimpl
+from benchmarker import PRECISIONS, Case, Data, Mode, Support, UserError, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import AttentionParams, Impl, product_flops
+from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
 
 Kernel = Literal["xla", "cudnn"]
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Every floating-point type; fp64 with `fused` is refused as it is built."""
+    """Every floating-point type; what `fused` lacks of them, `fused_kernel` refuses."""
     precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
     return Support({"inference": precisions, "forward_backward": precisions})
+
+
+def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
+    """(q, k, v) to (out,); forward and backward (q, k, v, d_out) to (out, d_q, d_k, d_v)."""
+    attention = partial(attend, impl=params.impl, causal=params.causal, kernel=kernel)
+
+    def forward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array) -> tuple[Array, ...]:
+        return (attention(q_BTHD, k_BtHD, v_BtHD),)
+
+    def forward_backward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, d_out_BTHD: Array) -> tuple[Array, ...]:
+        out_BTHD, pullback = jax.vjp(attention, q_BTHD, k_BtHD, v_BtHD)
+        return (out_BTHD, *pullback(d_out_BTHD))
+
+    return forward if mode == "inference" else forward_backward
 
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
     """A step is the attention of one batch; forward and backward, `vjp` adds the gradients of q, k and v."""
-    dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    kernel = fused_kernel(params.impl, case)
-    backward = case.mode == "forward_backward"
-    batches = cycle(
-        [{name: framework.put(value, dtype) for name, value in batch.items()} for batch in data.batches]
-    )
-
-    def attention(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array) -> Array:
-        return attend(q_BTHD, k_BtHD, v_BtHD, impl=params.impl, causal=params.causal, kernel=kernel)
-
-    @jax.jit
-    def forward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, d_out_BTHD: Array) -> tuple[Array, ...]:
-        return (attention(q_BTHD, k_BtHD, v_BtHD),)
-
-    @jax.jit
-    def forward_backward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, d_out_BTHD: Array) -> tuple[Array, ...]:
-        out_BTHD, pullback = jax.vjp(attention, q_BTHD, k_BtHD, v_BtHD)
-        return (out_BTHD, *pullback(d_out_BTHD))
-
-    function = forward_backward if backward else forward
+    p, dtype = params, DTYPES[PRECISIONS[case.precision].parameter]
+    kernel = fused_kernel(p.impl, case)
+    function = jax.jit(step_function(p, case.mode, kernel))
+    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
 
     def step() -> tuple[Array, ...]:
-        batch = next(batches)
-        return function(batch["q"], batch["k"], batch["v"], batch["d_out"])
+        return function(*next(batches))
 
     def outputs(result: tuple[Array, ...]) -> Mapping[str, np.ndarray]:
-        names = ("out", "d_q", "d_k", "d_v")
-        return {name: np.asarray(value, np.float64) for name, value in zip(names, result, strict=False)}
+        return {name: np.asarray(value, np.float64) for name, value in zip(OUTPUTS, result, strict=False)}
 
-    p = params
-    recomputed_flops = (
-        product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
-        if backward and recomputes_scores(p.impl, kernel)
-        else 0
-    )
+    recomputes = case.mode == "forward_backward" and recomputes_scores(p.impl, kernel)
+    recomputed_flops = product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim) if recomputes else 0
     return Workload(step, outputs, recomputed_flops)
 
 
 def fused_kernel(impl: Impl, case: Case) -> Kernel:
     """What `jax.nn.dot_product_attention` is asked for: cuDNN's flash attention has 16-bit types on NVIDIA only.
 
-    Raises `UserError` for fused attention in fp64, since JAX takes its softmax in fp32.
+    Raises `UserError` for fused attention in fp64, of which JAX takes the softmax in fp32, and in fp16 on the CPU.
     """
-    if impl == "fused" and case.precision == "fp64":
-        raise UserError("jax.nn.dot_product_attention takes its softmax in fp32; in fp64 use --impl=matmul")
-    return "cudnn" if case.device == "cuda" and PRECISIONS[case.precision].compute in ("bf16", "fp16") else "xla"
+    compute = PRECISIONS[case.precision].compute
+    if impl == "fused" and (compute == "fp64" or (compute == "fp16" and case.device == "cpu")):
+        raise UserError(
+            f"jax.nn.dot_product_attention does no {compute} on {case.device}; use --impl=matmul or --impl=einsum"
+        )
+    return "cudnn" if case.device == "cuda" and compute in ("bf16", "fp16") else "xla"
 
 
 def recomputes_scores(impl: Impl, kernel: Kernel) -> bool:
@@ -79,9 +75,7 @@ def recomputes_scores(impl: Impl, kernel: Kernel) -> bool:
     return impl == "fused" and kernel == "cudnn"
 
 
-def attend(
-    q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, *, impl: Impl, causal: bool, kernel: Kernel
-) -> Array:
+def attend(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, *, impl: Impl, causal: bool, kernel: Kernel) -> Array:
     """Attention on [B, T, H, D]."""
     if impl == "fused":
         with jax.named_scope("attn_fused"):

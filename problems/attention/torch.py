@@ -1,6 +1,7 @@
 """Attention in PyTorch. Shapes: B batch, T sequence (t for keys), H heads, D head dimension."""
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import AttentionParams, Impl, product_flops
+from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
 
 
 @hookimpl
@@ -23,39 +24,27 @@ def describe_workload() -> Support:
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
     """A step is the attention of one batch; forward and backward, autograd adds the gradients of q, k and v."""
-    dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    backward = case.mode == "forward_backward"
-    bias_Tt = causal_bias(params.seq_len, dtype, framework.device) if params.causal else None
-    batches = cycle(
-        [{name: framework.put(value, dtype) for name, value in batch.items()} for batch in data.batches]
-    )
-
-    def attention(q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor) -> Tensor:
-        return attend(q_BTHD, k_BtHD, v_BtHD, impl=params.impl, bias_Tt=bias_Tt)
-
-    attention = framework.compiled(attention, case.compile)
+    p, dtype, device = params, DTYPES[PRECISIONS[case.precision].parameter], framework.device
+    bias_Tt = causal_bias(p.seq_len, dtype, device) if p.causal else None
+    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
+    attention = framework.compiled(partial(attend, impl=p.impl, bias_Tt=bias_Tt), case.compile)
 
     def forward() -> tuple[Tensor, ...]:
-        batch = next(batches)
         with torch.inference_mode():
-            return (attention(batch["q"], batch["k"], batch["v"]),)
+            return (attention(*next(batches)),)
 
     def forward_backward() -> tuple[Tensor, ...]:
-        batch = next(batches)
-        inputs = [batch[name].detach().requires_grad_() for name in ("q", "k", "v")]
+        *inputs, d_out_BTHD = next(batches)
+        inputs = [value.detach().requires_grad_() for value in inputs]
         out_BTHD = attention(*inputs)
-        return (out_BTHD.detach(), *torch.autograd.grad(out_BTHD, inputs, batch["d_out"]))
+        return (out_BTHD.detach(), *torch.autograd.grad(out_BTHD, inputs, d_out_BTHD))
 
     def outputs(result: tuple[Tensor, ...]) -> Mapping[str, np.ndarray]:
-        names = ("out", "d_q", "d_k", "d_v")
-        return {name: value.cpu().double().numpy() for name, value in zip(names, result, strict=False)}
+        return {name: value.cpu().double().numpy() for name, value in zip(OUTPUTS, result, strict=False)}
 
-    p = params
-    recomputed_flops = (
-        product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
-        if backward and recomputes_scores(p.impl, p.causal, p.head_dim, dtype, framework.device)
-        else 0
-    )
+    backward = case.mode == "forward_backward"
+    recomputes = backward and recomputes_scores(p.impl, p.causal, p.head_dim, dtype, device)
+    recomputed_flops = product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim) if recomputes else 0
     return Workload(forward_backward if backward else forward, outputs, recomputed_flops)
 
 
@@ -64,9 +53,7 @@ def causal_bias(seq_len: int, dtype: torch.dtype, device: torch.device) -> Tenso
     return torch.full((seq_len, seq_len), -torch.inf, dtype=dtype, device=device).triu(1)
 
 
-def attend(
-    q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor, *, impl: Impl, bias_Tt: Tensor | None
-) -> Tensor:
+def attend(q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor, *, impl: Impl, bias_Tt: Tensor | None) -> Tensor:
     """Attention on [B, T, H, D]; it is causal where there is a `bias_Tt`, which is of the type of q."""
     if impl == "fused":
         with scope("attn_fused"):
@@ -97,4 +84,4 @@ def recomputes_scores(impl: Impl, causal: bool, head_dim: int, dtype: torch.dtyp
         return False
     probe = torch.empty(1, 1, 16, head_dim, dtype=dtype, device=device, requires_grad=True)
     backend = torch._fused_sdp_choice(probe, probe, probe, is_causal=causal)
-    return backend != int(torch.nn.attention.SDPBackend.MATH)
+    return bool(backend != torch.nn.attention.SDPBackend.MATH.value)

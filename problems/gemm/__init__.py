@@ -23,13 +23,21 @@ class GemmParams:
     transpose_b: Annotated[bool, Meta(description="B is stored as [N, K]")] = False
 
 
+INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
+"""What a step takes, by mode."""
+OUTPUTS = ("c", "da", "db")
+"""What a step gives, in order; without the backward pass, the first alone."""
+
+
 class Gemm(Problem):
     """Matrix products; `forward_backward` adds the gradients of A and B for a given gradient of C."""
 
     summary = "matrix product C[M,N] = A[M,K] · B[K,N]"
     params = GemmParams
     accelerator = {"m": 8192, "n": 8192, "k": 8192}
-    cost_formula = "flops = 2·M·N·K·batch, three times that forward and backward; bytes = A, B and C once, and their gradients"
+    cost_formula = (
+        "flops = 2·M·N·K·batch, three times that forward and backward; bytes = A, B and C once, and their gradients"
+    )
 
     def scopes(self, params: GemmParams, mode: Mode) -> tuple[str, ...]:
         """The product is the only part."""

@@ -5,11 +5,11 @@ from itertools import cycle
 
 import numpy as np
 import torch
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
-from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.gemm import GemmParams, transposed
 
 
 @hookimpl
@@ -34,17 +34,14 @@ def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
 def build_workload(framework: TorchFramework, case: Case, params: GemmParams, data: Data) -> Workload:
     """A step is one product; forward and backward, autograd adds the gradients of A and B."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    backward = case.mode == "forward_backward"
-    batches = cycle(
-        [{name: framework.put(value, dtype) for name, value in batch.items()} for batch in data.batches]
-    )
+    batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
     multiply: Callable[[Tensor, Tensor], Tensor] = _int8_product if case.precision == "int8" else torch.matmul
 
     def product(a: Tensor, b: Tensor) -> Tensor:
         with scope("gemm"):
             return multiply(transposed(a, params.transpose_a), transposed(b, params.transpose_b))
 
-    def forward(a: Tensor, b: Tensor, dc: Tensor) -> tuple[Tensor, ...]:
+    def forward(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         return (product(a, b),)
 
     def forward_backward(a: Tensor, b: Tensor, dc: Tensor) -> tuple[Tensor, ...]:
@@ -52,15 +49,12 @@ def build_workload(framework: TorchFramework, case: Case, params: GemmParams, da
         c_MN = product(a, b)
         return (c_MN.detach(), *torch.autograd.grad(c_MN, (a, b), dc))
 
-    function = framework.compiled(forward_backward if backward else forward, case.compile)
+    function = framework.compiled(forward if case.mode == "inference" else forward_backward, case.compile)
 
     def step() -> tuple[Tensor, ...]:
-        batch = next(batches)
-        return function(batch["a"], batch["b"], batch["dc"])
+        return function(*next(batches))
 
     def outputs(result: tuple[Tensor, ...]) -> Mapping[str, np.ndarray]:
-        return {
-            name: value.cpu().double().numpy() for name, value in zip(("c", "da", "db"), result, strict=False)
-        }
+        return {name: value.cpu().double().numpy() for name, value in zip(OUTPUTS, result, strict=False)}
 
     return Workload(step, outputs)

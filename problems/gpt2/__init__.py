@@ -50,13 +50,16 @@ class Gpt2Params:
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
 
     def __post_init__(self) -> None:
-        d_model = self.d_model or SIZES[self.size]["d_model"]
-        by_size = {**SIZES[self.size], "d_ff": 4 * d_model, "vocab_size": VOCAB_SIZE}
-        for name, value in by_size.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        for name, value in SIZES[self.size].items():
+            self._fill(name, value)
+        self._fill("d_ff", 4 * self.d_model)
+        self._fill("vocab_size", VOCAB_SIZE)
         if self.d_model % self.n_head:
             raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
+
+    def _fill(self, name: str, value: int) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
 
     @property
     def positions(self) -> int:
@@ -79,8 +82,8 @@ class Gpt2(Problem):
     params = Gpt2Params
     accelerator = {"seq_len": 1024, "batch_size": 8, "impl": "fused"}
     cost_formula = (
-        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), three times that with backward\n"
-        "bytes = weights, tokens and results once; with backward the gradients, training 5 more of the weights"
+        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), thrice that with backward\n"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
 
     def scopes(self, params: Gpt2Params, mode: Mode) -> tuple[str, ...]:
@@ -130,8 +133,8 @@ class Gpt2(Problem):
             d_model=48,
             n_head=3,
             d_ff=160,
-            vocab_size=101,
-            seq_len=20,
+            vocab_size=97,
+            seq_len=32,
             batch_size=4,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarker_problems.attention import Impl, attend, causal_bias
 
 LAYER_NORM_EPS = 1e-5
-LEARNING_RATE = 3e-4
+LEARNING_RATE = 1e-3
 BETA_1 = 0.9
 BETA_2 = 0.95
 ADAM_EPS = 1e-8
@@ -131,8 +131,9 @@ def gelu(x: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
     tanh = np.tanh(slope * x * (1 + cubic * x * x))
 
     def pullback(d_y: np.ndarray) -> np.ndarray:
-        d_tanh: np.ndarray = (1 - tanh * tanh) * slope * (1 + 3 * cubic * x * x)
-        return d_y * (0.5 * (1 + tanh) + 0.5 * x * d_tanh)
+        d_tanh = (1 - tanh * tanh) * slope * (1 + 3 * cubic * x * x)
+        d_x: np.ndarray = d_y * (0.5 * (1 + tanh) + 0.5 * x * d_tanh)
+        return d_x
 
     return 0.5 * x * (1 + tanh), pullback
 
@@ -144,9 +145,7 @@ def cross_entropy(logits_BTV: np.ndarray, targets_BT: np.ndarray) -> tuple[np.nd
     log_softmax_BTV = shifted_BTV - np.log(np.exp(shifted_BTV).sum(axis=-1, keepdims=True))
     loss = -np.take_along_axis(log_softmax_BTV, targets_BT1, axis=-1).mean()
     d_logits_BTV = np.exp(log_softmax_BTV)
-    np.put_along_axis(
-        d_logits_BTV, targets_BT1, np.take_along_axis(d_logits_BTV, targets_BT1, axis=-1) - 1, axis=-1
-    )
+    np.put_along_axis(d_logits_BTV, targets_BT1, np.take_along_axis(d_logits_BTV, targets_BT1, axis=-1) - 1, axis=-1)
     return np.asarray(loss), d_logits_BTV / targets_BT.size
 
 
@@ -168,7 +167,7 @@ class AdamW:
             mean = self.first[name] / (1 - BETA_1**self.steps)
             deviation = np.sqrt(self.second[name] / (1 - BETA_2**self.steps))
             decay = WEIGHT_DECAY * weight if weight.ndim == 2 else 0.0
-            weight -= LEARNING_RATE * (mean / (deviation + ADAM_EPS) + decay)
+            weight[...] -= LEARNING_RATE * (mean / (deviation + ADAM_EPS) + decay)
 
 
 def select(weights: Weights, prefix: str) -> dict[str, np.ndarray]:

@@ -3,7 +3,8 @@
 Mixed precision is autocast over fp32 weights. A short type's LayerNorm and softmax sum in fp32, and the loss is fp32.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from itertools import cycle
 
 import numpy as np
@@ -39,6 +40,10 @@ def describe_workload() -> Support:
     )
 
 
+Batches = Iterator[dict[str, Tensor]]
+Step = Callable[[], dict[str, Tensor]]
+
+
 class Block(nn.Module):
     """Attention and MLP, each of the normalised input and added to it."""
 
@@ -69,13 +74,12 @@ class Block(nn.Module):
         with scope("mlp_gelu"):
             inner_BTF = F.gelu(inner_BTF, approximate="tanh")
         with scope("mlp_proj"):
-            return x_BTC + self.mlp_proj(inner_BTF)
+            mlp_BTC: Tensor = self.mlp_proj(inner_BTF)
+            return x_BTC + mlp_BTC
 
 
 class Gpt2Model(nn.Module):
     """The whole model; the embedding is the output head too."""
-
-    bias_TT: Tensor
 
     def __init__(self, params: Gpt2Params) -> None:
         super().__init__()
@@ -98,7 +102,126 @@ class Gpt2Model(nn.Module):
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
-    """A step is the logits, or the loss and its gradients, or the loss and an update of the weights."""
-    model = make_model(framework, case, params, data)
-    make_step = {"inference": _inference, "forward_backward": _forward_backward, "training": _training}[case.mode]
-"""
+    """A step is the logits; the loss and its gradients; or the loss and an update of the weights."""
+    types = PRECISIONS[case.precision]
+    dtype, compute_dtype, device = DTYPES[types.parameter], DTYPES[types.compute], framework.device
+    model = make_model(framework, params, data, dtype)
+    bias_TT = causal_bias(params.seq_len, compute_dtype, device)
+    batches = cycle(
+        [{name: framework.put(value, torch.int64) for name, value in batch.items()} for batch in data.batches]
+    )
+
+    def logits_of(tokens: Tensor) -> Tensor:
+        with torch.autocast(device.type, compute_dtype) if types.is_mixed else nullcontext():
+            logits_BTV: Tensor = model(tokens, bias_TT)
+            return logits_BTV
+
+    def loss_of(tokens: Tensor, targets: Tensor) -> Tensor:
+        logits_BTV = logits_of(tokens)
+        with scope("loss"):
+            sum_dtype = torch.promote_types(logits_BTV.dtype, torch.float32)
+            return F.cross_entropy(logits_BTV.flatten(0, 1).to(sum_dtype), targets.flatten())
+
+    loss_scale = fixed_loss_scale(params) if types.compute == "fp16" else 1.0
+    scale_left = loss_scale if types.parameter == "fp16" else 1.0
+    if case.mode == "inference":
+        step = inference_step(framework.compiled(logits_of, case.compile), batches)
+    elif case.mode == "forward_backward":
+        weights = {f"d_{name}": model.get_parameter(parameter_name(name)) for name in data.weights}
+        compiled = framework.compiled(loss_of, case.compile)
+        step = forward_backward_step(compiled, batches, weights, loss_scale, scale_left)
+    else:
+        scaler = torch.amp.GradScaler(device.type, enabled=case.precision == "mixed_fp16")
+        step = training_step(framework.compiled(loss_of, case.compile), batches, model, scaler)
+
+    def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
+        return {
+            name: transposed(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
+            for name, value in result.items()
+        }
+
+    p = params
+    backward = case.mode != "inference"
+    recomputes = backward and recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
+    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    return Workload(step, outputs, scores_flops if recomputes else 0)
+
+
+def make_model(framework: TorchFramework, params: Gpt2Params, data: Data, dtype: torch.dtype) -> Gpt2Model:
+    """The model with the given weights, on the device."""
+    with torch.device("meta"):
+        model = Gpt2Model(params)
+    weights = {
+        parameter_name(name): framework.put(np.ascontiguousarray(transposed(name, weight)), dtype)
+        for name, weight in data.weights.items()
+    }
+    model.load_state_dict(weights, assign=True)
+    return model
+
+
+def parameter_name(name: str) -> str:
+    """What PyTorch's modules call a weight."""
+    return name.replace(".scale", ".weight").replace(".kernel", ".weight")
+
+
+def transposed(name: str, value: np.ndarray) -> np.ndarray:
+    """A weight, or its gradient, as PyTorch holds it and back: kernels are [outputs, inputs] there."""
+    return value.T if name.endswith(".kernel") else value
+
+
+def inference_step(logits_of: Callable[[Tensor], Tensor], batches: Batches) -> Step:
+    """Logits of the next batch."""
+
+    def step() -> dict[str, Tensor]:
+        with torch.inference_mode():
+            return {"logits": logits_of(next(batches)["tokens"])}
+
+    return step
+
+
+def forward_backward_step(
+    loss_of: Callable[..., Tensor],
+    batches: Batches,
+    weights: Mapping[str, Tensor],
+    loss_scale: float,
+    scale_left: float,
+) -> Step:
+    """Loss of the next batch and its gradients, which pass backward times `loss_scale`.
+
+    The scale is divided out of the gradients but for `scale_left`.
+    """
+
+    def step() -> dict[str, Tensor]:
+        loss = loss_of(**next(batches))
+        gradients = torch.autograd.grad(loss * loss_scale, list(weights.values()))
+        if scale_left != loss_scale:
+            torch._foreach_mul_(gradients, scale_left / loss_scale)
+        return {"loss": loss.detach(), **dict(zip(weights, gradients, strict=True))}
+
+    return step
+
+
+def training_step(
+    loss_of: Callable[..., Tensor], batches: Batches, model: Gpt2Model, scaler: torch.amp.GradScaler
+) -> Step:
+    """Loss of the next batch, and an AdamW update of the weights in place."""
+    matrices = [weight for weight in model.parameters() if weight.ndim == 2]
+    vectors = [weight for weight in model.parameters() if weight.ndim == 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
+        lr=LEARNING_RATE,
+        betas=(BETA_1, BETA_2),
+        eps=ADAM_EPS,
+        fused=True,
+    )
+
+    def step() -> dict[str, Tensor]:
+        loss = loss_of(**next(batches))
+        torch.autograd.backward(scaler.scale(loss))
+        with scope("optimizer"):
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return {"loss": loss.detach()}
+
+    return step

@@ -1,0 +1,44 @@
+# Two commands on a fresh machine: `make bench` and `make test`. Each sets up what it needs, in .venv.
+
+PYTHON ?= python3
+COMMA := ,
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -m benchmarker
+EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
+
+.PHONY: bench test test-slow check format clean help
+
+help:  ## Say what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+# The stamp is renewed only when what is installed would change: afterwards everything runs offline.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $@
+
+bench: $(VENV)/installed  ## Measure GPT-2 and a matrix product in every framework on this machine
+	$(RUN) run --framework=jax,torch,numpy --problem=gemm --preheat --preheat-max=10 --seconds=5
+	$(RUN) run --framework=jax,torch --problem=gpt2 --preheat --preheat-max=20 --seconds=20
+
+test: $(VENV)/installed check  ## Run lint, types and all tests but the slow ones
+	$(BIN)/python -m pytest -m 'not slow' -n 2
+
+test-slow: $(VENV)/installed  ## Run the slow tests
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/installed  ## Run formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	mkdir -p build/typing
+	ln -sfn ../../plugins build/typing/benchmarker_plugins
+	ln -sfn ../../problems build/typing/benchmarker_problems
+	MYPYPATH=build/typing $(BIN)/mypy
+
+format: $(VENV)/installed  ## Format the source
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove the environment and everything built; results stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

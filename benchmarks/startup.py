@@ -1,0 +1,63 @@
+"""Tell what `--help`, `list` and a trial cost beside what they measure."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import click
+
+MEASURED = ("check", "compile", "preheat", "timed")
+"""Stages that are the measurement; the others are what a trial costs besides."""
+
+
+@click.command()
+@click.option("--trials", default=5, show_default=True)
+@click.option("--framework", default="numpy,jax,torch", show_default=True)
+@click.option("--problem", default="gemm", show_default=True)
+def main(trials: int, framework: str, problem: str) -> None:
+    """Print processor time of the commands, and of a trial what is not measurement, by part (medians)."""
+    print("command                      wall s   cpu s   (median of 5)")
+    for words in (["--help"], ["list"], ["run", "--problem=gemm", "--help"], ["env"], ["describe", "gemm"]):
+        walls, cpus = zip(*(spend(words) for _ in range(5)), strict=True)
+        print(f"{' '.join(words):28} {statistics.median(walls):6.2f}  {statistics.median(cpus):6.2f}")
+    with tempfile.TemporaryDirectory() as results:
+        words = [f"--framework={framework}", f"--problem={problem}", f"--trials={trials}", f"--results={results}"]
+        done = benchmarker(["run", *words, "--blocks=3", "--json"])
+    records = json.loads(done.stdout)
+    print(f"\nfixed cost of a trial of {problem}, s (median of {trials})")
+    for name in framework.split(","):
+        harness = [record["harness"] for record in records if record["case"]["framework"] == name]
+        parts = {
+            stage: statistics.median(each["stages_s"][stage] for each in harness)
+            for stage in harness[0]["stages_s"]
+            if stage not in MEASURED
+        }
+        fixed = statistics.median(
+            each["wall_s"] - sum(each["stages_s"][stage] for stage in MEASURED) for each in harness
+        )
+        parts["end"] = fixed - sum(parts.values())
+        print(f"{name:8} {fixed:5.2f}   " + "  ".join(f"{stage} {seconds:.2f}" for stage, seconds in parts.items()))
+
+
+def spend(words: list[str]) -> tuple[float, float]:
+    """Wall and processor seconds of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    benchmarker(words)
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def benchmarker(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "benchmarker", *words], capture_output=True, text=True, check=True)
+
+
+if __name__ == "__main__":
+    main()

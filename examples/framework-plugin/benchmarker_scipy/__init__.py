@@ -1,0 +1,1 @@
+"""SciPy for benchmarker."""

@@ -1,0 +1,109 @@
+"""Logistic regression with several classes: softmax(X·W + b), trained by gradient descent on the cross-entropy.
+
+Shapes: B samples of a batch, D features, C classes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import Cost, Data, Mode, Problem, hookimpl
+from benchmarker.precision import ITEM_BYTES, PRECISIONS
+
+LEARNING_RATE = 1.0
+"""Steady at any size: the loss curves by at most |x, 1|² / 2, which is 1.1 here (Böhning, 1992), and 2 / 1.1 > 1."""
+
+
+@dataclass(frozen=True)
+class LogregParams:
+    """Size of the model and of a batch."""
+
+    batch_size: Annotated[int, Meta(ge=1, description="samples in one step")] = 256
+    features: Annotated[int, Meta(ge=1, description="numbers in a sample")] = 1024
+    classes: Annotated[int, Meta(ge=2, description="classes to tell apart")] = 1000
+
+
+class Logreg(Problem):
+    """`inference` gives the probability of each class; `training` the loss, and takes a step against its gradient."""
+
+    summary = "logistic regression softmax(X·W + b): probabilities, or a step of gradient descent"
+    params = LogregParams
+    accelerator = {"batch_size": 8192, "features": 4096}
+    cost_formula = "flops = 2·B·D·C, twice that in training; bytes = samples, weights and results once"
+
+    def scopes(self, params: LogregParams, mode: Mode) -> tuple[str, ...]:
+        """The product, and what is made of it."""
+        return ("logits", "softmax" if mode == "inference" else "loss")
+
+    def cost(self, params: LogregParams, mode: Mode, precision: str) -> Cost:
+        """Backward, dW = Xᵀ·d(logits) is one product of the forward's size; X needs no gradient."""
+        p, item = params, ITEM_BYTES[PRECISIONS[precision].parameter]
+        product_flops = 2 * p.batch_size * p.features * p.classes
+        samples_bytes = p.batch_size * p.features * item
+        weights_bytes = (p.features + 1) * p.classes * item
+        if mode == "inference":
+            probabilities_bytes = p.batch_size * p.classes * item
+            return Cost(product_flops, samples_bytes + weights_bytes + probabilities_bytes, samples=p.batch_size)
+        labels_bytes = 8 * p.batch_size
+        return Cost(2 * product_flops, samples_bytes + labels_bytes + 2 * weights_bytes, samples=p.batch_size)
+
+    def data(self, params: LogregParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Samples of length about 1 around the centre of their class; the bias is drawn too, so that it is noticed."""
+        p = params
+        dtype = np.float64 if precision == "fp64" else np.float32
+        centres_CD = rng.standard_normal((p.classes, p.features), dtype=dtype) / dtype(p.features**0.5)
+
+        def draw() -> Mapping[str, np.ndarray]:
+            labels_B = rng.integers(p.classes, size=p.batch_size)
+            noise_BD = rng.standard_normal((p.batch_size, p.features), dtype=dtype)
+            return {"x": centres_CD[labels_B] + noise_BD * dtype(0.5 / p.features**0.5), "labels": labels_B}
+
+        weights = {
+            "w": rng.standard_normal((p.features, p.classes), dtype=dtype),
+            "b": rng.standard_normal(p.classes, dtype=dtype),
+        }
+        return Data(weights, tuple(draw() for _ in range(batches)))
+
+    def small(self, params: LogregParams) -> LogregParams:
+        """Sides that all differ."""
+        return LogregParams(batch_size=48, features=40, classes=8)
+
+    def reference(self, params: LogregParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """The probabilities; or the loss before each successive step."""
+        weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
+        for batch in data.batches:
+            x_BD = batch["x"].astype(np.float64)
+            if mode == "inference":
+                yield {"probabilities": probabilities(weights, x_BD)}
+            else:
+                yield {"loss": descend(weights, x_BD, batch["labels"])}
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Logistic regression."""
+    return Logreg()
+
+
+def probabilities(weights: Mapping[str, np.ndarray], x_BD: np.ndarray) -> np.ndarray:
+    """softmax(X·W + b) in NumPy, in the type of its arguments, [B, C]."""
+    logits_BC = x_BD @ weights["w"] + weights["b"]
+    logits_BC -= logits_BC.max(axis=1, keepdims=True)
+    powers_BC: np.ndarray = np.exp(logits_BC, out=logits_BC)
+    powers_BC /= powers_BC.sum(axis=1, keepdims=True)
+    return powers_BC
+
+
+def descend(weights: Mapping[str, np.ndarray], x_BD: np.ndarray, labels_B: np.ndarray) -> np.ndarray:
+    """Take one step of gradient descent, changing `weights` in place; gives the mean cross-entropy before it."""
+    d_logits_BC = probabilities(weights, x_BD)
+    own = np.arange(len(labels_B)), labels_B
+    loss: np.ndarray = -np.log(d_logits_BC[own]).mean()
+    d_logits_BC[own] -= 1
+    d_logits_BC /= len(labels_B)
+    weights["w"][...] -= LEARNING_RATE * (x_BD.T @ d_logits_BC)
+    weights["b"][...] -= LEARNING_RATE * d_logits_BC.sum(axis=0)
+    return loss

@@ -1,0 +1,32 @@
+"""Logistic regression in NumPy: the parts of the reference, in the type of the weights, on BLAS."""
+
+from itertools import cycle
+
+import numpy as np
+
+from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker_logreg import descend, probabilities
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """The types that BLAS has."""
+    return Support({"inference": ("fp64", "fp32"), "training": ("fp64", "fp32")})
+
+
+@hookimpl
+def build_workload(case: Case, data: Data) -> Workload:
+    """A step is the probabilities or the loss of one batch; training changes a copy of the weights."""
+    batches = cycle(data.batches)
+    weights = {name: weight.copy() for name, weight in data.weights.items()}
+
+    def inference() -> np.ndarray:
+        return probabilities(weights, next(batches)["x"])
+
+    def training() -> np.ndarray:
+        batch = next(batches)
+        return descend(weights, batch["x"], batch["labels"])
+
+    if case.mode == "training":
+        return Workload(training, lambda loss: {"loss": loss})
+    return Workload(inference, lambda result_BC: {"probabilities": result_BC})

@@ -1,0 +1,60 @@
+"""Logistic regression in PyTorch."""
+
+from itertools import cycle
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_logreg import LEARNING_RATE
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Training in the types in which a step's change of a weight is not lost to rounding."""
+    return Support({"inference": ("fp64", "fp32", "bf16", "fp16"), "training": ("fp64", "fp32")})
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, data: Data) -> Workload:
+    """A step is the probabilities of one batch; or its loss, with autograd's gradients taken from the weights."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    weights = [framework.put(data.weights[name], dtype).requires_grad_(case.mode == "training") for name in ("w", "b")]
+    batches = cycle([(framework.put(batch["x"], dtype), framework.put(batch["labels"])) for batch in data.batches])
+
+    def logits(x_BD: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
+        with scope("logits"):
+            return x_BD @ w_DC + b_C
+
+    def probabilities(x_BD: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
+        logits_BC = logits(x_BD, w_DC, b_C)
+        with scope("softmax"):
+            return torch.softmax(logits_BC, dim=1)
+
+    def cross_entropy(x_BD: Tensor, labels_B: Tensor, w_DC: Tensor, b_C: Tensor) -> Tensor:
+        logits_BC = logits(x_BD, w_DC, b_C)
+        with scope("loss"):
+            return F.cross_entropy(logits_BC, labels_B)
+
+    forward = framework.compiled(probabilities, case.compile)
+    loss_of = framework.compiled(cross_entropy, case.compile)
+
+    def inference() -> Tensor:
+        x_BD, _ = next(batches)
+        with torch.inference_mode():
+            return forward(x_BD, *weights)
+
+    def training() -> Tensor:
+        x_BD, labels_B = next(batches)
+        loss = loss_of(x_BD, labels_B, *weights)
+        gradients = torch.autograd.grad(loss, weights)
+        with torch.no_grad():
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.sub_(gradient, alpha=LEARNING_RATE)
+        return loss.detach()
+
+    if case.mode == "training":
+        return Workload(training, lambda loss: {"loss": loss.cpu().double().numpy()})
+    return Workload(inference, lambda result_BC: {"probabilities": result_BC.cpu().double().numpy()})

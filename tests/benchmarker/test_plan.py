@@ -1,0 +1,107 @@
+import json
+import shlex
+
+import msgspec
+import pytest
+
+from benchmarker import Case, Device, FrameworkInfo, Measuring, Support, UserError, plan, registry
+from benchmarker.cli import group
+
+CPU = Device("cpu", "a CPU", ("fp32", "fp64"))
+GPU = Device("cuda", "a GPU", ("fp32", "tf32", "bf16"))
+SUPPORT = Support({"inference": ("fp32", "tf32", "bf16", "fp64"), "training": ("fp32",)}, {"transpose_a": (False,)})
+
+
+def ability(*devices, compiles="optional"):
+    return plan.Ability(FrameworkInfo("f", "1.0", devices, compiles, {}), SUPPORT)
+
+
+def make(ability, **given):
+    asked = {
+        "problem": "gemm",
+        "mode": "inference",
+        "precision": "fp32",
+        "device": "auto",
+        "gpu": None,
+        "threads": None,
+        "compile": False,
+        "seed": 0,
+        "params": {},
+        "measuring": Measuring(),
+    } | given
+    problem = registry.load(["problem.gemm"]).hook.make_problem()
+    return plan.make_case(plan.Asked(**asked), problem, "f", ability)
+
+
+def test_the_preferred_device_and_its_defaults_are_taken():
+    assert make(ability(CPU)).params["m"] == 1024
+    case = make(ability(GPU, CPU))
+    assert (case.device, case.params["m"]) == ("cuda", 8192)
+    assert make(ability(GPU, CPU), device="cpu").params["m"] == 1024
+    assert make(ability(CPU, GPU), device="gpu").device == "cuda"
+
+
+def test_every_parameter_of_a_case_is_decided():
+    case = make(ability(CPU), params={"m": "7"})
+    assert case.params == {
+        "m": 7,
+        "n": 1024,
+        "k": 1024,
+        "batch_size": 1,
+        "transpose_a": False,
+        "transpose_b": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "forward_backward"}, "gemm in f does no forward_backward; its modes are: inference, training"),
+        ({"precision": "fp16"}, "gemm in f does not do inference in fp16; it does: fp32, fp64"),
+        ({"precision": "tf32"}, r"cpu \(a CPU\) does not do tf32 in f; it does: fp32, fp64"),
+        ({"device": "tpu"}, "f 1.0 reports no device 'tpu' here; it reports: cpu"),
+        ({"device": "gpu"}, "f 1.0 reports no device 'gpu' here; it reports: cpu"),
+        ({"gpu": 0}, "--gpus=0 is given, but f would run on the CPU"),
+        ({"params": {"transpose_a": True}}, "gemm in f does not do --transpose-a=True; it does: False"),
+        ({"params": {"m": "0"}}, "--m=0: expected `int` >= 1"),
+    ],
+)
+def test_what_a_framework_does_not_do_is_refused_by_name(given, message):
+    with pytest.raises(UserError, match=message):
+        make(ability(CPU), **given)
+
+
+def test_compile_is_refused_where_nothing_compiles():
+    with pytest.raises(UserError, match="f does not compile; leave --compile out"):
+        make(ability(CPU, compiles="never"), compile=True)
+    assert make(ability(CPU, compiles="always")).compile
+    assert not make(ability(CPU)).compile
+
+
+def test_order_is_one_of_each_case_and_then_the_next_of_each():
+    assert plan.make_order(2, 3) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+
+
+def test_the_command_repeats_the_case():
+    case = make(
+        ability(CPU),
+        params={"m": 7, "transpose_b": True},
+        precision="fp64",
+        seed=3,
+        threads=2,
+        compile=True,
+        measuring=Measuring(preheat=True, seconds=2.5, timeout_s=9, median_precision=0.01),
+    )
+    words = shlex.split(plan.command([case], trials=4))
+    assert words[:4] == ["python", "-m", "benchmarker", "run"]
+    command = group.get_command(None, "run")
+    options = command.make_context("run", words[4:]).params
+    assert (options["m"], options["transpose_a"], options["transpose_b"], options["trials"]) == ("7", False, True, 4)
+    assert (options["precision"], options["seed"], options["threads"], options["compile"]) == ("fp64", 3, 2, True)
+    assert (options["preheat"], options["seconds"], options["timeout_s"]) == (True, 2.5, 9)
+    assert options["median_precision"] == 0.01
+
+
+def test_a_case_survives_json():
+    case = make(ability(CPU))
+    assert msgspec.json.decode(json.dumps(msgspec.to_builtins(case)).encode(), type=Case) == case

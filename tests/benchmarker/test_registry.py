@@ -1,0 +1,73 @@
+import subprocess
+import sys
+
+import pytest
+
+from benchmarker import UserError, registry
+
+
+def test_built_in_plugins_enter_by_the_entry_points():
+    addresses = registry.registered()
+    assert {"framework.jax", "framework.torch", "framework.numpy", "problem.gemm", "workload.gemm.jax"} <= set(
+        addresses
+    )
+    assert addresses["problem.gemm"].distribution == "benchmarker"
+
+
+def test_an_unknown_name_gives_the_nearest_ones():
+    with pytest.raises(UserError, match="no problem is named 'gem'; did you mean gemm"):
+        registry.find("problem.gem")
+
+
+def test_two_plugins_of_one_name_are_refused(distribution):
+    distribution("first", {"problem.twin": "first"}, {"__init__.py": ""})
+    distribution("second", {"problem.twin": "second"}, {"__init__.py": ""})
+    with pytest.raises(UserError, match=r"two .* register problem.twin: (first and second|second and first)"):
+        registry.registered()
+
+
+def test_an_address_of_no_kind_is_refused(distribution):
+    distribution("odd", {"gadget.x": "odd"}, {"__init__.py": ""})
+    with pytest.raises(UserError, match=r"odd registers 'gadget.x'"):
+        registry.registered()
+
+
+def test_a_missing_library_is_found_without_importing(distribution):
+    distribution("lacking", {"framework.lacking": "lacking.it"}, {"__init__.py": "", "it.py": "import nosuchlib\n"})
+    plugin = registry.find("framework.lacking")
+    assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; pip install nosuchlib"
+    with pytest.raises(UserError, match="needs the module 'nosuchlib'"):
+        registry.load(["framework.lacking"])
+    assert "lacking.it" not in sys.modules
+
+
+def test_the_extra_that_brings_a_library_is_named(monkeypatch):
+    monkeypatch.setattr(registry.importlib.util, "find_spec", _without("torch", registry.importlib.util.find_spec))
+    plugin = registry.find("framework.torch")
+    assert registry.trouble(plugin) == "framework.torch needs the module 'torch'; pip install 'benchmarker[torch]'"
+
+
+def _without(name, find_spec):
+    return lambda module, *rest: None if module == name else find_spec(module, *rest)
+
+
+def test_a_plugin_that_does_not_parse_is_told(distribution):
+    distribution("broken", {"metric.broken": "broken"}, {"__init__.py": "def f(:\n"})
+    assert "cannot be read" in registry.trouble(registry.find("metric.broken"))
+
+
+def test_a_plugin_without_its_module_is_told(distribution):
+    distribution("gone", {"metric.gone": "gone.away"}, {"__init__.py": ""})
+    assert "reinstall gone" in registry.trouble(registry.find("metric.gone"))
+
+
+@pytest.mark.parametrize("command", [["--help"], ["list"], ["run", "--problem=gemm", "--help"], ["env"]])
+def test_no_framework_is_imported_for(command):
+    code = (
+        "import sys\nfrom benchmarker.cli import main\n"
+        f"try:\n main({command!r})\nexcept SystemExit as end:\n assert not end.code, end.code\n"
+        "found = {'jax', 'torch', 'flax', 'optax'} & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

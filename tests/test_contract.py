@@ -1,0 +1,87 @@
+"""What is listed runs: every framework × problem × mode × precision × implementation, on the CPU, at a tiny size."""
+
+import json
+
+import pytest
+
+from benchmarker import Measuring, plan, registry
+from benchmarker.abilities import usable
+from benchmarker.verify import check_modes, compare_losses
+
+PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
+IMPLEMENTATIONS = {"attention": ("einsum", "matmul", "fused"), "gpt2": ("einsum", "matmul", "fused")}
+TINY = {
+    "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
+    "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
+    "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
+}
+
+
+def case_maker(problem, framework):
+    """What a pair lists on the CPU, and a function that makes its case."""
+    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    ability = usable(problem, [framework], {})[framework]
+
+    def make(mode, precision, choice):
+        asked = plan.Asked(
+            problem=problem,
+            mode=mode,
+            precision=precision,
+            device="cpu",
+            gpu=None,
+            threads=None,
+            compile=False,
+            seed=0,
+            params=choice,
+            measuring=Measuring(),
+        )
+        return plan.make_case(asked, made, framework, ability)
+
+    device = plan.choose_device(framework, ability.info, "cpu")
+    modes = {mode: plan.able(ability.support, device, mode) for mode in ability.support.precisions}
+    names = ability.support.choices.get("impl") or IMPLEMENTATIONS.get(problem, ())
+    return modes, [{"impl": name} for name in names] or [{}], make
+
+
+@pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
+def test_all_that_is_listed_is_right(problem, framework):
+    """Each precision in a worker of its own: against the reference, and where it trains, the loss falls."""
+    modes, choices, make = case_maker(problem, framework)
+    assert modes
+    for precision in sorted({precision for precisions in modes.values() for precision in precisions}):
+        expected = [mode for mode in modes if precision in modes[mode]]
+        # Every implementation in fp32; in the other precisions the last, the framework's own where it has one.
+        for choice in choices if precision == "fp32" else choices[-1:]:
+            losses = {}
+            findings = check_modes(make(expected[0], precision, choice), expected, 40, {}, losses)
+            assert [finding.mode for finding in findings] == expected
+            assert all(finding.ok for finding in findings), findings
+            assert bool(losses) == ("training" in expected)
+            assert all(curve.falls for curve in compare_losses(losses, precision))
+
+
+@pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
+def test_each_mode_is_measured_and_recorded(cli, problem, framework):
+    modes, choices, _ = case_maker(problem, framework)
+    for mode in modes:
+        choice = [f"--{name}={value}" for name, value in choices[0].items()]
+        done = cli(
+            "run",
+            f"--problem={problem}",
+            f"--framework={framework}",
+            f"--mode={mode}",
+            *choice,
+            *TINY.get(problem, ()),
+            "--blocks=3",
+            "--threads=1",
+            "--json",
+        )
+        assert done.returncode == 0, done.stderr
+        (record,) = json.loads(done.stdout)
+        assert record["status"] == "ok"
+        assert len(record["blocks"]["duration_ns"]) == 3
+        assert record["cost"]["flops"] > 0
+        assert record["software"]["threads"] == 1
+        assert record["types"]["lowest"] == "fp32"
+        assert record["metrics"]["samples_per_s"]["value"] > 0
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem == "gemm")
