@@ -16,7 +16,6 @@ from benchmarker.api import (
     Mode,
     Problem,
     Support,
-    Unit,
     Workload,
 )
 from benchmarker.errors import UserError
@@ -42,7 +41,6 @@ __all__ = [
     "Problem",
     "Record",
     "Support",
-    "Unit",
     "UserError",
     "Workload",
     "hookimpl",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 Mode = Literal["inference", "forward_backward", "training"]
 MODES: tuple[Mode, ...] = ("inference", "forward_backward", "training")
 
-Unit = Literal["1/s", "FLOP/s", "s", "B"]
-
 
 class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a case is measured: preheat, timed blocks, and when to stop."""
@@ -97,7 +95,8 @@ class Support:
 class Cost:
     """Work of one step by formula.
 
-    `flops` counts the matrix products that the mode needs, a multiply-add as 2, and no recomputation; `bytes`
+    `flops` counts what the problem's `cost_formula` says (of the built-in ones: the matrix products that the mode
+    needs), a multiply-add as 2, and no recomputation; `bytes`
     counts each weight and input read once and each result written once (the least that must move).
     """
 
@@ -117,10 +116,13 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure derived from a record: a value with its unit, or None and the reason."""
+    """A figure derived from a record: a value in a unit without prefix (`s`, `B`, `1/s`, ...), or None and the reason.
+
+    `headline` puts it into tables of several records.
+    """
 
     value: float | None
-    unit: Unit
+    unit: str
     better: Literal["higher", "lower"]
     reason: str | None = None
     headline: bool = False
@@ -138,8 +140,8 @@ class Framework(ABC):
         """Whether no floating-point number in `result` is NaN or infinite."""
 
     @abstractmethod
-    def threads(self) -> int:
-        """CPU threads that the framework really computes with, as found by looking."""
+    def threads(self) -> int | None:
+        """CPU threads that the framework really computes with, as found by looking; None where that cannot be."""
 
     @abstractmethod
     def settings(self) -> Mapping[str, str]:

@@ -20,18 +20,21 @@ TRAINING_STEPS = 3
 def check(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Check:
     """Hold a workload against the reference for the same parameters and data.
 
-    Raises RuntimeError where its outputs have other names or shapes than those of the reference.
+    Raises RuntimeError where its outputs have other names or shapes than those of the reference, or where the
+    reference itself is not finite.
     """
     steps = TRAINING_STEPS if case.mode == "training" else 1
     bound = PRECISIONS[case.precision].bound
-    worst = Check(error=0.0, output="", bound=bound, ok=True)
-    for _, expected in zip(range(steps), problem.reference(params, data, case.mode), strict=False):
+    worst = Check(error=-1.0, output="", bound=bound, ok=False)
+    reference = problem.reference(params, data, case.mode)
+    for _ in range(steps):
+        expected = next(reference)
         observed = workload.outputs(workload.step())
-        if observed.keys() != expected.keys():
+        if not expected or observed.keys() != expected.keys():
             raise RuntimeError(f"outputs {sorted(observed)} where the reference has {sorted(expected)}")
         for name, exact in expected.items():
             error = relative_error(np.asarray(observed[name], dtype=np.float64), exact)
-            if error >= worst.error:
+            if error > worst.error:
                 worst = Check(error=error, output=name, bound=bound, ok=error <= bound)
     return worst
 
@@ -40,6 +43,8 @@ def relative_error(value: np.ndarray, exact: np.ndarray) -> float:
     """‖value − exact‖₂ / ‖exact‖₂; the largest float where `value` holds NaN or infinity."""
     if value.shape != exact.shape:
         raise RuntimeError(f"an output has shape {value.shape} where the reference has {exact.shape}")
+    if not np.isfinite(exact).all():
+        raise RuntimeError("the reference holds NaN or infinity")
     if not np.isfinite(value).all():
         return sys.float_info.max
     return float(np.linalg.norm(value - exact) / (np.linalg.norm(exact) or 1.0))

@@ -46,7 +46,7 @@ def converse(
     with (
         log.open("wb") as stderr,
         subprocess.Popen(
-            [sys.executable, "-m", "benchmarker.worker"],
+            [sys.executable, "-P", "-m", "benchmarker.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

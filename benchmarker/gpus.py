@@ -42,29 +42,35 @@ def list_gpus() -> list[Gpu]:
 
 
 def environment(index: int | None, variables: Mapping[str, str]) -> dict[str, str]:
-    """What shows a worker one GPU alone: the one asked for, else the first visible, else (without a GPU) nothing."""
-    gpus = list_gpus()
-    if index is None and (not gpus or not variables.get("CUDA_VISIBLE_DEVICES", "any")):
-        return {}
-    return select(index or 0, gpus, variables)
+    """What shows a worker one GPU alone, by its UUID: the one of visible index `index`, else the first visible.
 
-
-def select(index: int, gpus: list[Gpu], environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that show a worker the GPU of visible index `index`, by its UUID, and no other.
-
-    The visible index counts within `CUDA_VISIBLE_DEVICES` where that is set. Raises `UserError` where there is none.
+    The index counts in PCI order, or within `CUDA_VISIBLE_DEVICES` where that is set. Without a visible GPU nothing
+    is changed; raises `UserError` where one was asked for.
     """
-    by_name = {str(gpu.index): gpu for gpu in gpus} | {gpu.uuid: gpu for gpu in gpus}
-    listed = environment.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
-        visible = list(gpus)
-    else:
-        names = [name.strip() for name in listed.split(",") if name.strip()]
-        visible = [by_name[name] for name in names if name in by_name]
-    if not 0 <= index < len(visible):
-        has = f"{len(visible)} visible" if gpus else "no NVIDIA GPU found by nvidia-smi"
+    gpus = list_gpus()
+    visible = _visible(gpus, variables.get("CUDA_VISIBLE_DEVICES"))
+    if index is None:
+        return {"CUDA_VISIBLE_DEVICES": visible[0].uuid} if visible else {}
+    if index >= len(visible):
+        has = f"{len(visible)} visible" if gpus else "nvidia-smi finds none"
         raise UserError(f"--gpus={index}: no such GPU ({has}); `benchmarker env` lists them")
     return {"CUDA_VISIBLE_DEVICES": visible[index].uuid}
+
+
+def _visible(gpus: list[Gpu], listed: str | None) -> list[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` shows: indices or beginnings of UUIDs, up to the first that is neither.
+
+    Source: CUDA C++ Programming Guide, "CUDA environment variables".
+    """
+    if listed is None:
+        return gpus
+    visible: list[Gpu] = []
+    for name in (word.strip() for word in listed.split(",")):
+        found = [gpu for gpu in gpus if name == str(gpu.index) or (name and gpu.uuid.startswith(name))]
+        if len(found) != 1:
+            break
+        visible += found
+    return visible
 
 
 def _nvidia_smi(query: str) -> list[list[str]]:

@@ -55,6 +55,8 @@ def fields(problem: Problem) -> list[Field]:
     assert isinstance(info, inspect.DataclassType)
     found = []
     for field in info.fields:
+        if field.required:
+            raise UserError(f"the parameter {field.name} of {problem.params.__name__} has no default")
         kind, description = field.type, ""
         if isinstance(kind, inspect.Metadata):
             description = (kind.extra_json_schema or {}).get("description", "")
@@ -84,19 +86,13 @@ def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
             return "choice", tuple(str(value) for value in values), ""
         case inspect.BoolType():
             return "bool", (), ""
-        case inspect.IntType(ge=least, le=most) | inspect.FloatType(ge=least, le=most):
-            limits = " and ".join(
-                text
-                for text in (
-                    f"≥ {least}" if least is not None else "",
-                    f"≤ {most}" if most is not None else "",
-                )
-                if text
-            )
-            return ("int" if isinstance(kind, inspect.IntType) else "float"), (), limits
+        case inspect.IntType() | inspect.FloatType():
+            limits = [(kind.ge, "≥"), (kind.gt, ">"), (kind.le, "≤"), (kind.lt, "<")]
+            text = " and ".join(f"{sign} {limit}" for limit, sign in limits if limit is not None)
+            return ("int" if isinstance(kind, inspect.IntType) else "float"), (), text
         case inspect.StrType():
             return "str", (), ""
-    raise TypeError(f"a parameter cannot be of type {kind}")
+    raise UserError(f"a parameter cannot be of type {kind}")
 
 
 def resolve(problem: Problem, given: Mapping[str, Any], platform: str) -> dict[str, Any]:

@@ -103,11 +103,17 @@ def _refuse_unsupported(
             )
 
 
-def command(cases: Sequence[Case], trials: int = 1) -> str:
-    """The command line that repeats cases which differ in their framework alone; defaults of `run` are left out."""
-    case, default = cases[0], Case(problem="", framework="", device="", params={})
-    words = [f"--framework={','.join(case.framework for case in cases)}", f"--problem={case.problem}"]
-    words += [f"--device={case.device}"] if len({case.device for case in cases}) == 1 else []
+def same_device(cases: Sequence[Case]) -> None:
+    """Refuse cases that would run on different devices: their defaults differ, and their figures do not compare."""
+    if len({case.device for case in cases}) > 1:
+        where = ", ".join(f"{case.framework} on {case.device}" for case in cases)
+        raise UserError(f"the frameworks would run on different devices ({where}); name one with --device")
+
+
+def command(case: Case) -> str:
+    """The command line that repeats a case; options of `run` at their defaults are left out."""
+    default = Case(problem="", framework="", device="", params={})
+    words = [f"--framework={case.framework}", f"--problem={case.problem}", f"--device={case.device}"]
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [params.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
@@ -119,5 +125,4 @@ def command(cases: Sequence[Case], trials: int = 1) -> str:
             for name in names
             if getattr(values, name) != getattr(defaults, name)
         ]
-    words += [f"--trials={trials}"] if trials > 1 else []
     return shlex.join(["python", "-m", "benchmarker", "run", *words])

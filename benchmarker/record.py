@@ -159,7 +159,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. What could not be had is null, and `reasons` says why, by the path of the null."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1]
     run_id: str
     trial_id: str
     trial: Count
@@ -218,4 +218,4 @@ def nulls(fields: Mapping[str, Any]) -> list[str]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a record."""
-    return msgspec.json.schema(Record)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Record)}

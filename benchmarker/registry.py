@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GROUP = "benchmarker"
-KINDS = ("framework", "problem", "workload", "meter", "metric")
+KINDS: dict[str, tuple[str, ...]] = {
+    "framework": ("describe_framework", "make_framework"),
+    "problem": ("make_problem",),
+    "workload": ("describe_workload", "build_workload"),
+    "meter": (),
+    "metric": ("derive_metrics",),
+}
+"""Kinds of plugin, and the hooks that each implements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,14 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
             distribution=distribution.name if distribution else "unknown",
             version=distribution.version if distribution else "unknown",
         )
-        if plugin.kind not in KINDS or not plugin.name:
+        if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is no address; "
-                f"it must begin with one of: {', '.join(f'{kind}.' for kind in KINDS)}"
+                f"addresses are framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, metric.NAME"
+            )
+        if ":" in plugin.module:
+            raise UserError(
+                f"{plugin.distribution} registers {plugin.address} as {plugin.module}; name the module alone"
             )
         other = plugins.setdefault(plugin.address, plugin)
         if other != plugin:
@@ -104,8 +115,14 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
             raise UserError(_missing(plugin, error.name or str(error))) from error
         except ImportError as error:
             raise UserError(f"{address} cannot be imported: {error}") from error
-        manager.register(module, name=address)
-    manager.check_pending()
+        try:
+            manager.register(module, name=address)
+            manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise UserError(f"{address}: {' '.join(str(error).split())}") from error
+        implemented = {caller.name for caller in manager.get_hookcallers(module) or []}
+        if lacking := [hook for hook in KINDS[plugin.kind] if hook not in implemented]:
+            raise UserError(f"{address} does not implement the hook {lacking[0]}")
     return manager
 
 
@@ -131,13 +148,13 @@ def trouble(plugin: Plugin) -> str | None:
 
 
 def _missing(plugin: Plugin, module: str) -> str:
-    """One line that says which module a plugin lacks and what installs it."""
+    """One line that says which module a plugin lacks and, as far as can be known, what installs it."""
     top = module.partition(".")[0]
-    return f"{plugin.address} needs the module {top!r}; {_remedy(plugin, top)}"
-
-
-def _remedy(plugin: Plugin, module: str) -> str:
-    """The command that installs `module`: the extra of the plugin's distribution that brings it, if one does."""
+    text = f"{plugin.address} needs the module {module!r}"
+    if top == plugin.module.partition(".")[0]:
+        return f"{text}; reinstall {plugin.distribution}"
+    if importlib.util.find_spec(top):
+        return f"{text}, which the installed {top} does not have; another version may"
     try:
         requirements = metadata.requires(plugin.distribution) or []
     except metadata.PackageNotFoundError:
@@ -145,9 +162,9 @@ def _remedy(plugin: Plugin, module: str) -> str:
     for requirement in requirements:
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
-        if name and extra and name.group().lower() == module.lower():
-            return f"pip install '{plugin.distribution}[{extra.group(1)}]'"
-    return f"reinstall {plugin.distribution}" if plugin.module.startswith(module) else f"pip install {module}"
+        if name and extra and name.group().lower() == top.lower():
+            return f"{text}; pip install '{plugin.distribution}[{extra.group(1)}]'"
+    return f"{text}; install the library that has it"
 
 
 def _source(module: str) -> Path | None:

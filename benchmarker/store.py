@@ -34,7 +34,6 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a run is to do: its cases, and the trials in the order that they run, each (case index, trial)."""
 
     run_id: str
-    command: str
     cases: list[Case]
     order: list[tuple[int, int]]
 
@@ -116,9 +115,9 @@ class RunFolder:
 
 
 @contextmanager
-def new_run(results: Path, command: str, cases: list[Case], order: list[tuple[int, int]]) -> Iterator[RunFolder]:
+def new_run(results: Path, cases: list[Case], order: list[tuple[int, int]]) -> Iterator[RunFolder]:
     """Make and hold a run's folder; raises `UserError` where the results folder cannot be written."""
-    plan = Plan(run_id=new_id(), command=command, cases=cases, order=order)
+    plan = Plan(run_id=new_id(), cases=cases, order=order)
     path = results / plan.run_id
     try:
         path.mkdir(parents=True)
@@ -152,6 +151,8 @@ def done(path: Path, plan: Plan) -> dict[tuple[int, int], Record]:
         record = read_record(file)
         if isinstance(record, Fault):
             raise UserError(f"{record}; move it away, then go on with --resume")
+        if record.run_id != plan.run_id:
+            raise UserError(f"{file}: a record of another run; move it away, then go on with --resume")
         records[plan.cases.index(record.case), record.trial] = record
     return records
 

@@ -11,7 +11,7 @@ import benchmarker
 from benchmarker import machine, plan
 from benchmarker.conversation import converse, ending_text
 from benchmarker.protocol import Request
-from benchmarker.record import Record, nulls
+from benchmarker.record import SCHEMA_VERSION, Record, nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +58,12 @@ def run_trial(
         log.unlink()
 
     fields: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "trial_id": trial_id,
         "trial": trial,
         "started_at": started_at,
-        "command": plan.command([case]),
+        "command": plan.command(case),
         "case": case,
         "status": "failed" if failure else "ok",
         "error": failure,
@@ -97,10 +98,13 @@ def _reason(path: str, case: Case, failed_in: str | None) -> str:
         "software.commit": "benchmarker does not run from a git checkout",
         "device.uuid": f"{case.framework} reports none for {case.device}",
         "device.memory_bytes": f"{case.framework} reports none for {case.device}",
+        "software.threads": f"{case.framework} cannot tell on this system",
         "memory.device_peak_bytes": f"{case.framework} counts no allocations on {case.device}",
         "cost.tokens": f"{case.problem} has no tokens",
     }
-    return known.get(path) or f"the trial failed in stage {failed_in!r}"
+    if failed_in is not None and path not in known:
+        return f"the trial failed in stage {failed_in!r}"
+    return known[path]
 
 
 def _ending_kind(ending: Ending) -> str:

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from benchmarker import measure, params, registry
-from benchmarker.api import Case, Data
+from benchmarker.api import MODES, Case, Data
 from benchmarker.checking import TRAINING_STEPS, check
 from benchmarker.errors import UserError
 from benchmarker.precision import PRECISIONS
@@ -67,6 +67,11 @@ def _describe(request: Request, events: Events) -> None:
     support: Support | None = None
     if request.problem:
         support = registry.load([f"workload.{request.problem}.{request.framework}"]).hook.describe_workload()
+        assert support is not None
+        for mode, precisions in support.precisions.items():
+            if unknown := ({mode} - {*MODES}) | ({*precisions} - {*PRECISIONS}):
+                address = f"workload.{request.problem}.{request.framework}"
+                raise UserError(f"{address} lists {', '.join(sorted(unknown))}, which is no mode and no precision")
     events.send(info=info, support=support)
 
 
@@ -118,7 +123,8 @@ class Bench:
         )
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):
-            raise UserError(f"--threads={case.threads} was set, but {case.framework} computes with {self.threads}")
+            found = "cannot tell its threads here" if self.threads is None else f"computes with {self.threads}"
+            raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
         self.problem: Problem = self.hooks.make_problem()
         self.params = params.convert(self.problem.params, case.params)
 
@@ -200,10 +206,8 @@ def _measure(bench: Bench, stages: _Stages) -> None:
     with stages("build"):
         start = time.perf_counter()
         workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
-        cost = CostPart(
-            **asdict(problem.cost(bench.params, case.mode, case.precision)),
-            recomputed_flops=workload.recomputed_flops,
-        )
+        by_formula = asdict(problem.cost(bench.params, case.mode, case.precision))
+        cost = msgspec.convert({**by_formula, "recomputed_flops": workload.recomputed_flops}, CostPart)
         stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
     stepper = measure.Stepper(workload.step, framework.synchronize)
     with stages("compile"):

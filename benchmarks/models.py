@@ -42,9 +42,7 @@ def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: st
         found = []
         for seed in range(processes):
             words = [sys.executable, __file__, f"--pairs={pairs}", *options, "--process", mode, str(seed)]
-            done = subprocess.run(words, capture_output=True, text=True)
-            if done.returncode:
-                sys.exit(done.stderr)
+            done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
             found.append(json.loads(done.stdout))
         ours, theirs = (statistics.median(each[side] for each in found) for side in ("ours_ms", "theirs_ms"))
         medians = [statistics.median(each["logs"]) for each in found]

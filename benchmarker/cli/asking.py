@@ -78,6 +78,9 @@ class ProblemCommand(click.Command):
         """Parse with the problem's options; raises `UserError` for an unknown problem."""
         problem = _named(args)
         self.problem_options = _options(problem) if problem else []
+        own = {param.name for param in self.params}
+        if twice := [param.name for param in self.problem_options if param.name in own]:
+            raise UserError(f"problem.{problem} has a parameter {twice[0]!r}, which is an option of every problem")
         return super().make_context(info_name, args, parent, **extra)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

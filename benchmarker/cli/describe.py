@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker import params, registry
+from benchmarker import gpus, params, registry
 from benchmarker.abilities import abilities
+from benchmarker.api import MODES
 from benchmarker.cli.output import json_option, print_json, print_table
 from benchmarker.errors import UserError
 from benchmarker.plan import able
@@ -24,12 +26,14 @@ def command(problem: str, as_json: bool) -> None:
     """Describe a problem: its options, its cost, its scopes, and what each framework here does of it."""
     made = registry.load([f"problem.{problem}"]).hook.make_problem()
     fields = params.fields(made)
-    scopes = made.scopes(made.params(), "training")
+    environment = gpus.environment(None, os.environ)
     rows = [
         row
-        for framework, ability in abilities(problem, registry.implementing(problem), {}).items()
+        for framework, ability in abilities(problem, registry.implementing(problem), environment).items()
         for row in _ability_rows(framework, ability)
     ]
+    done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
+    scopes = made.scopes(made.params(), done[-1]) if done else ()
     if as_json:
         print_json(
             {

@@ -109,8 +109,8 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
     able = usable(asked.problem, names_of(framework, asked.problem), environment)
     cases = [plan.make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     order = plan.make_order(len(cases), trials)
-    text = plan.command(cases, trials)
-    opened = store.unfinished_run(results, cases, order) if resume else store.new_run(results, text, cases, order)
+    plan.same_device(cases)
+    opened = store.unfinished_run(results, cases, order) if resume else store.new_run(results, cases, order)
     with opened as folder, Progress() as progress:
         records = execute(folder, environment, progress)
     derive = deriver()

@@ -6,11 +6,11 @@ from itertools import cycle
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 
 
 @hookimpl

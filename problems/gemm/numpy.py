@@ -3,9 +3,9 @@
 from itertools import cycle
 
 import numpy as np
-from benchmarker_problems.gemm import GemmParams, transposed
 
 from benchmarker import Data, Support, Workload, hookimpl
+from benchmarker_problems.gemm import GemmParams, transposed
 
 
 @hookimpl

@@ -5,11 +5,11 @@ from itertools import cycle
 
 import numpy as np
 import torch
-from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 from torch import Tensor
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 
 
 @hookimpl

@@ -38,14 +38,16 @@ def test_gpus_are_read_with_their_units_and_what_is_not_known_is_none(two_gpus):
         (0, {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}, "GPU-bbbb"),
         (None, {}, "GPU-aaaa"),
         (None, {"CUDA_VISIBLE_DEVICES": "1"}, "GPU-bbbb"),
+        (1, {"CUDA_VISIBLE_DEVICES": "GPU-b, GPU-a"}, "GPU-aaaa"),
     ],
 )
 def test_a_visible_index_is_matched_by_uuid(two_gpus, index, variables, uuid):
     assert gpus.environment(index, variables) == {"CUDA_VISIBLE_DEVICES": uuid}
 
 
-def test_hidden_gpus_stay_hidden(two_gpus):
-    assert gpus.environment(None, {"CUDA_VISIBLE_DEVICES": ""}) == {}
+@pytest.mark.parametrize("listed", ["", "-1", "MIG-cccc", "GPU-", "7,0"])
+def test_what_is_not_known_ends_the_list_of_visible_gpus(two_gpus, listed):
+    assert gpus.environment(None, {"CUDA_VISIBLE_DEVICES": listed}) == {}
 
 
 def test_an_index_that_is_not_visible_is_refused(two_gpus):
@@ -59,5 +61,5 @@ def test_without_the_tool_there_is_no_gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpus.list_gpus() == []
     assert gpus.environment(None, {}) == {}
-    with pytest.raises(UserError, match="no NVIDIA GPU found by nvidia-smi"):
+    with pytest.raises(UserError, match="nvidia-smi finds none"):
         gpus.environment(0, {})

@@ -78,6 +78,13 @@ def test_compile_is_refused_where_nothing_compiles():
     assert not make(ability(CPU)).compile
 
 
+def test_frameworks_on_different_devices_are_refused():
+    cases = [make(ability(CPU)), make(ability(GPU, CPU))]
+    with pytest.raises(UserError, match=r"different devices \(f on cpu, f on cuda\); name one with --device"):
+        plan.same_device(cases)
+    plan.same_device(cases[:1])
+
+
 def test_order_is_one_of_each_case_and_then_the_next_of_each():
     assert plan.make_order(2, 3) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
 
@@ -92,11 +99,11 @@ def test_the_command_repeats_the_case():
         compile=True,
         measuring=Measuring(preheat=True, seconds=2.5, timeout_s=9, median_precision=0.01),
     )
-    words = shlex.split(plan.command([case], trials=4))
+    words = shlex.split(plan.command(case))
     assert words[:4] == ["python", "-m", "benchmarker", "run"]
     command = group.get_command(None, "run")
     options = command.make_context("run", words[4:]).params
-    assert (options["m"], options["transpose_a"], options["transpose_b"], options["trials"]) == ("7", False, True, 4)
+    assert (options["m"], options["transpose_a"], options["transpose_b"]) == ("7", False, True)
     assert (options["precision"], options["seed"], options["threads"], options["compile"]) == ("fp64", 3, 2, True)
     assert (options["preheat"], options["seconds"], options["timeout_s"]) == (True, 2.5, 9)
     assert options["median_precision"] == 0.01

@@ -26,16 +26,46 @@ def test_two_plugins_of_one_name_are_refused(distribution):
         registry.registered()
 
 
-def test_an_address_of_no_kind_is_refused(distribution):
-    distribution("odd", {"gadget.x": "odd"}, {"__init__.py": ""})
-    with pytest.raises(UserError, match=r"odd registers 'gadget.x'"):
+@pytest.mark.parametrize("address", ["gadget.x", "framework", "framework.", "workload.gemm"])
+def test_an_address_of_no_kind_is_refused(distribution, address):
+    distribution("odd", {address: "odd"}, {"__init__.py": ""})
+    with pytest.raises(UserError, match=rf"odd registers '{address}', which is no address"):
         registry.registered()
+
+
+def test_an_entry_point_names_a_module_and_no_object(distribution):
+    distribution("odd", {"metric.odd": "odd:thing"}, {"__init__.py": ""})
+    with pytest.raises(UserError, match="name the module alone"):
+        registry.registered()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "metric.odd does not implement the hook derive_metrics"),
+        (
+            "from benchmarker import hookimpl\n@hookimpl\ndef derive_metric(record): return {}\n",
+            "unknown hook 'derive_metric'",
+        ),
+        (
+            "from benchmarker import hookimpl\n@hookimpl\ndef derive_metrics(recrd): return {}\n",
+            r"metric.odd: .*recrd",
+        ),
+        ("import numpy.nothing\n", "needs the module 'numpy.nothing', which the installed numpy does not have"),
+        ("from math import nothing\n", "metric.odd cannot be imported: cannot import name 'nothing'"),
+    ],
+)
+def test_a_faulty_plugin_is_one_line(distribution, source, message):
+    name = f"odd{abs(hash(source))}"  # a module of its own: Python keeps what it has imported
+    distribution(name, {"metric.odd": name}, {"__init__.py": source})
+    with pytest.raises(UserError, match=message):
+        registry.load(["metric.odd"])
 
 
 def test_a_missing_library_is_found_without_importing(distribution):
     distribution("lacking", {"framework.lacking": "lacking.it"}, {"__init__.py": "", "it.py": "import nosuchlib\n"})
     plugin = registry.find("framework.lacking")
-    assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; pip install nosuchlib"
+    assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; install the library that has it"
     with pytest.raises(UserError, match="needs the module 'nosuchlib'"):
         registry.load(["framework.lacking"])
     assert "lacking.it" not in sys.modules

@@ -31,7 +31,7 @@ def test_ids_sort_by_time_and_do_not_collide():
 
 
 def test_a_run_is_held_by_one_process(tmp_path):
-    with store.new_run(tmp_path, "command", [CASE], [(0, 0)]):
+    with store.new_run(tmp_path, [CASE], [(0, 0)]):
         again = store.unfinished_run(tmp_path, [CASE], [(0, 0)])
         with pytest.raises(UserError, match="is held by another process"):
             again.__enter__()
@@ -40,7 +40,7 @@ def test_a_run_is_held_by_one_process(tmp_path):
 
 
 def test_another_plan_is_not_resumed(tmp_path):
-    with store.new_run(tmp_path, "command", [CASE], [(0, 0)]):
+    with store.new_run(tmp_path, [CASE], [(0, 0)]):
         pass
     other = msgspec.structs.replace(CASE, seed=1)
     with pytest.raises(UserError, match="no unfinished run"), store.unfinished_run(tmp_path, [other], [(0, 0)]):
@@ -49,7 +49,7 @@ def test_another_plan_is_not_resumed(tmp_path):
 
 def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    run = store.new_run(tmp_path / "file" / "results", "", [CASE], [(0, 0)])
+    run = store.new_run(tmp_path / "file" / "results", [CASE], [(0, 0)])
     with pytest.raises(UserError, match=r"cannot write to .*file.*: Not a directory; name another folder"):
         run.__enter__()
 
