@@ -13,7 +13,7 @@ from benchmarker.cli.env import machine_rows
 from benchmarker.cli.output import clean, print_table, si
 
 if TYPE_CHECKING:
-    from benchmarker.api import Case, Metric
+    from benchmarker.api import Metric
     from benchmarker.record import Record
 
 Derive = Callable[["Record"], Mapping[str, "Metric"]]
@@ -28,38 +28,33 @@ def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
 
 
 def print_records(records: Sequence[Record], derive: Derive) -> None:
-    """One line a record: what differs between them, and their headline metrics; what all share goes above."""
-    flat = [_flat(record.case) | {"trial": str(record.trial)} for record in records]
-    names = list(dict.fromkeys(name for case in flat for name in case))
-    shared = {name: flat[0].get(name) for name in names if len({case.get(name) for case in flat}) == 1}
-    varying = [name for name in names if name not in shared]
-    if "framework" not in varying:
-        varying.insert(0, "framework")
+    """One line a record: where it differs from the others, and its headline metrics; what all share stands above."""
+    cases = [_flat(record) for record in records]
+    names = list(dict.fromkeys(name for case in cases for name in case))
+    varying = [name for name in names if name == "framework" or len({case.get(name) for case in cases}) > 1]
     metrics = [derive(record) for record in records]
-    headline = list(
-        dict.fromkeys(
-            name
-            for derived in metrics
-            for name, metric in derived.items()
-            if metric.headline and any(other.get(name) and other[name].value is not None for other in metrics)
-        )
-    )
-    title = {name.removeprefix("params."): value for name, value in shared.items() if name != "trial"}
-    click.echo(clean(" ".join(f"{name}={value}" for name, value in title.items())))
+    headline = [name for name in dict.fromkeys(name for each in metrics for name in each) if _shown(name, metrics)]
+    click.echo(clean(" ".join(f"{name}={value}" for name, value in cases[0].items() if name not in varying)))
     rows = []
-    for case, record, derived in zip(flat, records, metrics, strict=True):
+    for case, record, derived in zip(cases, records, metrics, strict=True):
         cells = [case.get(name, "-") for name in varying]
         cells += [si(derived[name].value, derived[name].unit) if name in derived else "-" for name in headline]
-        rows.append([*cells, record.status if record.error is None else record.error.kind])
-    print_table([*(name.removeprefix("params.") for name in varying), *map(_heading, headline), "status"], rows)
+        rows.append([*cells, record.error.kind if record.error else "ok"])
+    print_table([*varying, *map(_heading, headline), "status"], rows)
 
 
-def _flat(case: Case) -> dict[str, str]:
-    """The parts of a case that tell what was measured, as text, parameters under `params.`."""
-    plain = msgspec.to_builtins(case)
-    values = {name: plain[name] for name in ("problem", "framework", "device", "mode", "precision", "compile")}
-    values |= {name: plain[name] for name in ("gpu", "threads", "seed") if plain[name] is not None}
-    values |= {f"params.{name}": value for name, value in case.params.items()}
+def _shown(name: str, metrics: Sequence[Mapping[str, Metric]]) -> bool:
+    """Whether any record has a value for a headline metric."""
+    return any(name in each and each[name].headline and each[name].value is not None for each in metrics)
+
+
+def _flat(record: Record) -> dict[str, str]:
+    """What tells a trial from others, as text by name."""
+    case = record.case
+    values = {name: getattr(case, name) for name in ("problem", "framework", "mode", "precision", "device")}
+    values |= {name: value for name in ("gpu", "threads") if (value := getattr(case, name)) is not None}
+    values |= case.params
+    values |= {"compiled": "yes" if case.compile else "no", "seed": case.seed, "trial": record.trial}
     return {name: str(value) for name, value in values.items()}
 
 

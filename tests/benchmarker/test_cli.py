@@ -1,0 +1,190 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import pty
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+NAP = ("--framework=toy", "--problem=nap", "--blocks=2")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("run --problem=gemm", "Missing option '--framework'"),
+        ("run --framework=toy", "Missing option '--problem'"),
+        ("run --framework=toy --problem=nop", "no problem is named 'nop'; did you mean nap?"),
+        ("run --framework=troch --problem=gemm", "no framework is named 'troch'; did you mean torch?"),
+        ("run --framework=toy --problem=gemm", "toy has no implementation of gemm; there are: jax, numpy, torch"),
+        ("run --framework=, --problem=gemm", "--framework names no framework"),
+        ("run --framework=toy --problem=nap --ms=fast", "--ms=fast: expected `float`"),
+        ("run --framework=toy --problem=nap --ms=-1", "--ms=-1: expected `float` >= 0"),
+        ("run --framework=toy --problem=nap --sm=1", "No such option '--sm'"),
+        ("run --framework=toy --problem=nap --fault=odd", "Invalid value for '--fault'"),
+        ("run --framework=toy --problem=nap --blocks=0", "Invalid value for '--blocks'"),
+        ("run --framework=toy --problem=nap --mode=training", "nap in toy does no training; its modes are: inference"),
+        ("run --framework=toy --problem=nap --precision=bf16", "does not do inference in bf16; it does: fp32, fp64"),
+        ("run --framework=toy --problem=nap --precision=fp31", "Invalid value for '--precision'"),
+        ("run --framework=toy --problem=nap --device=cuda", "toy 1.0 reports no device 'cuda' here; it reports: cpu"),
+        ("run --framework=toy --problem=nap --gpus=0", "--gpus=0: no such GPU (nvidia-smi finds none)"),
+        ("run --framework=toy --problem=nap --compile", "toy does not compile"),
+        ("run --framework=toy --problem=nap --resume", "no unfinished run of this plan under results"),
+        ("describe nop", "no problem is named 'nop'"),
+        ("list gadgets", "'gadgets' is not one of 'frameworks', 'problems'"),
+        ("show", "Missing argument 'RESULT...'"),
+        ("frobnicate", "No such command 'frobnicate'"),
+        ("check --problem=nap --framework=toy --precision=bf16", "nap in toy does not do inference in bf16"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(cli, tmp_path, args, message):
+    done = cli(*shlex.split(args), env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("benchmarker: error: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_run_is_what_is_done_without_a_command(cli, tmp_path):
+    done = cli(*NAP, "--trials", "1", "--warmup_steps=1")
+    assert done.returncode == 0, done.stderr
+    assert "ms=1.0" in done.stdout
+    assert len(list((tmp_path / "results").glob("*/*.json"))) == 2
+
+
+def test_underscores_are_dashes(cli):
+    done = cli("run", "--framework=numpy", "--problem=gemm", "--m=8", "--batch_size=3", "--blocks=1", "--json")
+    assert json.loads(done.stdout)[0]["case"]["params"]["batch_size"] == 3
+    done = cli("run", *NAP, "--mode=forward_backward")
+    assert "nap in toy does no forward_backward" in done.stderr
+
+
+def test_help_shows_the_options_of_the_problem(cli):
+    own = cli("run", "--problem=nap", "--help").stdout
+    assert "--ms FLOAT" in own
+    assert "milliseconds a step sleeps; default: 1.0" in " ".join(own.split())
+    assert "own options are shown: attention, gemm, gpt2, nap" in " ".join(cli("run", "--help").stdout.split())
+
+
+def test_list_says_what_is_there_and_why_not(cli):
+    listed = json.loads(cli("list", "frameworks", "--json").stdout)
+    assert {row["name"]: row["usable"] for row in listed} == {"jax": True, "numpy": True, "torch": True, "toy": True}
+    assert cli("list", "meters").stdout == "no meters are registered\n"
+    assert ["workload", "nap.toy", "toy", "1.0", "yes"] in [line.split() for line in cli("list").stdout.splitlines()]
+
+
+def test_describe_tells_all_of_a_problem(cli):
+    described = json.loads(cli("describe", "nap", "--json").stdout)
+    assert described["parameters"][0]["option"] == "--ms"
+    assert described["scopes"] == ["nap"]
+    assert described["cost"] == "flops = 1000"
+    (row,) = described["frameworks"]
+    assert (row["framework"], row["mode"], row["precisions"]) == ("toy", "inference", ["fp32", "fp64"])
+    text = cli("describe", "nap").stdout
+    assert "--fault" in text
+    assert "fp32 fp64" in text
+
+
+def test_env_describes_the_machine(cli):
+    found = json.loads(cli("env", "--json").stdout)
+    assert found["machine"]["cpu"]["usable_cores"] == len(os.sched_getaffinity(0))
+    assert "processor" in cli("env").stdout
+
+
+def test_check_finds_what_is_right_and_what_is_wrong(cli):
+    done = cli("check", "--problem=nap", "--json")
+    assert done.returncode == 0
+    assert [finding["ok"] for finding in json.loads(done.stdout)["checks"]] == [True]
+    done = cli("check", "--problem=nap", "--fault=wrong")
+    assert done.returncode == 1
+    assert "WRONG" in done.stdout
+    done = cli("check", "--problem=nap", "--fault=shape", "--json")
+    assert done.returncode == 1
+    (finding,) = json.loads(done.stdout)["checks"]
+    assert "RuntimeError" in finding["note"]
+
+
+def test_show_prints_one_record_or_a_table(cli, tmp_path):
+    cli("run", *NAP, "--trials=2")
+    one, two = sorted(path for path in (tmp_path / "results").glob("*/2*.json"))
+    alone = cli("show", str(one))
+    assert alone.returncode == 0
+    for text in ("nap in toy: inference, fp32, on cpu", "step_time_median_s", "nap has no tokens", "repeat with"):
+        assert text in alone.stdout
+    both = cli("show", "results").stdout.splitlines()
+    assert both[0].startswith("problem=nap mode=inference precision=fp32 device=cpu ms=1.0")
+    assert both[1].split()[:2] == ["framework", "trial"]
+    assert [line.split()[:2] for line in both[2:]] == [["toy", "0"], ["toy", "1"]]
+    assert len(json.loads(cli("show", str(one), str(two), "--json").stdout)) == 2
+
+
+def test_a_damaged_file_is_named_and_the_others_are_shown(cli, tmp_path):
+    cli("run", *NAP)
+    (folder,) = (tmp_path / "results").iterdir()
+    (folder / "cut.json").write_text("{")
+    done = cli("show", "results")
+    assert done.returncode == 1
+    assert "cut.json: Input data was truncated" in done.stderr
+    assert "toy" in done.stdout
+    done = cli("validate", "results", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["valid"] == 1
+    assert found["faults"][0]["path"].endswith("cut.json")
+
+
+def test_a_hostile_name_cannot_steer_the_terminal(cli, tmp_path):
+    cli("run", *NAP)
+    (path,) = (tmp_path / "results").glob("*/2*.json")
+    record = json.loads(path.read_text())
+    record["machine"]["host"] = "\x1b[31mred\r[bold]x[/bold]\u202e"
+    path.write_text(json.dumps(record))
+    shown = cli("show", str(path)).stdout
+    assert r"\x1b[31mred\x0d[bold]x[/bold]" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_no_colour_codes_in_a_pipe(cli):
+    done = cli("run", *NAP)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "toy nap, trial 0: timed" in done.stderr
+    assert "done in" in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(toy_folder, tmp_path):
+    done = subprocess.run(
+        f"{sys.executable} -m benchmarker list | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("kind")
+    assert done.stderr == ""
+
+
+def test_a_terminal_sees_a_live_line(toy_folder, tmp_path):
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarker", "run", *NAP, "--ms=30"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(toy_folder), "TERM": "xterm", "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=child,
+    ) as process:
+        os.close(child)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(parent, 4096)
+            except OSError:  # the terminal is gone with the process
+                break
+            if not chunk:
+                break
+            seen += chunk
+        process.communicate()
+    os.close(parent)
+    assert process.returncode == 0
+    assert b"toy nap, trial 0: timed, block" in seen
+    assert b"\x1b[2K" in seen  # the line is drawn over
