@@ -19,7 +19,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 bench: $(VENV)/installed  ## Measure GPT-2 and a matrix product in every framework on this machine
-	$(RUN) run --framework=jax,torch,numpy --problem=gemm --preheat --preheat-max=10 --seconds=5
+	$(RUN) run --framework=jax,torch --problem=gemm --preheat --preheat-max=10 --seconds=5
+	$(RUN) run --framework=numpy --problem=gemm --preheat --preheat-max=10 --seconds=5
 	$(RUN) run --framework=jax,torch --problem=gpt2 --preheat --preheat-max=20 --seconds=20
 
 test: $(VENV)/installed check  ## Run lint, types and all tests but the slow ones

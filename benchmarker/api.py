@@ -85,10 +85,15 @@ class FrameworkInfo:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What an implementation does: the precisions of each mode, and where limited, the values of a parameter."""
+    """What an implementation does: the precisions of each mode, and where limited, the values of a parameter.
+
+    `exclusions` are what it does not do although each part of it is listed: `mode`, `precision`, `device` or a
+    parameter by name, as text, all of which must hold.
+    """
 
     precisions: Mapping[Mode, tuple[str, ...]]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exclusions: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

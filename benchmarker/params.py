@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -53,6 +53,7 @@ def fields(problem: Problem) -> list[Field]:
     """The parameters of a problem, in order of their definition."""
     info = inspect.type_info(problem.params)
     assert isinstance(info, inspect.DataclassType)
+    hints = get_type_hints(problem.params)
     found = []
     for field in info.fields:
         if field.required:
@@ -73,7 +74,7 @@ def fields(problem: Problem) -> list[Field]:
                 help=description,
                 default=field.default,
                 accelerator_default=problem.accelerator.get(field.name, field.default),
-                choices=choices,
+                choices=tuple(sorted(choices, key=[str(value) for value in get_args(hints[field.name])].index)),
                 range=limits,
             )
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarker import params
 from benchmarker.api import Case, Device, FrameworkInfo, Measuring, Mode, Support
 from benchmarker.errors import UserError
+from benchmarker.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from benchmarker.api import Problem
@@ -79,7 +80,8 @@ def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
 
 def able(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
     """The precisions of a mode that both the implementation and the device do."""
-    return tuple(name for name in support.precisions.get(mode, ()) if name in device.precisions)
+    done = set(support.precisions.get(mode, ())) & set(device.precisions)
+    return tuple(name for name in PRECISIONS if name in done)
 
 
 def _refuse_unsupported(
@@ -98,9 +100,13 @@ def _refuse_unsupported(
         )
     for name, choices in support.choices.items():
         if values[name] not in choices:
-            raise UserError(
-                f"{who} does not do {params.option(name)}={values[name]}; it does: {', '.join(map(str, choices))}"
-            )
+            does = ", ".join(map(str, choices))
+            raise UserError(f"{who} does not do {params.option(name)}={values[name]}; it does: {does}")
+    facts = {**values, "mode": asked.mode, "precision": asked.precision, "device": device.platform}
+    for rule in support.exclusions:
+        if all(str(facts[name]) == value for name, value in rule.items()):
+            what = " with ".join(f"{params.option(name)}={value}" for name, value in rule.items())
+            raise UserError(f"{who} does not do {what}")
 
 
 def same_device(cases: Sequence[Case]) -> None:

@@ -11,7 +11,7 @@ import click
 from benchmarker import gpus, params, registry
 from benchmarker.abilities import abilities
 from benchmarker.api import MODES
-from benchmarker.cli.output import json_option, print_json, print_table
+from benchmarker.cli.output import clean, json_option, print_json, print_table
 from benchmarker.errors import UserError
 from benchmarker.plan import able
 
@@ -62,9 +62,12 @@ def command(problem: str, as_json: bool) -> None:
     )
     click.echo(f"\ncost of a step: {made.cost_formula}\nscopes: {', '.join(scopes)}\n")
     print_table(
-        ["framework", "device", "mode", "precisions", "limits"],
-        [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]), row["limits"]] for row in rows],
+        ["framework", "device", "mode", "precisions"],
+        [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]) or "-"] for row in rows],
     )
+    for framework, limits in {row["framework"]: row["limits"] for row in rows}.items():
+        for limit in limits:
+            click.echo(f"{framework}: {clean(limit)}")
 
 
 def _default(value: Any) -> str:
@@ -76,10 +79,13 @@ def _default(value: Any) -> str:
 def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str, Any]]:
     """A row for each device and mode of a framework, or one that says why there is none."""
     if isinstance(ability, UserError):
-        return [{"framework": framework, "device": "-", "mode": "-", "precisions": [], "limits": str(ability)}]
-    limits = "; ".join(
-        f"{params.option(name)} {'|'.join(values)} only" for name, values in ability.support.choices.items()
-    )
+        return [{"framework": framework, "device": "-", "mode": "-", "precisions": [], "limits": [str(ability)]}]
+    support = ability.support
+    limits = [f"{params.option(name)}={'|'.join(values)} only" for name, values in support.choices.items()]
+    limits += [
+        "no " + " with ".join(f"{params.option(name)}={value}" for name, value in rule.items())
+        for rule in support.exclusions
+    ]
     return [
         {
             "framework": framework,

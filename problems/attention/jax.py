@@ -10,18 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Mode, Support, UserError, Workload, hookimpl
+from benchmarker import PRECISIONS, Case, Data, Mode, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
 
 Kernel = Literal["xla", "cudnn"]
 
+FUSED_EXCLUSIONS = (
+    {"impl": "fused", "precision": "fp64"},
+    {"impl": "fused", "precision": "fp16", "device": "cpu"},
+    {"impl": "fused", "precision": "mixed_fp16", "device": "cpu"},
+)
+"""JAX's fused attention takes the softmax of fp64 in fp32, and has no fp16 on the CPU."""
+
 
 @hookimpl
 def describe_workload() -> Support:
-    """Every floating-point type; what `fused` lacks of them, `fused_kernel` refuses."""
+    """Every floating-point type; not all of them fused."""
     precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
-    return Support({"inference": precisions, "forward_backward": precisions})
+    return Support({"inference": precisions, "forward_backward": precisions}, exclusions=FUSED_EXCLUSIONS)
 
 
 def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
@@ -42,7 +49,7 @@ def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callab
 def build_workload(framework: JaxFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
     """A step is the attention of one batch; forward and backward, `vjp` adds the gradients of q, k and v."""
     p, dtype = params, DTYPES[PRECISIONS[case.precision].parameter]
-    kernel = fused_kernel(p.impl, case)
+    kernel = fused_kernel(case)
     function = jax.jit(step_function(p, case.mode, kernel))
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
 
@@ -57,17 +64,10 @@ def build_workload(framework: JaxFramework, case: Case, params: AttentionParams,
     return Workload(step, outputs, recomputed_flops)
 
 
-def fused_kernel(impl: Impl, case: Case) -> Kernel:
-    """What `jax.nn.dot_product_attention` is asked for: cuDNN's flash attention has 16-bit types on NVIDIA only.
-
-    Raises `UserError` for fused attention in fp64, of which JAX takes the softmax in fp32, and in fp16 on the CPU.
-    """
-    compute = PRECISIONS[case.precision].compute
-    if impl == "fused" and (compute == "fp64" or (compute == "fp16" and case.device == "cpu")):
-        raise UserError(
-            f"jax.nn.dot_product_attention does no {compute} on {case.device}; use --impl=matmul or --impl=einsum"
-        )
-    return "cudnn" if case.device == "cuda" and compute in ("bf16", "fp16") else "xla"
+def fused_kernel(case: Case) -> Kernel:
+    """What `jax.nn.dot_product_attention` is asked for: cuDNN's flash attention has 16-bit types on NVIDIA only."""
+    short = PRECISIONS[case.precision].compute in ("bf16", "fp16")
+    return "cudnn" if case.device == "cuda" and short else "xla"
 
 
 def recomputes_scores(impl: Impl, kernel: Kernel) -> bool:

@@ -21,7 +21,7 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
-from benchmarker_problems.attention.jax import Kernel, attend, fused_kernel, recomputes_scores
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
 from benchmarker_problems.gpt2 import Gpt2Params, fixed_loss_scale
 from benchmarker_problems.gpt2.reference import (
     ADAM_EPS,
@@ -56,7 +56,8 @@ def describe_workload() -> Support:
             "inference": (*training, "fp16"),
             "forward_backward": (*training, "fp16"),
             "training": training,
-        }
+        },
+        exclusions=FUSED_EXCLUSIONS,
     )
 
 
@@ -119,7 +120,7 @@ class Gpt2Model(nn.Module):
 def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
     """A step is the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, types = params, PRECISIONS[case.precision]
-    kernel = fused_kernel(p.impl, case)
+    kernel = fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[types.compute], kernel)
     weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
     batches = cycle([{name: framework.put(value) for name, value in batch.items()} for batch in data.batches])

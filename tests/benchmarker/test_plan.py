@@ -71,6 +71,15 @@ def test_what_a_framework_does_not_do_is_refused_by_name(given, message):
         make(ability(CPU), **given)
 
 
+def test_exclusions_are_refused_where_all_of_them_hold():
+    support = Support({"inference": ("fp32", "fp64")}, exclusions=({"transpose_a": "True", "precision": "fp64"},))
+    able = plan.Ability(FrameworkInfo("f", "1.0", (CPU,), "never", {}), support)
+    assert make(able, precision="fp64")
+    assert make(able, params={"transpose_a": True})
+    with pytest.raises(UserError, match="gemm in f does not do --transpose-a=True with --precision=fp64"):
+        make(able, precision="fp64", params={"transpose_a": True})
+
+
 def test_compile_is_refused_where_nothing_compiles():
     with pytest.raises(UserError, match="f does not compile; leave --compile out"):
         make(ability(CPU, compiles="never"), compile=True)

@@ -121,30 +121,20 @@ def test_flops_and_scopes_in_xla(impl, mode):
 
 
 @pytest.mark.parametrize(
-    ("impl", "device", "precision", "kernel"),
+    ("device", "precision", "kernel"),
     [
-        ("fused", "cuda", "bf16", "cudnn"),
-        ("fused", "cuda", "mixed_fp16", "cudnn"),
-        ("fused", "cuda", "tf32", "xla"),
-        ("fused", "rocm", "bf16", "xla"),
-        ("fused", "cpu", "mixed_bf16", "xla"),
-        ("matmul", "cpu", "fp64", "xla"),
+        ("cuda", "bf16", "cudnn"),
+        ("cuda", "mixed_fp16", "cudnn"),
+        ("cuda", "tf32", "xla"),
+        ("rocm", "bf16", "xla"),
+        ("cpu", "mixed_bf16", "xla"),
     ],
 )
-def test_the_kernel_that_jax_is_asked_for(impl, device, precision, kernel):
+def test_the_kernel_that_jax_is_asked_for(device, precision, kernel):
     pytest.importorskip("jax")
     from benchmarker_problems.attention.jax import fused_kernel
 
-    case = Case(problem="attention", framework="jax", device=device, precision=precision, params={})
-    assert fused_kernel(impl, case) == kernel
-
-
-@pytest.mark.parametrize(("device", "precision"), [("cuda", "fp64"), ("cpu", "fp64"), ("cpu", "mixed_fp16")])
-def test_what_jax_cannot_fuse_is_refused(device, precision):
-    pytest.importorskip("jax")
-    from benchmarker import UserError
-    from benchmarker_problems.attention.jax import fused_kernel
-
-    case = Case(problem="attention", framework="jax", device=device, precision=precision, params={})
-    with pytest.raises(UserError, match=r"does no fp(64|16) on (cuda|cpu)"):
-        fused_kernel("fused", case)
+    assert (
+        fused_kernel(Case(problem="attention", framework="jax", device=device, precision=precision, params={}))
+        == kernel
+    )
