@@ -14,7 +14,7 @@ from benchmarker.protocol import Request
 from benchmarker.record import SCHEMA_VERSION, Record, nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from benchmarker.api import Case
@@ -36,21 +36,23 @@ def run_trial(
     parts: dict[str, Any] = {}
     stages: dict[str, float] = {}
     stage = "start"
+    done = False
     failure: dict[str, Any] | None = None
 
     def gather(event: Event) -> None:
-        nonlocal stage, failure
+        nonlocal stage, done, failure
         stage = event.get("stage", stage)
         parts.update(event.get("part", {}))
         if "took" in event:
             name, seconds = event["took"]
             stages[name] = seconds
+        done = done or "done" in event
         failure = failure or event.get("failure")
         hear(event)
 
     request = Request(task="trial", framework=case.framework, case=case)
     ending = converse(request, environment, case.measuring.timeout_s, log, gather)
-    if failure is None and (ending.timed_out or "memory" not in parts):
+    if failure is None and not done:
         failure = {"kind": _ending_kind(ending), "message": ending_text(ending, log), "stage": stage}
     if failure is not None:
         failure = {**failure, "exit": ending.exit}
@@ -81,29 +83,29 @@ def run_trial(
     for name in ("device", "types", "build_s", "compile_s", "check", "preheat", "blocks", "cost", "memory"):
         fields[name] = parts.get(name)
     fields = msgspec.to_builtins(fields)
-    if fields["device"] and fields["device"]["platform"] == "cuda":
-        fields["device"]["uuid"] = environment.get("CUDA_VISIBLE_DEVICES")  # the one GPU that the worker was shown
-    failed_in = failure["stage"] if failure else None
-    fields["reasons"] = {path: _reason(path, case, failed_in) for path in nulls(fields)}
+    if case.device == "cuda" and fields["device"] and "CUDA_VISIBLE_DEVICES" in environment:
+        fields["device"]["uuid"] = environment["CUDA_VISIBLE_DEVICES"]  # the one GPU that the worker was shown
+    fields["reasons"] = {path: _reason(path, case, parts.keys(), failure) for path in nulls(fields)}
     return msgspec.convert(fields, Record)
 
 
-def _reason(path: str, case: Case, failed_in: str | None) -> str:
+def _reason(path: str, case: Case, heard: Collection[str], failure: Mapping[str, Any] | None) -> str:
     """Why the value at `path` of a record is null."""
     if path in machine.REASONS:
         return machine.REASONS[path]
+    if path == "software.commit":
+        return "benchmarker does not run from a git checkout"
     if re.fullmatch(r"machine\.gpus\[\d+\]\.\w+", path):
         return machine.GPU_REASON
     known = {
-        "software.commit": "benchmarker does not run from a git checkout",
         "device.uuid": f"{case.framework} reports none for {case.device}",
         "device.memory_bytes": f"{case.framework} reports none for {case.device}",
         "software.threads": f"{case.framework} cannot tell on this system",
         "memory.device_peak_bytes": f"{case.framework} counts no allocations on {case.device}",
         "cost.tokens": f"{case.problem} has no tokens",
     }
-    if failed_in is not None and path not in known:
-        return f"the trial failed in stage {failed_in!r}"
+    if failure is not None and path.rpartition(".")[2] not in heard and path.partition(".")[0] not in heard:
+        return f"the trial failed in stage {failure['stage']!r}"
     return known[path]
 
 

@@ -15,26 +15,24 @@ import time
 import traceback
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from benchmarker import measure, params, registry
-from benchmarker.api import MODES, Case, Data
+from benchmarker import measure, registry
+from benchmarker.api import MODES
+from benchmarker.bench import BATCHES, Bench
 from benchmarker.checking import TRAINING_STEPS, check
 from benchmarker.errors import UserError
 from benchmarker.precision import PRECISIONS
 from benchmarker.protocol import Events, Request
-from benchmarker.record import Blocks, CostPart, DeviceInfo, Memory, StoppedBy, Types
+from benchmarker.record import Blocks, CostPart, Memory, StoppedBy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from benchmarker.api import Device, Framework, FrameworkInfo, Problem, Support, Workload
+    from benchmarker.api import Case, FrameworkInfo, Support
 
-BATCHES = 4
-"""Distinct input batches that a workload rotates, so that a cache does not hold the data."""
 TELL_EVERY_S = 1.0
 """Progress is told no oftener: telling and showing it takes processor time from what is measured."""
 
@@ -98,68 +96,13 @@ def _trial(request: Request, events: Events) -> None:
         with stages("open"):
             bench = Bench(request.case)
             events.send(part=bench.describe())
-        _measure(bench, stages)
+        if _measure(bench, stages):
+            events.send(done=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes the record's error
         if not isinstance(error, UserError):
             traceback.print_exc()
         out_of_memory = isinstance(error, MemoryError) or (bench and bench.framework.is_out_of_memory(error))
         stages.fail("out_of_memory" if out_of_memory else "exception", _one_line(error))
-
-
-class Bench:
-    """A case with its plugins loaded, its framework opened and its parameters made."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.hooks = registry.load(
-            [
-                f"framework.{case.framework}",
-                f"problem.{case.problem}",
-                f"workload.{case.problem}.{case.framework}",
-            ]
-        ).hook
-        self.framework: Framework = self.hooks.make_framework(
-            device=case.device, precision=case.precision, threads=case.threads
-        )
-        self.threads = self.framework.threads()
-        if case.threads not in (None, self.threads):
-            found = "cannot tell its threads here" if self.threads is None else f"computes with {self.threads}"
-            raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
-        self.problem: Problem = self.hooks.make_problem()
-        self.params = params.convert(self.problem.params, case.params)
-
-    def data(self, size: Any, batches: int) -> Data:
-        """Weights and inputs from the case's seed; SFC64 is NumPy's fastest generator."""
-        rng = np.random.Generator(np.random.SFC64(self.case.seed))
-        return self.problem.data(size, self.case.precision, rng, batches)
-
-    def build(self, size: Any, data: Data) -> Workload:
-        """The workload of this case at a size."""
-        workload: Workload = self.hooks.build_workload(
-            framework=self.framework, problem=self.problem, case=self.case, params=size, data=data
-        )
-        return workload
-
-    def describe(self) -> dict[str, Any]:
-        """What is known of the device, the types and the software, as parts of the record."""
-        info: FrameworkInfo = self.hooks.describe_framework()
-        device: Device = next(device for device in info.devices if device.platform == self.case.device)
-        precision = PRECISIONS[self.case.precision]
-        return {
-            "device": DeviceInfo(
-                platform=device.platform, name=device.name, uuid=device.uuid, memory_bytes=device.memory_bytes
-            ),
-            "types": Types(
-                parameter=precision.parameter,
-                compute=precision.compute,
-                accumulate=precision.accumulate,
-                lowest=precision.lowest,
-                settings=dict(self.framework.settings()),
-            ),
-            "libraries": info.libraries,
-            "variables": _variables(info.variables),
-            "threads": self.threads,
-        }
 
 
 class _Stages:
@@ -189,7 +132,8 @@ class _Stages:
         self.send(failure={"kind": kind, "message": message, "stage": self.current})
 
 
-def _measure(bench: Bench, stages: _Stages) -> None:
+def _measure(bench: Bench, stages: _Stages) -> bool:
+    """Check, build, time and verify; returns whether the workload was right, having told of it where it was not."""
     case, framework, problem = bench.case, bench.framework, bench.problem
     with stages("check"):
         size = problem.small(bench.params)
@@ -202,7 +146,7 @@ def _measure(bench: Bench, stages: _Stages) -> None:
                 f"wrong result: {found.output} is off by {found.error:.3g} (relative, against float64); "
                 f"the bound for {case.precision} is {found.bound:.3g}",
             )
-            return
+            return False
     with stages("build"):
         start = time.perf_counter()
         workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
@@ -219,8 +163,10 @@ def _measure(bench: Bench, stages: _Stages) -> None:
     with stages("verify"):
         memory = Memory(device_peak_bytes=framework.peak_memory_bytes(), host_peak_rss_bytes=_peak_rss_bytes())
         stages.send(part={"memory": memory})
-        if not framework.is_finite(workload.step()):
+        finite = framework.is_finite(workload.step())
+        if not finite:
             stages.fail("check", f"the outputs in {case.precision} at full size hold NaN or infinity")
+    return finite
 
 
 def _time(stepper: measure.Stepper, case: Case, stages: _Stages) -> None:
@@ -234,15 +180,6 @@ def _time(stepper: measure.Stepper, case: Case, stages: _Stages) -> None:
         if durations:
             blocks = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
             stages.send(part={"blocks": blocks})
-
-
-def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Those environment variables that are set; folders in their values do not belong in a record."""
-    return {
-        name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
-        for name in names
-        if name in os.environ
-    }
 
 
 def _peak_rss_bytes() -> int:

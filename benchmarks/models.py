@@ -62,9 +62,9 @@ def one_process(mode: str, seed: int, pairs: int, size: dict[str, str | int]) ->
     from transformers import GPT2Config, GPT2LMHeadModel
 
     from benchmarker.api import Case
+    from benchmarker.bench import BATCHES, Bench
     from benchmarker.params import resolve
     from benchmarker.registry import load
-    from benchmarker.worker import BATCHES, Bench
 
     precision = str(size.pop("precision"))
     values = resolve(load(["problem.gpt2"]).hook.make_problem(), {**size, "impl": "fused"}, "cpu")

@@ -53,9 +53,9 @@ def one_process(framework: str, name: str, seed: int, pairs: int) -> None:
     """Time one case in turns and print its log ratios as JSON."""
     from benchmarker import measure
     from benchmarker.api import Case
+    from benchmarker.bench import BATCHES, Bench
     from benchmarker.params import resolve
     from benchmarker.registry import load
-    from benchmarker.worker import BATCHES, Bench
 
     problem, given = CASES[name]
     values = resolve(load([f"problem.{problem}"]).hook.make_problem(), given, "cpu")

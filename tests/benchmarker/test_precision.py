@@ -36,5 +36,5 @@ def test_lowest_is_the_coarsest_type_touched(name, lowest):
 def test_bounds_order_as_the_types_do():
     bounds = [PRECISIONS[name].bound for name in ("fp64", "fp32", "fp16", "bf16")]
     assert bounds == sorted(bounds)
-    assert PRECISIONS["fp32"].bound == 64 * 2**-24
+    assert PRECISIONS["fp32"].bound == 32 * 2**-24
     assert PRECISIONS["int8"].bound == 0

@@ -25,7 +25,7 @@ def test_a_trial_that_works(cli, tmp_path):
     assert first["status"] == "ok"
     assert len(first["blocks"]["duration_ns"]) == 5
     assert 2 <= first["blocks"]["steps_per_block"] <= 10  # a step of 1 ms or more, a block of at least 10 ms
-    assert first["check"] == {"error": 0.0, "output": "x", "bound": 64 * 2**-24, "ok": True}
+    assert first["check"] == {"error": 0.0, "output": "x", "bound": 32 * 2**-24, "ok": True}
     assert first["software"]["libraries"] == {"toy": "1.0"}
     assert first["reasons"]["cost.tokens"] == "nap has no tokens"
     step_s = first["metrics"]["step_time_median_s"]["value"]
@@ -188,6 +188,16 @@ def test_two_runs_into_one_folder_do_not_mix(toy_folder, tmp_path, cli):
 def test_threads_that_are_not_as_asked_fail_the_trial(cli):
     (record,) = records(cli(*RUN, "--threads=7"))
     assert record["error"]["message"] == "--threads=7 was set, but toy computes with 1"
+
+
+def test_a_null_of_a_failed_trial_says_where_it_failed(cli):
+    (record,) = records(cli(*RUN, "--threads=7"))
+    assert record["reasons"]["software.threads"] == "the trial failed in stage 'open'"
+    assert record["reasons"]["device"] == "the trial failed in stage 'open'"
+    (record,) = records(cli(*RUN, "--fault=raise"))
+    assert record["reasons"]["device.uuid"] == "toy reports none for cpu"
+    assert record["reasons"]["cost.tokens"] == "nap has no tokens"
+    assert record["reasons"]["memory"] == "the trial failed in stage 'compile'"
 
 
 def test_a_broken_framework_is_told_before_anything_runs(cli, tmp_path):
