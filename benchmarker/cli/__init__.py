@@ -43,8 +43,9 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options with no command before them are those of `run`."""
-        if args and args[0].startswith("-") and args[0] not in ("--help", "-h", "--version"):
+        """Options with no command before them are those of `run`; nothing at all asks for help."""
+        args = args or ["--help"]
+        if args[0].startswith("-") and args[0] not in ("--help", "-h", "--version"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 

@@ -28,6 +28,14 @@ SIZES: Mapping[Size, Mapping[str, int]] = {
 VOCAB_SIZE = 50257
 POSITIONS = 1024
 
+_TRAINED = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
+DONE: Mapping[Mode, tuple[str, ...]] = {
+    "inference": (*_TRAINED, "fp16"),
+    "forward_backward": (*_TRAINED, "fp16"),
+    "training": _TRAINED,
+}
+"""Precisions by mode. None is trained in pure fp16: AdamW's ε and squared gradients are below what it can hold."""
+
 FOLLOWS = 0.9
 """Share of tokens that the permutation decides; the others are uniformly random."""
 

@@ -22,7 +22,7 @@ from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.gpt2 import Gpt2Params, fixed_loss_scale
+from benchmarker_problems.gpt2 import DONE, Gpt2Params, fixed_loss_scale
 from benchmarker_problems.gpt2.reference import (
     ADAM_EPS,
     BETA_1,
@@ -49,16 +49,8 @@ OPTIMIZER = optax.adamw(
 
 @hookimpl
 def describe_workload() -> Support:
-    """No training in pure fp16: AdamW's ε and squared gradients are below what it can hold."""
-    training = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
-    return Support(
-        {
-            "inference": (*training, "fp16"),
-            "forward_backward": (*training, "fp16"),
-            "training": training,
-        },
-        exclusions=FUSED_EXCLUSIONS,
-    )
+    """All but what JAX's fused attention lacks."""
+    return Support(DONE, exclusions=FUSED_EXCLUSIONS)
 
 
 class Block(nn.Module):

@@ -16,7 +16,7 @@ from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import attend, causal_bias, recomputes_scores
-from benchmarker_problems.gpt2 import Gpt2Params, fixed_loss_scale
+from benchmarker_problems.gpt2 import DONE, Gpt2Params, fixed_loss_scale
 from benchmarker_problems.gpt2.reference import (
     ADAM_EPS,
     BETA_1,
@@ -29,15 +29,8 @@ from benchmarker_problems.gpt2.reference import (
 
 @hookimpl
 def describe_workload() -> Support:
-    """No training in pure fp16: AdamW's ε and squared gradients are below what it can hold."""
-    training = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
-    return Support(
-        {
-            "inference": (*training, "fp16"),
-            "forward_backward": (*training, "fp16"),
-            "training": training,
-        }
-    )
+    """All that GPT-2 is done in."""
+    return Support(DONE)
 
 
 Batches = Iterator[dict[str, Tensor]]

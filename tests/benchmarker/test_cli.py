@@ -56,6 +56,12 @@ def test_run_is_what_is_done_without_a_command(cli, tmp_path):
     assert len(list((tmp_path / "results").glob("*/*.json"))) == 2
 
 
+def test_nothing_at_all_asks_for_help(cli):
+    done = cli()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == cli("--help").stdout
+
+
 def test_underscores_are_dashes(cli):
     done = cli("run", "--framework=numpy", "--problem=gemm", "--m=8", "--batch_size=3", "--blocks=1", "--json")
     assert json.loads(done.stdout)[0]["case"]["params"]["batch_size"] == 3
