@@ -12,6 +12,7 @@ from benchmarker.abilities import abilities
 from benchmarker.api import MODES, Measuring
 from benchmarker.cli.asking import ProblemCommand, ask, names_of, what_options
 from benchmarker.cli.output import json_option, print_json, print_table
+from benchmarker.cli.progress import working
 from benchmarker.errors import UserError
 from benchmarker.verify import Finding, check_modes, compare_losses
 
@@ -40,7 +41,9 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
     names = names_of(framework, asked.problem) if framework else registry.implementing(asked.problem)
     findings: list[Finding] = []
     losses: dict[str, list[float]] = {}
-    for name, ability in abilities(asked.problem, names, environment).items():
+    with working(f"asking {', '.join(names)} what they do here"):
+        able = abilities(asked.problem, names, environment)
+    for name, ability in able.items():
         try:
             if isinstance(ability, UserError):
                 raise ability
@@ -51,7 +54,8 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
             findings.append(Finding(name, "-", None, None, str(error)))
             continue
         modes = [mode for mode in MODES if asked.precision in ability.support.precisions.get(mode, ())]
-        findings += check_modes(case, modes, steps, environment, losses)
+        with working(f"checking {name}: {', '.join(modes)}"):
+            findings += check_modes(case, modes, steps, environment, losses)
     curves = compare_losses(losses, asked.precision)
     wrong = any(finding.ok is False for finding in findings) or not all(curve.ok for curve in curves)
     if as_json:

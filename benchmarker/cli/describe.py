@@ -12,6 +12,7 @@ from benchmarker import gpus, params, registry
 from benchmarker.abilities import abilities
 from benchmarker.api import MODES
 from benchmarker.cli.output import clean, json_option, print_json, print_table
+from benchmarker.cli.progress import working
 from benchmarker.errors import UserError
 from benchmarker.plan import able
 
@@ -27,11 +28,10 @@ def command(problem: str, as_json: bool) -> None:
     made = registry.load([f"problem.{problem}"]).hook.make_problem()
     fields = params.fields(made)
     environment = gpus.environment(None, os.environ)
-    rows = [
-        row
-        for framework, ability in abilities(problem, registry.implementing(problem), environment).items()
-        for row in _ability_rows(framework, ability)
-    ]
+    names = registry.implementing(problem)
+    with working(f"asking {', '.join(names)} what they do here"):
+        able = abilities(problem, names, environment)
+    rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
     done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
     scopes = made.scopes(made.params(), done[-1]) if done else ()
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from rich.live import Live
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from benchmarker.api import Case
     from benchmarker.conversation import Event
     from benchmarker.record import Record
+
+
+def working(text: str) -> AbstractContextManager[object]:
+    """Show on a terminal that something goes on, until it has ended; a pipe is told nothing."""
+    shown = console(stderr=True)
+    return shown.status(Text(clean(text))) if shown.is_terminal else nullcontext()
+
 
 PLAIN_EVERY_S = 10.0
 """In a pipe, progress within a stage is told no oftener."""

@@ -14,7 +14,7 @@ from benchmarker.abilities import usable
 from benchmarker.api import MODES, Measuring
 from benchmarker.cli.asking import ProblemCommand, ask, names_of, what_options
 from benchmarker.cli.output import json_option, print_json
-from benchmarker.cli.progress import Progress
+from benchmarker.cli.progress import Progress, working
 from benchmarker.cli.tables import as_plain, print_records
 from benchmarker.execute import execute
 from benchmarker.metrics import deriver
@@ -106,7 +106,9 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
     question = ask(options, measuring=measuring)
     asked = question.asked
     environment = gpus.environment(asked.gpu, os.environ)
-    able = usable(asked.problem, names_of(framework, asked.problem), environment)
+    names = names_of(framework, asked.problem)
+    with working(f"asking {', '.join(names)} what they do here"):
+        able = usable(asked.problem, names, environment)
     cases = [plan.make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     order = plan.make_order(len(cases), trials)
     plan.same_device(cases)

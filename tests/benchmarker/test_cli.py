@@ -27,7 +27,7 @@ NAP = ("--framework=toy", "--problem=nap", "--blocks=2")
         ("run --framework=toy --problem=nap --fault=odd", "Invalid value for '--fault'"),
         ("run --framework=toy --problem=nap --blocks=0", "Invalid value for '--blocks'"),
         ("run --framework=toy --problem=nap --mode=training", "nap in toy does no training; its modes are: inference"),
-        ("run --framework=toy --problem=nap --precision=bf16", "does not do inference in bf16; it does: fp32, fp64"),
+        ("run --framework=toy --problem=nap --precision=bf16", "does not do inference in bf16; it does: fp64, fp32"),
         ("run --framework=toy --problem=nap --precision=fp31", "Invalid value for '--precision'"),
         ("run --framework=toy --problem=nap --device=cuda", "toy 1.0 reports no device 'cuda' here; it reports: cpu"),
         ("run --framework=toy --problem=nap --gpus=0", "--gpus=0: no such GPU (nvidia-smi finds none)"),
@@ -89,10 +89,10 @@ def test_describe_tells_all_of_a_problem(cli):
     assert described["scopes"] == ["nap"]
     assert described["cost"] == "flops = 1000"
     (row,) = described["frameworks"]
-    assert (row["framework"], row["mode"], row["precisions"]) == ("toy", "inference", ["fp32", "fp64"])
+    assert (row["framework"], row["mode"], row["precisions"]) == ("toy", "inference", ["fp64", "fp32"])
     text = cli("describe", "nap").stdout
     assert "--fault" in text
-    assert "fp32 fp64" in text
+    assert "fp64 fp32" in text
 
 
 def test_env_describes_the_machine(cli):

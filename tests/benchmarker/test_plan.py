@@ -57,8 +57,8 @@ def test_every_parameter_of_a_case_is_decided():
     ("given", "message"),
     [
         ({"mode": "forward_backward"}, "gemm in f does no forward_backward; its modes are: inference, training"),
-        ({"precision": "fp16"}, "gemm in f does not do inference in fp16; it does: fp32, fp64"),
-        ({"precision": "tf32"}, r"cpu \(a CPU\) does not do tf32 in f; it does: fp32, fp64"),
+        ({"precision": "fp16"}, "gemm in f does not do inference in fp16; it does: fp64, fp32"),
+        ({"precision": "tf32"}, r"cpu \(a CPU\) does not do tf32 in f; it does: fp64, fp32"),
         ({"device": "tpu"}, "f 1.0 reports no device 'tpu' here; it reports: cpu"),
         ({"device": "gpu"}, "f 1.0 reports no device 'gpu' here; it reports: cpu"),
         ({"gpu": 0}, "--gpus=0 is given, but f would run on the CPU"),

@@ -28,9 +28,10 @@ def test_a_trial_that_works(cli, tmp_path):
     assert first["check"] == {"error": 0.0, "output": "x", "bound": 32 * 2**-24, "ok": True}
     assert first["software"]["libraries"] == {"toy": "1.0"}
     assert first["reasons"]["cost.tokens"] == "nap has no tokens"
-    step_s = first["metrics"]["step_time_median_s"]["value"]
-    assert 0.001 < step_s < 0.01
-    assert first["metrics"]["samples_per_s"]["value"] == pytest.approx(2 / step_s, rel=0.5)
+    durations, steps = first["blocks"]["duration_ns"], first["blocks"]["steps_per_block"]
+    assert first["metrics"]["step_time_median_s"]["value"] == pytest.approx(sorted(durations)[2] / steps / 1e9)
+    assert first["metrics"]["step_time_median_s"]["value"] >= 0.001
+    assert first["metrics"]["samples_per_s"]["value"] == pytest.approx(2 * 5 * steps / (sum(durations) / 1e9))
     stages = first["harness"]["stages_s"]
     assert list(stages) == ["python", "open", "check", "build", "compile", "preheat", "timed", "verify"]
     assert sum(stages.values()) < first["harness"]["wall_s"]
@@ -70,7 +71,7 @@ def test_blocks_that_ended_before_a_failure_are_kept(cli):
     assert record["error"]["stage"] == "timed"
     assert record["blocks"]["stopped_by"] == "failure"
     assert len(record["blocks"]["duration_ns"]) == 2
-    assert record["metrics"]["step_time_median_s"]["value"] == pytest.approx(0.02, rel=0.5)
+    assert record["metrics"]["step_time_median_s"]["value"] >= 0.02
 
 
 def test_a_hanging_worker_is_ended_and_keeps_its_blocks(cli):

@@ -1,0 +1,65 @@
+"""Metrics of a record made by hand, worked out by hand."""
+
+import json
+
+import msgspec
+import pytest
+
+from benchmarker import Record
+from benchmarker.metrics import deriver
+
+
+@pytest.fixture(scope="module")
+def derive():
+    return deriver()
+
+
+@pytest.fixture
+def plain(cli):
+    (record,) = json.loads(cli("run", "--framework=toy", "--problem=nap", "--blocks=1", "--json").stdout)
+    del record["metrics"]
+    record["blocks"] = {"steps_per_block": 2, "duration_ns": [4_000_000_000, 2_000_000_000, 6_000_000_000]}
+    record["blocks"]["stopped_by"] = "blocks"
+    record["cost"] = {"flops": 600, "recomputed_flops": 100, "bytes": 8, "samples": 3, "tokens": 12}
+    record["compile_s"] = 1.5
+    del record["reasons"]["cost.tokens"]
+    return record
+
+
+def values(derive, plain):
+    return {name: metric.value for name, metric in derive(msgspec.convert(plain, Record)).items()}
+
+
+def test_rates_are_all_work_over_all_time(derive, plain):
+    found = values(derive, plain)  # 6 steps in 12 s
+    assert found["samples_per_s"] == pytest.approx(1.5)
+    assert found["tokens_per_s"] == pytest.approx(6.0)
+    assert found["flop_per_s"] == pytest.approx(300.0)  # without what is done again
+
+
+def test_step_times_are_over_blocks(derive, plain):
+    found = values(derive, plain)  # 2, 1 and 3 s a step
+    assert found["step_time_median_s"] == pytest.approx(2.0)
+    assert found["step_time_mad_s"] == pytest.approx(1.0)
+    assert found["step_time_p5_s"] == pytest.approx(1.1)
+    assert found["step_time_p95_s"] == pytest.approx(2.9)
+    assert found["compile_s"] == 1.5
+
+
+def test_what_is_null_has_a_reason(derive, plain):
+    metrics = derive(msgspec.convert(plain, Record))
+    assert metrics["device_peak_bytes"].value is None
+    assert metrics["device_peak_bytes"].reason == "toy counts no allocations on cpu"
+    assert metrics["host_peak_rss_bytes"].value > 1e6
+
+
+def test_a_failed_trial_has_no_figures_but_reasons(cli, derive):
+    (record,) = json.loads(cli("run", "--framework=toy", "--problem=nap", "--fault=wrong", "--json").stdout)
+    metrics = record["metrics"]
+    assert all(metric["value"] is None for metric in metrics.values())
+    assert all(metric["reason"] for metric in metrics.values())
+
+
+def test_every_metric_has_a_direction_and_a_unit(derive, plain):
+    for name, metric in derive(msgspec.convert(plain, Record)).items():
+        assert metric.better == ("higher" if metric.unit.endswith("/s") else "lower"), name
