@@ -14,6 +14,7 @@ help:  ## Say what there is
 
 # The stamp is renewed only when what is installed would change: afterwards everything runs offline.
 $(VENV)/installed: pyproject.toml constraints.txt
+	@echo 'Setting up $(VENV): this takes some minutes, once.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $@

@@ -109,7 +109,7 @@ class RunFolder:
             except OSError as second:
                 raise UserError(f"{text}; nor {rescued}: {second.strerror}; the trial is lost") from error
             raise UserError(
-                f"{text}; the record lies at {rescued}: make room, move it there, then go on with --resume"
+                f"{text}; the record lies at {rescued}: make room, move it to {path}, then go on with --resume"
             ) from error
         return path
 

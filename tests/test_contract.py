@@ -90,3 +90,13 @@ def test_each_mode_is_measured_and_recorded(cli, problem, framework):
         assert record["types"]["lowest"] == "fp32"
         assert record["metrics"]["samples_per_s"]["value"] > 0
         assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem == "gemm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", ["gemm", "attention", "gpt2"])
+def test_compiled_steps_of_pytorch_are_right(cli, problem):
+    """TorchInductor builds C++ here, which takes a while."""
+    done = cli("check", f"--problem={problem}", "--framework=torch", "--compile", "--json", timeout=550)
+    found = json.loads(done.stdout)
+    assert found["ok"], done.stdout
+    assert {finding["mode"] for finding in found["checks"]} >= {"inference", "forward_backward"}
