@@ -70,6 +70,11 @@ def write(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name too must outlast a power cut
+    finally:
+        os.close(folder)
 
 
 def encode(value: Struct) -> bytes:
