@@ -84,9 +84,10 @@ def _print(findings: Sequence[Finding], losses: Mapping[str, Sequence[float]], c
     )
     click.echo()
     for curve in curves:
-        click.echo(
-            f"{curve.framework}: the loss {'falls' if curve.falls else 'DOES NOT FALL'} "
-            f"from {curve.first:.4f} to {curve.last:.4f} "
-            f"and {'agrees' if curve.apart <= curve.bound else 'DISAGREES'} with that of {curves[0].framework} "
-            f"(largest difference {curve.apart:.1e}, bound {curve.bound:.1e})"
-        )
+        falls = "falls" if curve.falls else "DOES NOT FALL"
+        text = f"{curve.framework}: the loss {falls} from {curve.first:.4f} to {curve.last:.4f}"
+        if curve is not curves[0]:
+            agrees = "agrees" if curve.apart <= curve.bound else "DISAGREES"
+            text += f" and {agrees} with that of {curves[0].framework}"
+            text += f" (largest relative difference {curve.apart:.1e}, bound {curve.bound:.1e})"
+        click.echo(text)
