@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarker.conversation import Environment, Event
 
 TIMEOUT_S = 600.0
-FALL = 0.9
+FALL = 0.75
 """A loss has fallen when its last fifth lies, on average, below this share of its first value."""
 AGREEMENT = 1e-3
 """Largest relative difference of two frameworks' losses at any step, in fp32 and fp64."""

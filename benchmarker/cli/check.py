@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check; else all that can be used here.")
 @what_options
 @click.option(
-    "--steps", type=click.IntRange(min=10), metavar="N", default=40, show_default=True, help="Training steps."
+    "--steps", type=click.IntRange(min=40), metavar="N", default=40, show_default=True, help="Training steps."
 )
 @json_option
 def command(framework: str | None, steps: int, as_json: bool, **options: Any) -> int:
