@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,8 @@ def check_modes(
         if "check" in event:
             found[event["mode"]] = msgspec.convert(event["check"], Check)
         if "losses" in event:
-            losses[case.framework] = event["losses"]
+            # JSON has no NaN and no infinity: both come as null, and neither falls or agrees.
+            losses[case.framework] = [math.inf if loss is None else loss for loss in event["losses"]]
     return [
         Finding(case.framework, mode, found[mode], found[mode].ok)
         if mode in found
@@ -94,8 +96,13 @@ def compare_losses(losses: Mapping[str, Sequence[float]], precision: str) -> lis
                 first=values[0],
                 last=values[-1],
                 falls=sum(tail) / len(tail) < FALL * values[0],
-                apart=max(abs(a - b) / abs(b) for a, b in zip(values, others, strict=True)),
+                apart=max(_apart(a, b) for a, b in zip(values, others, strict=True)),
                 bound=bound,
             )
         )
     return curves
+
+
+def _apart(loss: float, other: float) -> float:
+    """Relative difference of two losses; infinite where either is."""
+    return abs(loss - other) / abs(other) if math.isfinite(loss) and math.isfinite(other) else math.inf
