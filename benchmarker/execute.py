@@ -1,17 +1,24 @@
-"""Running a plan: one trial after the other, each stored before the next begins."""
+"""Running a plan: one process after the other, its records stored before the next begins."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmarker import store
+import msgspec
+
+from benchmarker import gpus, store
 from benchmarker.errors import UserError
-from benchmarker.trial import run_trial
+from benchmarker.estimate import TimeLeft
+from benchmarker.record import Design, Record
+from benchmarker.trial import Process, run_process, skip
 
 if TYPE_CHECKING:
     from benchmarker.api import Case
     from benchmarker.conversation import Environment, Event
-    from benchmarker.record import Record
+    from benchmarker.plan import Place, Plan
 
 
 class Listener(Protocol):
@@ -20,47 +27,130 @@ class Listener(Protocol):
     def say(self, text: str) -> None:
         """Something about the run as a whole."""
 
-    def begin(self, title: str, case: Case) -> None:
-        """A trial begins."""
+    def begin(self, title: str, case: Case, left_s: float | None) -> None:
+        """A process begins; `left_s` is what the whole plan should still take, where that can be told."""
 
     def hear(self, event: Event) -> None:
         """A worker has sent an event."""
 
-    def end(self, record: Record) -> None:
-        """A trial has ended, and its record is stored."""
+    def end(self, records: Sequence[Record]) -> None:
+        """A process has ended, and its records are stored."""
 
 
-def execute(folder: store.RunFolder, environment: Environment, listener: Listener) -> list[Record]:
+Enough = Callable[[Sequence[Record]], bool]
+"""Asked after each whole block, with all records so far: is there nothing more to run?"""
+
+
+def never(records: Sequence[Record]) -> bool:
+    """Run all of the plan."""
+    return False
+
+
+def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never) -> list[Record]:
     """Run the trials of a plan that have no record yet, in its order; returns the records of all, by case and trial.
 
-    Raises `UserError` where the folder cannot be written any more; an interrupt loses the trial in flight alone.
+    Raises `UserError` where the folder cannot be written any more; an interrupt loses the process in flight alone.
     """
-    plan, total = folder.plan, len(folder.plan.order)
+    plan = folder.plan
     finished = store.done(folder.path, plan)
     if finished:
         failed = sum(record.error is not None for record in finished.values())
-        listener.say(f"resuming {folder.path}: {len(finished)} of {total} trials have a record ({failed} failed)")
-    for number, (index, trial) in enumerate(plan.order, 1):
-        if (index, trial) in finished:
+        listener.say(
+            f"resuming {folder.path}: {len(finished)} of {len(plan.order)} trials have a record ({failed} failed)"
+        )
+    left = TimeLeft(plan)
+    left.learn(finished.values())
+    environment = cache(lambda gpu: gpus.environment(gpu, os.environ))
+    ran = 0
+    for places in plan.processes():
+        if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
+            break
+        if any(place not in finished for place in places):
+            for place in places:
+                if half := finished.pop(place, None):
+                    folder.discard(half)
+                    listener.say(
+                        f"trial {half.trial_id} of a duet lacks its partner: taken away, and both are repeated"
+                    )
+            process = make_process(plan, places)
+            names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in process.cases))
+            title = f"[{ran + 1}/{len(plan.order)}] {names}, trial {process.trial}"
+            listener.begin(title, process.cases[0], left.seconds(ran))
+            reason = next(filter(None, (ran_out_before(case, finished.values()) for case in process.cases)), None)
+            if reason:
+                records = skip(process, reason)
+            else:
+                records = _measure(folder, process, environment(process.cases[0].gpu), listener, len(finished))
+            for place, record in zip(places, records, strict=True):
+                folder.save(record)
+                finished[place] = record
+            left.learn(records)
+            listener.end(records)
+        ran += len(places)
+    return _records(plan, ran, finished)
+
+
+def _records(plan: Plan, ran: int, finished: dict[Place, Record]) -> list[Record]:
+    return [finished[place] for place in sorted(plan.order[:ran])]
+
+
+def _measure(
+    folder: store.RunFolder, process: Process, environment: Environment, listener: Listener, stored: int
+) -> list[Record]:
+    log = folder.log_path(process.trial_ids[0])
+    try:
+        return run_process(process, environment, log, listener.hear)
+    except KeyboardInterrupt:
+        log.unlink(missing_ok=True)
+        listener.say(
+            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; "
+            "the same command with --resume goes on"
+        )
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
+        ) from error
+
+
+def make_process(plan: Plan, places: Sequence[Place]) -> Process:
+    """The process that measures one trial of a plan, or the two of a duet."""
+    ids = [store.new_id() for _ in places]
+    trial = places[0][1]
+    slot = [index for index, number in plan.order if number == trial].index(places[0][0])
+    return Process(
+        run_id=plan.run_id,
+        trial_ids=tuple(ids),
+        cases=tuple(plan.cases[index] for index, _ in places),
+        trial=trial,
+        designs=tuple(
+            Design(kind=plan.design, slot=slot, looks=plan.looks, partner=partner)
+            for partner in (reversed(ids) if plan.design == "duet" else [None])
+        ),
+        seed=plan.seed + trial,
+    )
+
+
+def ran_out_before(case: Case, records: Iterable[Record]) -> str | None:
+    """Why memory would run out: it did for the same case or a smaller one; None where no record says so.
+
+    Smaller is a case that differs in numeric parameters alone, none of which is larger.
+    """
+    for record in records:
+        if record.error is None or record.error.kind != "out_of_memory":
             continue
-        case = plan.cases[index]
-        trial_id = store.new_id()
-        log = folder.log_path(trial_id)
-        listener.begin(f"[{number}/{total}] {case.framework} {case.problem}, trial {trial}", case)
-        try:
-            record = run_trial(plan.run_id, trial_id, case, trial, environment, log, listener.hear)
-        except KeyboardInterrupt:
-            log.unlink(missing_ok=True)
-            listener.say(
-                f"interrupted: {len(finished)} of {total} trials are stored in {folder.path}; "
-                "the same command with --resume goes on"
-            )
-            raise
-        except OSError as error:
-            raise UserError(
-                f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
-            ) from error
-        folder.save(record)
-        finished[index, trial] = record
-        listener.end(record)
-    return [finished[key] for key in sorted(finished)]
+        if msgspec.structs.replace(record.case, params=case.params) == case and _no_larger(
+            record.case.params, case.params
+        ):
+            larger = [name for name, value in case.params.items() if value != record.case.params[name]]
+            at = ", ".join(f"{name}={record.case.params[name]}" for name in larger) or "these very parameters"
+            return f"memory ran out at {at} (trial {record.trial_id}); run it alone to try all the same"
+    return None
+
+
+def _no_larger(smaller: Mapping[str, Any], larger: Mapping[str, Any]) -> bool:
+    """Whether each parameter is the same, or a number that is smaller in `smaller`."""
+    return all(
+        value == larger[name] or (type(value) in (int, float) and value < larger[name])
+        for name, value in smaller.items()
+    )

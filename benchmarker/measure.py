@@ -15,11 +15,14 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarker.record import Preheat, StoppedBy
 
 if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
     from benchmarker.api import Measuring
 
 MIN_BLOCK_S = 0.01
@@ -33,6 +36,15 @@ PLATEAU = 0.01
 
 Tell = Callable[[int, float], None]
 """Called between blocks with the number of blocks so far and the last block's seconds a step."""
+
+
+class Turn(Protocol):
+    """Whose turn it is in a duet, and who is told of its progress."""
+
+    of: int
+
+    def tell(self, done: int, step_s: float) -> None:
+        """As `Tell`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,36 @@ def timed_blocks(stepper: Stepper, steps: int, measuring: Measuring, durations: 
             next_look = math.ceil(done * 1.1)
             if median_half_width(durations) <= measuring.median_precision:
                 return "median_precision"
+        if time.perf_counter() >= deadline:
+            return "seconds"
+
+
+def duet_blocks(
+    steppers: Sequence[Stepper],
+    steps: Sequence[int],
+    measuring: Measuring,
+    durations: tuple[list[int], list[int]],
+    second_first: list[bool],
+    rng: random.Random,
+    turn: Turn,
+) -> StoppedBy:
+    """Time blocks of two workloads in turns, the order of each pair drawn anew; returns what ended it.
+
+    `durations` (ns) of both, and whether the second of the two went first, are filled as the pairs end; `turn.of` is
+    kept at the one whose turn it is.
+    """
+    gc.collect()
+    gc.freeze()
+    deadline = time.perf_counter() + 2 * measuring.seconds
+    while True:
+        first = rng.getrandbits(1)
+        for turn.of in (first, 1 - first):
+            durations[turn.of].append(steppers[turn.of].block(steps[turn.of]))
+        second_first.append(bool(first))
+        done = len(second_first)
+        turn.tell(done, durations[turn.of][-1] / steps[turn.of] / 1e9)
+        if done >= measuring.blocks:
+            return "blocks"
         if time.perf_counter() >= deadline:
             return "seconds"
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from benchmarker import params
 from benchmarker.api import Case, Device, FrameworkInfo, Measuring, Mode, Support
 from benchmarker.errors import UserError
 from benchmarker.precision import PRECISIONS
+from benchmarker.record import DesignKind
 
 if TYPE_CHECKING:
     from benchmarker.api import Problem
@@ -40,9 +45,77 @@ class Ability:
     support: Support
 
 
-def make_order(cases: int, trials: int) -> list[tuple[int, int]]:
-    """Trials in the order that they run, (case, trial): one of each case, then the next of each."""
-    return [(case, trial) for trial in range(trials) for case in range(cases)]
+Place = tuple[int, int]
+"""A trial of a plan: (case index, trial)."""
+
+
+class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a run is to do: its cases, and the trials in the order that they run, each (case index, trial).
+
+    Trial t of every case together are block t, in an order drawn from `seed`; in a duet the two of a block run in one
+    process. `looks` are the numbers of blocks after which the run may end early. `left_out` says of what was asked for
+    and cannot be run why it cannot.
+    """
+
+    run_id: str = ""
+    cases: list[Case]
+    trials: int
+    design: DesignKind = "blocks"
+    looks: list[int] = []
+    left_out: list[str] = []
+    seed: int
+    order: list[Place]
+
+    def same_as(self, other: Plan) -> bool:
+        """Whether both ask for the same, be the order another."""
+        return (self.cases, self.trials, self.design, self.looks) == (
+            other.cases,
+            other.trials,
+            other.design,
+            other.looks,
+        )
+
+    def processes(self) -> list[list[Place]]:
+        """The trials of each process, in order."""
+        size = len(self.cases) if self.design == "duet" else 1
+        return [self.order[start : start + size] for start in range(0, len(self.order), size)]
+
+
+def make_plan(
+    cases: list[Case],
+    trials: int,
+    *,
+    design: DesignKind = "blocks",
+    looks: Sequence[int] = (),
+    left_out: Sequence[str] = (),
+    seed: int | None = None,
+) -> Plan:
+    """Plan blocks, each with one trial of every case in an order drawn anew, from `seed` or from a seed drawn here."""
+    seed = secrets.randbits(32) if seed is None else seed
+    rng = random.Random(seed)  # noqa: S311 - an order, not a secret
+    order = [(index, trial) for trial in range(trials) for index in rng.sample(range(len(cases)), len(cases))]
+    return Plan(
+        cases=cases,
+        trials=trials,
+        design=design,
+        looks=list(looks),
+        left_out=list(left_out),
+        seed=seed,
+        order=order,
+    )
+
+
+def duet_trouble(cases: Sequence[Case]) -> str | None:
+    """Why cases cannot take turns in one process; None where they can."""
+    if len(cases) != 2:
+        return f"a duet is played by two cases, not by {len(cases)}"
+    for name in ("framework", "device", "gpu", "precision", "threads", "measuring"):
+        first, second = (getattr(case, name) for case in cases)
+        if first != second:
+            return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
+    if cases[0].measuring.median_precision is not None:
+        return "--median-precision does not go with a duet"
+    return None
 
 
 def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) -> Case:

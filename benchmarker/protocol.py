@@ -12,15 +12,17 @@ from benchmarker.api import Case, Mode
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What the parent asks of a worker: `describe` a framework, a `trial` of a case, or a `check` of its modes.
+    """What the parent asks of a worker: `describe` a framework, a `trial` of cases, or a `check` of a case's modes.
 
-    `spawned_s` is the monotonic clock, which processes share, as the worker was started.
+    A trial has one case, or the two of a duet, whose order is drawn from `seed`. `spawned_s` is the monotonic clock,
+    which processes share, as the worker was started.
     """
 
     task: Literal["describe", "trial", "check"]
     framework: str
     problem: str | None = None
-    case: Case | None = None
+    cases: tuple[Case, ...] = ()
+    seed: int = 0
     modes: tuple[Mode, ...] = ()
     steps: int = 0
     spawned_s: float = 0.0

@@ -2,6 +2,7 @@
 
 Schema history (`SCHEMA_VERSION`):
 1  first
+2  `design` (where the trial stood in its run), `witnesses` (what disturbed it); failures of kind `skipped`, `partner`
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from msgspec import Meta, Struct
 
 from benchmarker.api import Case
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 
 Seconds = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a trial failed: `exit` is the worker's exit status (negative: the signal that ended it)."""
+    """Why a trial failed: `exit` is the worker's exit status (negative: the signal that ended it).
 
-    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check"]
+    `skipped` was not begun, since the same or a smaller case ran out of memory; `partner`: the other case of a duet
+    failed.
+    """
+
+    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner"]
     message: str
     stage: str
     exit: int | None = None
@@ -149,6 +154,38 @@ class Software(Struct, frozen=True, forbid_unknown_fields=True):
     threads: Count | None
 
 
+DesignKind = Literal["blocks", "duet"]
+
+
+class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the trial stood in its run: the `slot`th process of the block that its `trial` number names.
+
+    A run that may stop early `looks` at its verdict after these numbers of blocks; one that does not has none. In a
+    duet two cases take turns in one process: `partner` is the trial of the other, and `partner_first` says, of each
+    timed block, whether the partner's was timed before it.
+    """
+
+    kind: DesignKind = "blocks"
+    slot: Count = 0
+    looks: list[Count] = []
+    partner: str | None = None
+    partner_first: list[bool] = []
+
+
+class Witnesses(Struct, frozen=True, forbid_unknown_fields=True):
+    """What went on beside the timed part, `duration_s` long, as the operating system counts it."""
+
+    duration_s: Seconds
+    own_busy_cores: Seconds
+    other_busy_cores: Seconds | None
+    steal_percent: float | None
+    pressure_percent: float | None
+    throttled_s: Seconds | None
+    voluntary_switches: Count
+    involuntary_switches: Count
+    frequency_MHz: float | None
+
+
 class Harness(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the worker's time went, in the order that it went there; `wall_s` is the whole, seen from outside."""
 
@@ -159,13 +196,14 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. What could not be had is null, and `reasons` says why, by the path of the null."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     run_id: str
     trial_id: str
     trial: Count
     started_at: str
     command: str
     case: Case
+    design: Design
     status: Literal["ok", "failed"]
     error: Failure | None
     machine: Machine
@@ -179,6 +217,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     blocks: Blocks | None
     cost: CostPart | None
     memory: Memory | None
+    witnesses: Witnesses | None
     harness: Harness
     reasons: dict[str, str]
 
@@ -194,7 +233,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 # Here null is an answer, not a lack.
-_OPTIONAL = {"error", "error.exit", "case.gpu", "case.threads", "case.measuring.median_precision"}
+_OPTIONAL = {
+    "error",
+    "error.exit",
+    "case.gpu",
+    "case.threads",
+    "case.measuring.median_precision",
+    "design.partner",
+}
 
 
 def nulls(fields: Mapping[str, Any]) -> list[str]:
@@ -214,6 +260,21 @@ def nulls(fields: Mapping[str, Any]) -> list[str]:
     for name, value in fields.items():
         walk(value, name)
     return found
+
+
+class _Versioned(Struct):
+    schema_version: int
+
+
+def read(content: bytes) -> Record:
+    """The record in a file's content, of this version of the schema or an earlier one; raises msgspec.DecodeError."""
+    version = msgspec.json.decode(content, type=_Versioned).schema_version
+    if version != 1:
+        return msgspec.json.decode(content, type=Record)
+    fields = msgspec.json.decode(content, type=dict[str, Any])
+    fields["reasons"] = {**fields.get("reasons", {}), "witnesses": "schema version 1 had none"}
+    fields |= {"schema_version": SCHEMA_VERSION, "design": {}, "witnesses": None}
+    return msgspec.convert(fields, Record)
 
 
 def schema() -> dict[str, Any]:

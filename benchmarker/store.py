@@ -11,7 +11,7 @@ import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,21 +21,15 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from benchmarker import record as schema
 from benchmarker.api import Case
 from benchmarker.errors import UserError
+from benchmarker.plan import Place, Plan
 from benchmarker.record import Record
 
 PLAN = "plan.json"
 
 _T = TypeVar("_T", bound=Struct)
-
-
-class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a run is to do: its cases, and the trials in the order that they run, each (case index, trial)."""
-
-    run_id: str
-    cases: list[Case]
-    order: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +91,10 @@ class RunFolder:
         """Where the standard error of a trial's worker goes."""
         return self.path / f"{trial_id}.log"
 
+    def discard(self, record: Record) -> None:
+        """Take a record away."""
+        self.record_path(record.trial_id).unlink()
+
     def save(self, record: Record) -> Path:
         """Write the record; where the disk refuses, rescue it to the folder for temporary files and say so.
 
@@ -120,9 +118,9 @@ class RunFolder:
 
 
 @contextmanager
-def new_run(results: Path, cases: list[Case], order: list[tuple[int, int]]) -> Iterator[RunFolder]:
+def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
     """Make and hold a run's folder; raises `UserError` where the results folder cannot be written."""
-    plan = Plan(run_id=new_id(), cases=cases, order=order)
+    plan = msgspec.structs.replace(plan, run_id=new_id())
     path = results / plan.run_id
     try:
         path.mkdir(parents=True)
@@ -136,11 +134,11 @@ def new_run(results: Path, cases: list[Case], order: list[tuple[int, int]]) -> I
 
 
 @contextmanager
-def unfinished_run(results: Path, cases: list[Case], order: list[tuple[int, int]]) -> Iterator[RunFolder]:
+def unfinished_run(results: Path, wanted: Plan) -> Iterator[RunFolder]:
     """Hold the newest run of the same plan that lacks a trial; raises `UserError` where there is none."""
     for file in sorted(results.glob(f"*/{PLAN}"), reverse=True):
         plan = read_plan(file)
-        if isinstance(plan, Fault) or (plan.cases, plan.order) != (cases, order):
+        if isinstance(plan, Fault) or not plan.same_as(wanted):
             continue
         if len(done(file.parent, plan)) < len(plan.order):
             with _held(file.parent):
@@ -149,17 +147,23 @@ def unfinished_run(results: Path, cases: list[Case], order: list[tuple[int, int]
     raise UserError(f"no unfinished run of this plan under {results}; run it without --resume")
 
 
-def done(path: Path, plan: Plan) -> dict[tuple[int, int], Record]:
-    """The trials of a plan that have a record in `path`; raises `UserError` where a record is damaged."""
-    records: dict[tuple[int, int], Record] = {}
+def done(path: Path, plan: Plan) -> dict[Place, Record]:
+    """The trials of a plan that have a record in `path`; raises `UserError` where a record is damaged or strange."""
+    indices = {_key(case): index for index, case in enumerate(plan.cases)}
+    records: dict[Place, Record] = {}
     for file in _record_files(path):
         record = read_record(file)
         if isinstance(record, Fault):
             raise UserError(f"{record}; move it away, then go on with --resume")
-        if record.run_id != plan.run_id:
+        index = indices.get(_key(record.case))
+        if record.run_id != plan.run_id or index is None:
             raise UserError(f"{file}: a record of another run; move it away, then go on with --resume")
-        records[plan.cases.index(record.case), record.trial] = record
+        records[index, record.trial] = record
     return records
+
+
+def _key(case: Case) -> bytes:
+    return msgspec.json.encode(case)
 
 
 def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
@@ -181,17 +185,17 @@ def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
 
 def read_record(path: Path) -> Record | Fault:
     """The record in one file, or what is wrong with it."""
-    return _decode(path, Record)
+    return _decode(path, schema.read)
 
 
 def read_plan(path: Path) -> Plan | Fault:
     """The plan in one file, or what is wrong with it."""
-    return _decode(path, Plan)
+    return _decode(path, lambda content: msgspec.json.decode(content, type=Plan))
 
 
-def _decode(path: Path, kind: type[_T]) -> _T | Fault:
+def _decode(path: Path, decode: Callable[[bytes], _T]) -> _T | Fault:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes())
     except OSError as error:
         return Fault(path, error.strerror or str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -63,7 +63,7 @@ def check_modes(
     The losses of `steps` training steps go to `losses`, by framework, where training is among the modes.
     """
     heard: list[Event] = []
-    request = Request(task="check", framework=case.framework, case=case, modes=tuple(modes), steps=steps)
+    request = Request(task="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
     with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
         log = Path(folder) / "log"
         ending = converse(request, environment, TIMEOUT_S, log, heard.append)

@@ -7,6 +7,7 @@ a library prints goes to standard error instead. It ends when the parent does.
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import sys
@@ -15,11 +16,11 @@ import time
 import traceback
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker import measure, registry
+from benchmarker import measure, registry, witness
 from benchmarker.api import MODES
 from benchmarker.bench import BATCHES, Bench
 from benchmarker.checking import TRAINING_STEPS, check
@@ -31,7 +32,7 @@ from benchmarker.record import Blocks, CostPart, Memory, StoppedBy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarker.api import Case, FrameworkInfo, Support
+    from benchmarker.api import FrameworkInfo, Measuring, Support, Workload
 
 TELL_EVERY_S = 1.0
 """Progress is told no oftener: telling and showing it takes processor time from what is measured."""
@@ -75,11 +76,11 @@ def _describe(request: Request, events: Events) -> None:
 
 def _check(request: Request, events: Events) -> None:
     """Check each mode at the small size, and train it for some steps where training is among them."""
-    assert request.case is not None
-    bench = Bench(request.case)
+    (case,) = request.cases
+    bench = Bench(case)
     size = bench.problem.small(bench.params)
     for mode in request.modes:
-        bench.case = msgspec.structs.replace(request.case, mode=mode)
+        bench.case = msgspec.structs.replace(case, mode=mode)
         data = bench.data(size, TRAINING_STEPS)
         events.send(mode=mode, check=check(bench.build(size, data), data, bench.problem, size, bench.case))
         if mode == "training":
@@ -89,27 +90,32 @@ def _check(request: Request, events: Events) -> None:
 
 
 def _trial(request: Request, events: Events) -> None:
-    assert request.case is not None
     stages = _Stages(events)
-    bench: Bench | None = None
+    rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
+    benches: list[Bench] = []
     try:
         with stages("open"):
-            bench = Bench(request.case)
-            events.send(part=bench.describe())
-        if _measure(bench, stages):
+            for number, case in enumerate(request.cases):
+                stages.of = number
+                benches.append(Bench(case))
+                stages.send(part=benches[-1].describe())
+        if _measure(benches, stages, rng):
             events.send(done=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes the record's error
         if not isinstance(error, UserError):
             traceback.print_exc()
-        out_of_memory = isinstance(error, MemoryError) or (bench and bench.framework.is_out_of_memory(error))
-        stages.fail("out_of_memory" if out_of_memory else "exception", _one_line(error))
+        out_of_memory = any(bench.framework.is_out_of_memory(error) for bench in benches)
+        stages.fail(
+            "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception", _one_line(error)
+        )
 
 
 class _Stages:
-    """Tells the parent of each stage as it begins and ends, and of progress and failure within it."""
+    """Tells the parent of each stage as it begins and ends, and what concerns the case `of` that number."""
 
     def __init__(self, events: Events) -> None:
-        self.send = events.send
+        self.events = events
+        self.of = 0
         self.current = "open"
         self._last_told = 0.0
 
@@ -117,10 +123,13 @@ class _Stages:
     def __call__(self, name: str) -> Iterator[None]:
         self.current = name
         self._last_told = 0.0
-        self.send(stage=name)
+        self.events.send(stage=name)
         start = time.perf_counter()
         yield
-        self.send(took=[name, time.perf_counter() - start])
+        self.events.send(took=[name, time.perf_counter() - start])
+
+    def send(self, **event: Any) -> None:
+        self.events.send(of=self.of, **event)
 
     def tell(self, done: int, step_s: float) -> None:
         now = time.perf_counter()
@@ -132,54 +141,108 @@ class _Stages:
         self.send(failure={"kind": kind, "message": message, "stage": self.current})
 
 
-def _measure(bench: Bench, stages: _Stages) -> bool:
-    """Check, build, time and verify; returns whether the workload was right, having told of it where it was not."""
-    case, framework, problem = bench.case, bench.framework, bench.problem
+def _measure(benches: list[Bench], stages: _Stages, rng: random.Random) -> bool:
+    """Check, build, time and verify; returns whether all was right, having told of what was not.
+
+    In a duet, which of the two goes first into each stage is drawn from `rng`.
+    """
+
+    def each() -> Iterator[Bench]:
+        for number in rng.sample(range(len(benches)), len(benches)):
+            stages.of = number
+            yield benches[number]
+
     with stages("check"):
-        size = problem.small(bench.params)
-        data = bench.data(size, TRAINING_STEPS)
-        found = check(bench.build(size, data), data, problem, size, case)
-        stages.send(part={"check": found})
-        if not found.ok:
-            stages.fail(
-                "check",
-                f"wrong result: {found.output} is off by {found.error:.3g} (relative, against float64); "
-                f"the bound for {case.precision} is {found.bound:.3g}",
-            )
+        if not all(_check_one(bench, stages) for bench in each()):
             return False
+    workloads: dict[Bench, Workload] = {}
     with stages("build"):
-        start = time.perf_counter()
-        workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
-        by_formula = asdict(problem.cost(bench.params, case.mode, case.precision))
-        cost = msgspec.convert({**by_formula, "recomputed_flops": workload.recomputed_flops}, CostPart)
-        stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
-    stepper = measure.Stepper(workload.step, framework.synchronize)
+        for bench in each():
+            workloads[bench] = _build_one(bench, stages)
+    steppers = [measure.Stepper(workloads[bench].step, bench.framework.synchronize) for bench in benches]
     with stages("compile"):
-        stages.send(part={"compile_s": stepper.block(1) / 1e9})
+        for _ in each():
+            stages.send(part={"compile_s": steppers[stages.of].block(1) / 1e9})
     with stages("preheat"):
-        stages.send(part={"preheat": measure.preheat(stepper, case.measuring, stages.tell)})
+        for bench in each():
+            preheat = measure.preheat(steppers[stages.of], bench.case.measuring, stages.tell)
+            stages.send(part={"preheat": preheat})
     with stages("timed"):
-        _time(stepper, case, stages)
+        if len(benches) == 1:
+            _time(steppers[0], benches[0].case.measuring, stages)
+        else:
+            _time_duet(steppers, benches[0].case.measuring, stages, rng)
     with stages("verify"):
-        memory = Memory(device_peak_bytes=framework.peak_memory_bytes(), host_peak_rss_bytes=_peak_rss_bytes())
-        stages.send(part={"memory": memory})
-        finite = framework.is_finite(workload.step())
-        if not finite:
-            stages.fail("check", f"the outputs in {case.precision} at full size hold NaN or infinity")
-    return finite
+        if len(benches) == 1:
+            peak = benches[0].framework.peak_memory_bytes()
+            stages.send(part={"memory": Memory(device_peak_bytes=peak, host_peak_rss_bytes=_peak_rss_bytes())})
+        for bench in each():
+            if not bench.framework.is_finite(workloads[bench].step()):
+                stages.fail("check", f"the outputs in {bench.case.precision} at full size hold NaN or infinity")
+                return False
+    return True
 
 
-def _time(stepper: measure.Stepper, case: Case, stages: _Stages) -> None:
+def _check_one(bench: Bench, stages: _Stages) -> bool:
+    case, problem = bench.case, bench.problem
+    size = problem.small(bench.params)
+    data = bench.data(size, TRAINING_STEPS)
+    found = check(bench.build(size, data), data, problem, size, case)
+    stages.send(part={"check": found})
+    if not found.ok:
+        stages.fail(
+            "check",
+            f"wrong result: {found.output} is off by {found.error:.3g} (relative, against float64); "
+            f"the bound for {case.precision} is {found.bound:.3g}",
+        )
+    return found.ok
+
+
+def _build_one(bench: Bench, stages: _Stages) -> Workload:
+    start = time.perf_counter()
+    workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
+    by_formula = asdict(bench.problem.cost(bench.params, bench.case.mode, bench.case.precision))
+    cost = msgspec.convert({**by_formula, "recomputed_flops": workload.recomputed_flops}, CostPart)
+    stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
+    return workload
+
+
+def _time(stepper: measure.Stepper, measuring: Measuring, stages: _Stages) -> None:
     """Time the blocks; those that ended before an error are sent all the same."""
     steps = measure.steps_per_block(stepper)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
+    before = witness.look()
     try:
-        stopped_by = measure.timed_blocks(stepper, steps, case.measuring, durations, stages.tell)
+        stopped_by = measure.timed_blocks(stepper, steps, measuring, durations, stages.tell)
     finally:
+        part: dict[str, Any] = {"witnesses": witness.between(before, witness.look())}
         if durations:
-            blocks = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
-            stages.send(part={"blocks": blocks})
+            part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
+        stages.send(part=part)
+
+
+def _time_duet(steppers: list[measure.Stepper], measuring: Measuring, stages: _Stages, rng: random.Random) -> None:
+    """Time the blocks of two cases in turns; pairs that ended before an error are sent all the same."""
+    steps = [measure.steps_per_block(stepper) for stepper in steppers]
+    durations: tuple[list[int], list[int]] = ([], [])
+    second_first: list[bool] = []
+    stopped_by: StoppedBy = "failure"
+    before = witness.look()
+    try:
+        stopped_by = measure.duet_blocks(steppers, steps, measuring, durations, second_first, rng, stages)
+    finally:
+        witnesses = witness.between(before, witness.look())
+        failed, pairs = stages.of, len(second_first)
+        for stages.of in (0, 1):
+            part: dict[str, Any] = {"witnesses": witnesses}
+            if pairs:
+                part["partner_first"] = [first != bool(stages.of) for first in second_first]
+                part["blocks"] = Blocks(
+                    steps_per_block=steps[stages.of], duration_ns=durations[stages.of][:pairs], stopped_by=stopped_by
+                )
+            stages.send(part=part)
+        stages.of = failed
 
 
 def _peak_rss_bytes() -> int:

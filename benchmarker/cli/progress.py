@@ -10,8 +10,10 @@ from rich.live import Live
 from rich.text import Text
 
 from benchmarker.cli.output import clean, console, si
+from benchmarker.estimate import duration_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from benchmarker.api import Case
@@ -26,7 +28,7 @@ def working(text: str) -> AbstractContextManager[object]:
 
 
 PLAIN_EVERY_S = 10.0
-"""In a pipe, progress within a stage is told no oftener."""
+"""In a pipe, progress within a process is told no oftener."""
 
 
 class Progress:
@@ -39,9 +41,10 @@ class Progress:
         )
         self._title = ""
         self._stage = ""
+        self._left = ""
         self._blocks = 0
         self._preheat = False
-        self._told = 0.0
+        self._told = time.monotonic()
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -58,15 +61,16 @@ class Progress:
         """A line that stays."""
         self._console.print(Text(clean(text)))
 
-    def begin(self, title: str, case: Case) -> None:
-        """A trial begins."""
+    def begin(self, title: str, case: Case, left_s: float | None) -> None:
+        """A process begins."""
         self._title, self._stage = title, "start"
+        self._left = "" if left_s is None else f" (about {duration_text(left_s)} left)"
         self._blocks, self._preheat = case.measuring.blocks, case.measuring.preheat
 
     def hear(self, event: Event) -> None:
         """Show an event of the worker."""
         if "stage" in event:
-            self._stage, self._told = event["stage"], time.monotonic()
+            self._stage = event["stage"]
             self._show("")
         elif "progress" in event:
             done, step_s = event["progress"]
@@ -74,15 +78,20 @@ class Progress:
             counted = "block" if self._stage == "timed" else "window" if self._preheat else "step"
             self._show(f", {counted} {done}{of}, {si(step_s, 's')} a step")
 
-    def end(self, record: Record) -> None:
-        """A trial has ended: one line that stays."""
-        outcome = "done" if record.error is None else f"FAILED in {record.error.stage}: {record.error.message}"
-        self.say(f"{self._title}: {outcome} in {record.harness.wall_s:.1f} s")
+    def end(self, records: Sequence[Record]) -> None:
+        """A process has ended: one line that stays."""
+        errors = [record.error for record in records if record.error and record.error.kind != "partner"]
+        outcome = f"done in {records[0].harness.wall_s:.1f} s"
+        if errors and errors[0].kind == "skipped":
+            outcome = f"SKIPPED: {errors[0].message}"
+        elif errors:
+            outcome = f"FAILED in {errors[0].stage} after {records[0].harness.wall_s:.1f} s: {errors[0].message}"
+        self.say(f"{self._title}: {outcome}")
 
     def _show(self, detail: str) -> None:
-        text = clean(f"{self._title}: {self._stage}{detail}")
+        text = clean(f"{self._title}{self._left}: {self._stage}{detail}")
         if self._live:
             self._live.update(Text(text), refresh=True)
-        elif not detail or time.monotonic() - self._told >= PLAIN_EVERY_S:
+        elif time.monotonic() - self._told >= PLAIN_EVERY_S:
             self._told = time.monotonic()
             self._console.print(Text(text))

@@ -110,11 +110,11 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
     with working(f"asking {', '.join(names)} what they do here"):
         able = usable(asked.problem, names, environment)
     cases = [plan.make_case(asked, question.problem, name, ability) for name, ability in able.items()]
-    order = plan.make_order(len(cases), trials)
     plan.same_device(cases)
-    opened = store.unfinished_run(results, cases, order) if resume else store.new_run(results, cases, order)
+    wanted = plan.make_plan(cases, trials)
+    opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
-        records = execute(folder, environment, progress)
+        records = execute(folder, progress)
     derive = deriver()
     if as_json:
         print_json([as_plain(record, derive(record)) for record in records])

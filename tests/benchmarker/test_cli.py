@@ -158,8 +158,7 @@ def test_a_hostile_name_cannot_steer_the_terminal(cli, tmp_path):
 def test_no_colour_codes_in_a_pipe(cli):
     done = cli("run", *NAP)
     assert "\x1b" not in done.stdout + done.stderr
-    assert "toy nap, trial 0: timed" in done.stderr
-    assert "done in" in done.stderr
+    assert "toy nap, trial 0: done in" in done.stderr
 
 
 def test_a_closed_pipe_is_no_error(toy_folder, tmp_path):

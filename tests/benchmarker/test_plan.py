@@ -94,8 +94,28 @@ def test_frameworks_on_different_devices_are_refused():
     plan.same_device(cases[:1])
 
 
-def test_order_is_one_of_each_case_and_then_the_next_of_each():
-    assert plan.make_order(2, 3) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+def test_each_block_holds_each_case_once_in_an_order_of_its_own():
+    cases = [make(ability(CPU), seed=seed) for seed in range(4)]
+    made = plan.make_plan(cases, 50, seed=1)
+    blocks = [made.order[start : start + 4] for start in range(0, 200, 4)]
+    assert all(sorted(block) == [(index, trial) for index in range(4)] for trial, block in enumerate(blocks))
+    firsts = [block[0][0] for block in blocks]
+    assert all(5 <= firsts.count(index) <= 20 for index in range(4))
+    assert made.order == plan.make_plan(cases, 50, seed=1).order
+    assert made.order != plan.make_plan(cases, 50).order
+    assert made.processes() == [[place] for place in made.order]
+
+
+def test_a_duet_is_two_trials_a_process():
+    cases = [make(ability(CPU), seed=seed) for seed in range(2)]
+    made = plan.make_plan(cases, 3, design="duet")
+    assert [sorted(places) for places in made.processes()] == [[(0, trial), (1, trial)] for trial in range(3)]
+    assert plan.duet_trouble(cases) is None
+    other = msgspec.structs.replace(cases[0], precision="fp64")
+    assert plan.duet_trouble([cases[0], other]) == (
+        "a duet shares one process, but the cases differ in precision (fp32, fp64)"
+    )
+    assert "by two cases, not by 1" in plan.duet_trouble(cases[:1])
 
 
 def test_the_command_repeats_the_case():

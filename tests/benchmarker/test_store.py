@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from benchmarker import Case, UserError, store
+from benchmarker.plan import make_plan
 
 CASE = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0})
+PLAN = make_plan([CASE], 1)
 
 
 def test_write_is_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -31,25 +33,29 @@ def test_ids_sort_by_time_and_do_not_collide():
 
 
 def test_a_run_is_held_by_one_process(tmp_path):
-    with store.new_run(tmp_path, [CASE], [(0, 0)]):
-        again = store.unfinished_run(tmp_path, [CASE], [(0, 0)])
+    with store.new_run(tmp_path, PLAN):
+        again = store.unfinished_run(tmp_path, PLAN)
         with pytest.raises(UserError, match="is held by another process"):
             again.__enter__()
-    with store.unfinished_run(tmp_path, [CASE], [(0, 0)]) as folder:
+    with store.unfinished_run(tmp_path, PLAN) as folder:
         assert folder.plan.cases == [CASE]
 
 
 def test_another_plan_is_not_resumed(tmp_path):
-    with store.new_run(tmp_path, [CASE], [(0, 0)]):
+    with store.new_run(tmp_path, PLAN):
         pass
-    other = msgspec.structs.replace(CASE, seed=1)
-    with pytest.raises(UserError, match="no unfinished run"), store.unfinished_run(tmp_path, [other], [(0, 0)]):
-        pass
+    others = [make_plan([msgspec.structs.replace(CASE, seed=1)], 1), make_plan([CASE], 2)]
+    others += [make_plan([CASE], 1, looks=[1])]
+    for other in others:
+        with pytest.raises(UserError, match="no unfinished run"), store.unfinished_run(tmp_path, other):
+            pass
+    with store.unfinished_run(tmp_path, make_plan([CASE], 1, seed=PLAN.seed + 1)) as folder:
+        assert folder.plan.seed == PLAN.seed
 
 
 def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    run = store.new_run(tmp_path / "file" / "results", [CASE], [(0, 0)])
+    run = store.new_run(tmp_path / "file" / "results", PLAN)
     with pytest.raises(UserError, match=r"cannot write to .*file.*: Not a directory; name another folder"):
         run.__enter__()
 
@@ -61,7 +67,8 @@ def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):
         (b'{"schema_version": 1', "Input data was truncated"),
         (b"\xff\xfe", "malformed"),
         (b"[]", "Expected `object`, got `array`"),
-        (b'{"schema_version": 2}', "Invalid enum value 2"),
+        (b'{"schema_version": 3}', "Invalid enum value 3"),
+        (b'{"schema_version": 2}', "missing required field `run_id`"),
         (b'{"schema_version": 1}', "missing required field `run_id`"),
     ],
 )

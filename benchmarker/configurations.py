@@ -1,0 +1,74 @@
+"""Records by configuration: what was asked, by name, and which records share all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api import Measuring
+
+if TYPE_CHECKING:
+    from benchmarker.api import Case
+    from benchmarker.record import Record
+
+Value = bool | int | float | str | None
+Facts = Mapping[str, Value]
+
+
+def facts(case: Case) -> dict[str, Value]:
+    """Everything that was asked, flat: what a case holds, the problem's parameters, how it is measured."""
+    names = ("problem", "framework", "mode", "precision", "device", "gpu", "threads", "compile")
+    found: dict[str, Value] = {name: getattr(case, name) for name in names}
+    return found | case.params | {"seed": case.seed} | msgspec.structs.asdict(case.measuring)
+
+
+def surroundings(record: Record) -> dict[str, Value]:
+    """What was not asked but found: machine, device, versions."""
+    return {
+        "host": record.machine.host,
+        "processor": record.machine.cpu.model,
+        "device_name": record.device.name if record.device else None,
+        "python": record.software.python,
+        "benchmarker": record.software.benchmarker,
+        "commit": record.software.commit,
+        **record.software.libraries,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What was asked, and its trials in order of time."""
+
+    facts: Facts
+    records: tuple[Record, ...]
+
+
+def configurations(records: Iterable[Record]) -> list[Configuration]:
+    """Records by what was asked, in order of their first trials."""
+    groups: dict[bytes, list[Record]] = {}
+    for record in records:
+        groups.setdefault(msgspec.json.encode(record.case), []).append(record)
+    return [Configuration(facts(group[0].case), tuple(group)) for group in groups.values()]
+
+
+def varying(several: Sequence[Facts]) -> list[str]:
+    """Names of the facts in which some of them differ."""
+    names = dict.fromkeys(name for each in several for name in each)
+    return [name for name in names if len({each.get(name) for each in several}) > 1]
+
+
+def label(these: Facts, names: Sequence[str]) -> str:
+    """The named facts as text: `framework=jax m=256`."""
+    return " ".join(f"{name}={text(these.get(name))}" for name in names if name in these)
+
+
+def text(value: Value) -> str:
+    """A fact's value as a table shows it."""
+    return "-" if value is None else str(value)
+
+
+DEFAULTS = msgspec.structs.asdict(Measuring())
+"""How a case is measured unless asked: tables leave these out."""

@@ -1,0 +1,58 @@
+"""The classical numbers, for what they are: a description of values, and tests that take each value as independent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+from scipy import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Description(Struct, frozen=True):
+    """Values described: their number, moments (deviation with n - 1) and quantiles, in the unit of the values."""
+
+    n: int
+    mean: float
+    deviation: float | None
+    minimum: float
+    p5: float
+    q1: float
+    median: float
+    q3: float
+    p95: float
+    maximum: float
+
+
+class RankSum(Struct, frozen=True):
+    """Rank-sum tests of two sets: `statistic` > 0 where the first set's values are the larger ones.
+
+    `statistic` and `p_value` are those of the Wilcoxon rank-sum test (normal approximation, no correction for ties);
+    `u` and `u_p_value` those of Mann and Whitney with corrections for ties and continuity. All hold for independent
+    values only, which the events of one process are not.
+    """
+
+    statistic: float
+    p_value: float
+    u: float
+    u_p_value: float
+
+
+def describe(values: Sequence[float] | np.ndarray) -> Description:
+    """Describe one or more values."""
+    array = np.asarray(values, float)
+    quantiles = (float(value) for value in np.percentile(array, [0, 5, 25, 50, 75, 95, 100]))
+    deviation = float(array.std(ddof=1)) if len(array) > 1 else None
+    return Description(len(array), float(array.mean()), deviation, *quantiles)
+
+
+def rank_sum(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> RankSum:
+    """Wilcoxon's rank-sum and Mann-Whitney's U of two sets of values."""
+    wilcoxon = stats.ranksums(first, second)
+    mann_whitney = stats.mannwhitneyu(first, second, method="asymptotic")
+    return RankSum(
+        float(wilcoxon.statistic), float(wilcoxon.pvalue), float(mann_whitney.statistic), float(mann_whitney.pvalue)
+    )

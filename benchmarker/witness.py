@@ -1,0 +1,148 @@
+"""Witnesses of noise: what the operating system counted while a trial's blocks were timed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from benchmarker.record import Witnesses
+
+if TYPE_CHECKING:
+    from benchmarker.record import Record
+
+REASONS = {
+    "witnesses.other_busy_cores": "the operating system does not count it",
+    "witnesses.steal_percent": "the operating system does not count stolen time",
+    "witnesses.pressure_percent": "the operating system shows no pressure stall information",
+    "witnesses.throttled_s": "no cgroup counts throttled time",
+    "witnesses.frequency_MHz": "the operating system shows no frequency",
+}
+"""Why a field of `Witnesses` may be null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The counters at one moment: seconds, and numbers of context switches."""
+
+    time_s: float
+    own_s: float
+    busy_s: float
+    total_s: float
+    steal_s: float | None
+    pressure_s: float | None
+    throttled_s: float | None
+    voluntary: int
+    involuntary: int
+    frequency_MHz: float | None
+
+
+def look() -> Snapshot:
+    """Read the counters; takes about a millisecond."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = psutil.cpu_times()
+    steal = getattr(cpu, "steal", None)  # only Linux counts it
+    idle = cpu.idle + getattr(cpu, "iowait", 0.0)
+    # Guests' time is counted in `user` and `nice` already (proc(5)).
+    total = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
+    return Snapshot(
+        time_s=time.monotonic(),
+        own_s=own.ru_utime + own.ru_stime,
+        busy_s=total - idle - (steal or 0.0),
+        total_s=total,
+        steal_s=steal,
+        pressure_s=_pressure_s(),
+        throttled_s=_throttled_s(),
+        voluntary=own.ru_nvcsw,
+        involuntary=own.ru_nivcsw,
+        frequency_MHz=_frequency_mhz(),
+    )
+
+
+def between(start: Snapshot, end: Snapshot) -> Witnesses:
+    """What was counted from one snapshot to the next."""
+    duration = max(end.time_s - start.time_s, 1e-9)
+    own = (end.own_s - start.own_s) / duration
+    passed = end.total_s - start.total_s
+
+    def difference(name: str) -> float | None:
+        first, last = getattr(start, name), getattr(end, name)
+        return None if first is None or last is None else max(0.0, last - first)
+
+    steal, pressure = difference("steal_s"), difference("pressure_s")
+    frequencies = [value for value in (start.frequency_MHz, end.frequency_MHz) if value is not None]
+    return Witnesses(
+        duration_s=duration,
+        own_busy_cores=own,
+        other_busy_cores=max(0.0, (end.busy_s - start.busy_s) / duration - own) if passed > 0 else None,
+        steal_percent=None if steal is None or passed <= 0 else 100 * steal / passed,
+        pressure_percent=None if pressure is None else 100 * pressure / duration,
+        throttled_s=difference("throttled_s"),
+        voluntary_switches=end.voluntary - start.voluntary,
+        involuntary_switches=end.involuntary - start.involuntary,
+        frequency_MHz=sum(frequencies) / len(frequencies) if frequencies else None,
+    )
+
+
+OTHER_BUSY_CORES = 0.25
+STEAL_PERCENT = 2.0
+PRESSURE_PERCENT = 20.0
+COUNTED_S = 0.5
+"""The system counts in ticks of 10 ms: shares of a shorter time mean little."""
+
+
+def disturbances(record: Record) -> list[str]:
+    """What disturbed a trial by its own witnesses, a few words each."""
+    found = []
+    if record.preheat and record.preheat.outcome == "timeout":
+        found.append("no steady rate before timing")
+    seen = record.witnesses
+    if seen is None:
+        return found
+    if seen.throttled_s:
+        found.append(f"throttled by its cgroup for {seen.throttled_s:.2g} s")
+    if seen.duration_s < COUNTED_S:
+        return found
+    if seen.other_busy_cores is not None and seen.other_busy_cores > OTHER_BUSY_CORES:
+        found.append(f"others kept {seen.other_busy_cores:.1f} cores busy")
+    if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
+        found.append(f"{seen.steal_percent:.0f}% of the time stolen by the hypervisor")
+    if seen.pressure_percent is not None and seen.pressure_percent > PRESSURE_PERCENT:
+        found.append(f"threads waited for a core {seen.pressure_percent:.0f}% of the time")
+    return found
+
+
+def _pressure_s() -> float | None:
+    """Time in which some thread waited for a core, s (`total` of `some`, µs: Documentation/accounting/psi.rst)."""
+    try:
+        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _throttled_s() -> float | None:
+    """Time for which this process's cgroup was throttled, s (cgroup v2: `throttled_usec` of `cpu.stat`)."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        lines = (Path("/sys/fs/cgroup") / group / "cpu.stat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("throttled_usec")), None)
+
+
+def _frequency_mhz() -> float | None:
+    """Mean frequency of the cores that the process may use, MHz."""
+    values = []
+    for core in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+        try:
+            text = Path(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq").read_text()
+        except OSError:
+            return None
+        values.append(int(text) / 1000)
+    return sum(values) / len(values) if values else None
