@@ -3,6 +3,8 @@
 The names below are the public ones: what a plugin, a problem or a notebook imports.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from benchmarker.api import (
     MODES,
     Case,
@@ -22,6 +24,9 @@ from benchmarker.errors import UserError
 from benchmarker.hookspecs import hookimpl
 from benchmarker.precision import PRECISIONS, Precision
 from benchmarker.record import Record
+
+if TYPE_CHECKING:
+    from benchmarker.frames import load, load_blocks
 
 __version__ = "0.1.0"
 
@@ -44,4 +49,15 @@ __all__ = [
     "UserError",
     "Workload",
     "hookimpl",
+    "load",
+    "load_blocks",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import pandas only for those who load frames: it takes longer than all else."""
+    if name in ("load", "load_blocks"):
+        from benchmarker import frames
+
+        return getattr(frames, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,17 +41,24 @@ def surroundings(record: Record) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What was asked, and its trials in order of time."""
+    """What was asked, and its trials."""
 
     facts: Facts
     records: tuple[Record, ...]
 
 
 def configurations(records: Iterable[Record]) -> list[Configuration]:
-    """Records by what was asked, in order of their first trials."""
-    groups: dict[bytes, list[Record]] = {}
-    for record in records:
-        groups.setdefault(msgspec.json.encode(record.case), []).append(record)
+    """Records by what was asked, in the order of the plans that they come from.
+
+    A run may hold the same case twice (an A/A experiment): these are two configurations.
+    """
+    groups: dict[tuple[bytes, int], list[Record]] = {}
+    seen: Counter[tuple[bytes, str, int]] = Counter()
+    for record in sorted(records, key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
+        case = msgspec.json.encode(record.case)
+        trial = (case, record.run_id, record.trial)
+        groups.setdefault((case, seen[trial]), []).append(record)
+        seen[trial] += 1
     return [Configuration(facts(group[0].case), tuple(group)) for group in groups.values()]
 
 

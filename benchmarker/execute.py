@@ -124,8 +124,8 @@ def make_process(plan: Plan, places: Sequence[Place]) -> Process:
         cases=tuple(plan.cases[index] for index, _ in places),
         trial=trial,
         designs=tuple(
-            Design(kind=plan.design, slot=slot, looks=plan.looks, partner=partner)
-            for partner in (reversed(ids) if plan.design == "duet" else [None])
+            Design(kind=plan.design, case_number=index, slot=slot, looks=plan.looks, partner=partner)
+            for (index, _), partner in zip(places, reversed(ids) if plan.design == "duet" else [None], strict=True)
         ),
         seed=plan.seed + trial,
     )

@@ -158,7 +158,7 @@ DesignKind = Literal["blocks", "duet"]
 
 
 class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the trial stood in its run: the `slot`th process of the block that its `trial` number names.
+    """Where the trial stood in its run: `case_number` in the plan, the `slot`th process of the block `trial`.
 
     A run that may stop early `looks` at its verdict after these numbers of blocks; one that does not has none. In a
     duet two cases take turns in one process: `partner` is the trial of the other, and `partner_first` says, of each
@@ -166,6 +166,7 @@ class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """
 
     kind: DesignKind = "blocks"
+    case_number: Count = 0
     slot: Count = 0
     looks: list[Count] = []
     partner: str | None = None

@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker import record as schema
-from benchmarker.api import Case
 from benchmarker.errors import UserError
 from benchmarker.plan import Place, Plan
 from benchmarker.record import Record
@@ -149,21 +148,16 @@ def unfinished_run(results: Path, wanted: Plan) -> Iterator[RunFolder]:
 
 def done(path: Path, plan: Plan) -> dict[Place, Record]:
     """The trials of a plan that have a record in `path`; raises `UserError` where a record is damaged or strange."""
-    indices = {_key(case): index for index, case in enumerate(plan.cases)}
     records: dict[Place, Record] = {}
     for file in _record_files(path):
         record = read_record(file)
         if isinstance(record, Fault):
             raise UserError(f"{record}; move it away, then go on with --resume")
-        index = indices.get(_key(record.case))
-        if record.run_id != plan.run_id or index is None:
+        index = record.design.case_number
+        if record.run_id != plan.run_id or index >= len(plan.cases) or plan.cases[index] != record.case:
             raise UserError(f"{file}: a record of another run; move it away, then go on with --resume")
         records[index, record.trial] = record
     return records
-
-
-def _key(case: Case) -> bytes:
-    return msgspec.json.encode(case)
 
 
 def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:

@@ -7,6 +7,7 @@ import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import psutil
@@ -14,6 +15,8 @@ import psutil
 from benchmarker.record import Witnesses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarker.record import Record
 
 REASONS = {
@@ -92,28 +95,37 @@ def between(start: Snapshot, end: Snapshot) -> Witnesses:
 OTHER_BUSY_CORES = 0.25
 STEAL_PERCENT = 2.0
 PRESSURE_PERCENT = 20.0
+SLOWER_CLOCK = 0.05
 COUNTED_S = 0.5
 """The system counts in ticks of 10 ms: shares of a shorter time mean little."""
 
 
-def disturbances(record: Record) -> list[str]:
-    """What disturbed a trial by its own witnesses, a few words each."""
-    found = []
+def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
+    """What disturbed a trial by its own witnesses, a few words by kind; `peers` are the trials of the same case.
+
+    A framework's own threads wait for cores and change the clock too, so that these two count only beside the peers.
+    """
+    found = {}
     if record.preheat and record.preheat.outcome == "timeout":
-        found.append("no steady rate before timing")
+        found["preheat"] = "no steady rate before timing"
     seen = record.witnesses
     if seen is None:
         return found
     if seen.throttled_s:
-        found.append(f"throttled by its cgroup for {seen.throttled_s:.2g} s")
+        found["throttled"] = f"its cgroup throttled it for {seen.throttled_s:.2g} s"
     if seen.duration_s < COUNTED_S:
         return found
     if seen.other_busy_cores is not None and seen.other_busy_cores > OTHER_BUSY_CORES:
-        found.append(f"others kept {seen.other_busy_cores:.1f} cores busy")
+        found["busy"] = f"others kept {seen.other_busy_cores:.1f} cores busy"
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
-        found.append(f"{seen.steal_percent:.0f}% of the time stolen by the hypervisor")
-    if seen.pressure_percent is not None and seen.pressure_percent > PRESSURE_PERCENT:
-        found.append(f"threads waited for a core {seen.pressure_percent:.0f}% of the time")
+        found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
+    others = [peer.witnesses for peer in peers if peer.witnesses]
+    pressures = [each.pressure_percent for each in others if each.pressure_percent is not None]
+    if seen.pressure_percent is not None and seen.pressure_percent > median(pressures) + PRESSURE_PERCENT:
+        found["pressure"] = f"threads waited for a core {seen.pressure_percent:.0f}% of the time"
+    clocks = [each.frequency_MHz for each in others if each.frequency_MHz is not None]
+    if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * median(clocks):
+        found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
     return found
 
 

@@ -14,6 +14,12 @@ from benchmarker.errors import UserError
 
 COMMANDS = {
     "run": "Measure a problem in one framework or several; store records and print a table.",
+    "sweep": "Measure every combination of values: axes multiplied, zipped or listed.",
+    "plan": "Show what a plan file would run, and how long it would take.",
+    "run-plan": "Run a plan file.",
+    "ab": "Run two configurations in turns until it is plain which is faster.",
+    "compare": "Compare records: faster, slower, the same, or undecided.",
+    "pareto": "Find the configurations that none beats in every metric.",
     "check": "Hold every implementation of a problem against its reference and against each other.",
     "list": "List what is registered, from which distribution, and whether it can be used.",
     "describe": "Describe a problem: its options, its cost, and what each framework does.",
@@ -34,7 +40,8 @@ class Commands(click.Group):
         """The command of a name."""
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"benchmarker.cli.{name}").command
+        module = importlib.import_module(f"benchmarker.cli.{name.replace('-', '_')}")
+        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from benchmarker import params, registry
-from benchmarker.api import Problem
+from benchmarker.api import MODES, Measuring, Problem
 from benchmarker.errors import UserError
 from benchmarker.plan import Asked
 from benchmarker.precision import PRECISIONS
@@ -41,12 +42,92 @@ _WHAT = (
     ),
 )
 
+_DEFAULT = Measuring()
+_MEASURING = (
+    click.option(
+        "--mode",
+        type=click.Choice(MODES),
+        metavar=f"[{'|'.join(MODES)}]",
+        default="inference",
+        show_default=True,
+        help="What a step does.",
+    ),
+    click.option("--preheat", is_flag=True, help="Before timing, run until the rate stands still."),
+    click.option(
+        "--preheat-max",
+        "preheat_max_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        default=_DEFAULT.preheat_max_s,
+        show_default=True,
+        help="Longest preheat.",
+    ),
+    click.option(
+        "--warmup-steps",
+        type=click.IntRange(min=1),
+        default=_DEFAULT.warmup_steps,
+        show_default=True,
+        help="Steps before timing, without --preheat.",
+    ),
+    click.option(
+        "--blocks",
+        type=click.IntRange(min=1),
+        default=_DEFAULT.blocks,
+        show_default=True,
+        help="Most timed blocks.",
+    ),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        default=_DEFAULT.seconds,
+        show_default=True,
+        help="Longest timed part.",
+    ),
+    click.option(
+        "--median-precision",
+        type=click.FloatRange(min=0, max=1, min_open=True),
+        metavar="SHARE",
+        help="Stop early when the median is known to ± this share (95% interval); 0.01 is 1%.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        default=_DEFAULT.timeout_s,
+        show_default=True,
+        help="Longest trial; then its worker is ended.",
+    ),
+)
+_STORE = (
+    click.option(
+        "--results",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("results"),
+        show_default=True,
+        help="Folder that records go to.",
+    ),
+    click.option("--resume", is_flag=True, help="Go on with the newest unfinished run of this same command."),
+)
 
-def what_options(function: _F) -> _F:
-    """The options that say what is measured or checked."""
-    for option in reversed(_WHAT):
-        function = option(function)
-    return function
+
+def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
+    """A decorator that gives a command several options."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+what_options = _all(_WHAT)
+"""The options that say what is measured or checked."""
+measuring_options = _all(_MEASURING)
+"""The options that say how: the mode, and the fields of `Measuring` by their names."""
+store_options = _all(_STORE)
+"""The options that say where records go."""
 
 
 @dataclass(frozen=True, slots=True)

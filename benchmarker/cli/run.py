@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker import gpus, plan, store
 from benchmarker.abilities import usable
-from benchmarker.api import MODES, Measuring
-from benchmarker.cli.asking import ProblemCommand, ask, names_of, what_options
+from benchmarker.api import Measuring
+from benchmarker.cli.asking import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
 from benchmarker.cli.output import json_option, print_json
 from benchmarker.cli.progress import Progress, working
 from benchmarker.cli.tables import as_plain, print_records
 from benchmarker.execute import execute
 from benchmarker.metrics import deriver
 
-_MEASURING = Measuring()
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command("run", cls=ProblemCommand, short_help="Measure a problem.")
 @click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
-@click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    metavar=f"[{'|'.join(MODES)}]",
-    default="inference",
-    show_default=True,
-    help="What a step does.",
-)
+@measuring_options
 @click.option(
     "--trials",
     type=click.IntRange(min=1),
@@ -40,60 +33,7 @@ _MEASURING = Measuring()
     show_default=True,
     help="Fresh processes for each case.",
 )
-@click.option("--preheat", is_flag=True, help="Before timing, run until the rate stands still.")
-@click.option(
-    "--preheat-max",
-    "preheat_max_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    default=_MEASURING.preheat_max_s,
-    show_default=True,
-    help="Longest preheat.",
-)
-@click.option(
-    "--warmup-steps",
-    type=click.IntRange(min=1),
-    default=_MEASURING.warmup_steps,
-    show_default=True,
-    help="Steps before timing, without --preheat.",
-)
-@click.option(
-    "--blocks",
-    type=click.IntRange(min=1),
-    default=_MEASURING.blocks,
-    show_default=True,
-    help="Most timed blocks.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=_MEASURING.seconds,
-    show_default=True,
-    help="Longest timed part.",
-)
-@click.option(
-    "--median-precision",
-    type=click.FloatRange(min=0, max=1, min_open=True),
-    metavar="SHARE",
-    help="Stop early when the median is known to ± this share (95% interval); 0.01 is 1%.",
-)
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    default=_MEASURING.timeout_s,
-    show_default=True,
-    help="Longest trial; then its worker is ended.",
-)
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("results"),
-    show_default=True,
-    help="Folder that records go to.",
-)
-@click.option("--resume", is_flag=True, help="Go on with the newest unfinished run of this same command.")
+@store_options
 @json_option
 def command(framework: str, trials: int, results: Path, resume: bool, as_json: bool, **options: Any) -> int:
     """Measure a problem in one framework or several; store a record for each trial and print a table.

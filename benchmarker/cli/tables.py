@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,11 @@ import msgspec
 from benchmarker import machine
 from benchmarker.cli.env import machine_rows
 from benchmarker.cli.output import clean, print_table, si
+from benchmarker.configurations import DEFAULTS, configurations, label, text, varying
 
 if TYPE_CHECKING:
     from benchmarker.api import Metric
+    from benchmarker.configurations import Configuration, Facts
     from benchmarker.record import Record
 
 Derive = Callable[["Record"], Mapping[str, "Metric"]]
@@ -31,16 +34,62 @@ def print_records(records: Sequence[Record], derive: Derive) -> None:
     """One line a record: where it differs from the others, and its headline metrics; what all share stands above."""
     cases = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for case in cases for name in case))
-    varying = [name for name in names if name == "framework" or len({case.get(name) for case in cases}) > 1]
+    differing = [name for name in names if name == "framework" or len({case.get(name) for case in cases}) > 1]
     metrics = [derive(record) for record in records]
     headline = [name for name in dict.fromkeys(name for each in metrics for name in each) if _shown(name, metrics)]
-    click.echo(clean(" ".join(f"{name}={value}" for name, value in cases[0].items() if name not in varying)))
+    click.echo(clean(" ".join(f"{name}={value}" for name, value in cases[0].items() if name not in differing)))
     rows = []
     for case, record, derived in zip(cases, records, metrics, strict=True):
-        cells = [case.get(name, "-") for name in varying]
+        cells = [case.get(name, "-") for name in differing]
         cells += [si(derived[name].value, derived[name].unit) if name in derived else "-" for name in headline]
         rows.append([*cells, record.error.kind if record.error else "ok"])
-    print_table([*varying, *map(_heading, headline), "status"], rows)
+    print_table([*differing, *map(_heading, headline), "status"], rows)
+
+
+def print_configurations(records: Sequence[Record], derive: Derive) -> None:
+    """One line a case: the median of each headline metric over its trials that are ok; then what failed, and why."""
+    groups = configurations(records)
+    metrics = [[derive(record) for record in group.records if record.error is None] for group in groups]
+    every = [each for several in metrics for each in several]
+    headline = [name for name in dict.fromkeys(name for each in every for name in each) if _shown(name, every)]
+    differing = print_shared([group.facts for group in groups])
+    rows = []
+    for group, several in zip(groups, metrics, strict=True):
+        cells = [text(group.facts.get(name)) for name in differing]
+        cells += [_median([each[name] for each in several if name in each]) for name in headline]
+        rows.append([*cells, f"{len(several)} of {len(group.records)}"])
+    print_table([*differing, *map(_heading, headline), "ok"], rows)
+    for group in groups:
+        for line in _failures(group, differing):
+            click.echo(clean(line))
+
+
+def print_shared(cases: Sequence[Facts]) -> list[str]:
+    """Print what all cases share, but for what nobody asked; returns the names of what differs, and the framework."""
+    differing = list(dict.fromkeys(["framework", *varying(cases)]))
+    first = cases[0]
+    shared = [name for name, value in first.items() if name not in differing and value != DEFAULTS.get(name)]
+    click.echo(clean(label(first, shared)))
+    return differing
+
+
+def _median(metrics: Sequence[Metric]) -> str:
+    values = [metric.value for metric in metrics if metric.value is not None]
+    return si(median(values), metrics[0].unit) if values else "-"
+
+
+def _failures(group: Configuration, names: Sequence[str]) -> list[str]:
+    """A line for each kind of failure of a case, with the message of the first."""
+    failed: dict[str, list[Record]] = {}
+    for record in group.records:
+        if record.error:
+            failed.setdefault(record.error.kind, []).append(record)
+    return [
+        f"{'SKIPPED' if kind == 'skipped' else 'FAILED'} {label(group.facts, names)}, "
+        f"{len(records)} of {len(group.records)}: {kind}: {records[0].error.message}"
+        for kind, records in failed.items()
+        if records[0].error
+    ]
 
 
 def _shown(name: str, metrics: Sequence[Mapping[str, Metric]]) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
+from statistics import NormalDist, harmonic_mean
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
     from benchmarker.stats.shift import Shift
 
 Outcome = Literal["lower", "higher", "same", "undecided"]
 POWER = 0.8
-"""The chance with which a suggested number of trials decides."""
+"""The chance with which a suggested number of blocks or trials decides."""
 MOST_SUGGESTED = 1000
 
 
@@ -44,23 +46,27 @@ def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> O
 def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     """Blocks (or trials a side) that would likely decide, if the truth is what was seen; None beyond a thousand.
 
-    The interval's half width h at n values shrinks as 1/√n, and h ≈ z(1 - alpha/2) * s/√n gives the spread s. Then the
-    usual sample sizes of a two-sided test and of two one-sided ones, at a power of 80% (Chow, Shao & Wang, Sample Size
-    Calculations in Clinical Research, chapter 3).
+    The interval's half width is h ≈ t * s/√n, t being Student's quantile at the interval's own tail (the first two
+    terms of Abramowitz & Stegun 26.7.5): this gives the spread s. With the estimate normal around the truth, n values
+    decide unless it lies further from 0 than `same` allows and nearer than a difference needs. Where single values
+    show no spread, the fewest that can decide are told.
     """
-    z = NormalDist().inv_cdf
-    n = min(shift.sizes)
-    interval = shift.interval(1 - alpha)
-    if interval is None:
-        deviation = float(np.std(shift.points)) * math.sqrt(2)  # a point is the mean, or the difference, of two values
-        scale = deviation
-    else:
-        scale = (interval[1] - interval[0]) / 2 / z(1 - alpha / 2) * math.sqrt(n)
-    away = abs(shift.estimate)
-    needed = []
-    if away > 0:
-        needed.append(((z(1 - alpha / 2) + z(POWER)) * scale / away) ** 2)
-    if margin > away:
-        needed.append(((z(1 - alpha) + z(POWER if away > 0 else (1 + POWER) / 2)) * scale / (margin - away)) ** 2)
-    least = min(needed, default=math.inf)
-    return max(n + 1, math.ceil(least)) if least <= MOST_SUGGESTED else None
+    normal = NormalDist()
+    had = harmonic_mean(shift.sizes)
+    least = max(math.floor(had) + 1, fewest(alpha, is_paired=len(shift.sizes) == 1))
+    freedom = sum(shift.sizes) - len(shift.sizes)
+    if freedom == 0:
+        return least
+    rank = max(0, shift.null.rank(alpha / 2))
+    half_width = float(shift.points[-1 - rank] - shift.points[rank]) / 2
+    z = normal.inv_cdf(1 - shift.null.cdf(rank))
+    spread = half_width / (z + (z**3 + z) / (4 * freedom)) * math.sqrt(had)
+    different = normal.inv_cdf(1 - alpha / 2)
+
+    def decides(n: int) -> bool:
+        errors = math.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate in one unit
+        truth, same = shift.estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
+        between = sum(normal.cdf(different - side) - normal.cdf(same - side) for side in (truth, -truth))
+        return between <= 1 - POWER
+
+    return next((n for n in range(least, MOST_SUGGESTED + 1) if decides(n)), None)

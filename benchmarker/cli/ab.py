@@ -1,0 +1,186 @@
+"""`benchmarker ab`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker import gpus, matching, plan, store
+from benchmarker.abilities import usable
+from benchmarker.api import Case, Measuring
+from benchmarker.cli.asking import (
+    ProblemCommand,
+    ask,
+    measuring_options,
+    names_of,
+    store_options,
+    what_options,
+)
+from benchmarker.cli.comparisons import print_family, ratio
+from benchmarker.cli.judging import judging_options, rules_of, status_of, verdicts_of
+from benchmarker.cli.output import json_option, print_json
+from benchmarker.cli.progress import Progress, working
+from benchmarker.cli.quantities import Duration, Share
+from benchmarker.compare import Comparison, Rules, compare
+from benchmarker.errors import UserError
+from benchmarker.estimate import duration_text
+from benchmarker.execute import execute
+from benchmarker.metrics import deriver
+from benchmarker.stats.sequential import LOOKS, looks
+
+if TYPE_CHECKING:
+    from benchmarker.compare import Derive
+    from benchmarker.record import Record
+
+
+@click.command("ab", cls=ProblemCommand, add_help_option=False)
+@click.option("--framework", required=True)
+@what_options
+@measuring_options
+def _side(**options: Any) -> dict[str, Any]:
+    """One side: the options of `run` that say what is measured and how."""
+    return options
+
+
+@click.command(
+    "ab",
+    short_help="Find out which of two configurations is faster.",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.option("--a", metavar="OPTIONS", default="", help="Options of the baseline.")
+@click.option("--b", metavar="OPTIONS", default="", help="Options of the contender.")
+@click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--design",
+    type=click.Choice(["auto", "blocks", "duet"]),
+    default="auto",
+    show_default=True,
+    help="A process for each trial, or both in turns in one; auto is a duet where they can share a process.",
+)
+@click.option("--target", type=Share(), metavar="SHARE", help="Go on until the ratio is known to ± this share.")
+@click.option("--budget", type=Duration(), metavar="TIME", help="Longest time for all trials: 90s, 10m, 1.5h.")
+@click.option("--max-blocks", type=click.IntRange(min=2), default=LOOKS[-1], show_default=True, help="Most blocks.")
+@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Of the order; else drawn anew.")
+@judging_options
+@store_options
+@json_option
+def command(
+    a: str,
+    b: str,
+    common: tuple[str, ...],
+    design: str,
+    target: float | None,
+    budget: float | None,
+    max_blocks: int,
+    order_seed: int | None,
+    fail_on: str,
+    results: Path,
+    resume: bool,
+    as_json: bool,
+    **judging: Any,
+) -> int:
+    """Run two configurations in interleaved blocks until it is plain which is faster, or that they are the same.
+
+    What is measured and how is said by options of `run`: those of one side in --a or --b, those of both beside them.
+
+      benchmarker ab --framework=jax --problem=attention --a='--impl=einsum' --b='--impl=matmul'
+
+    The verdict is looked at after 8, 11, 15, 20 and 30 blocks, so strictly that looking again does not make it wrong
+    the oftener. Without a verdict by then, or within --budget, it is undecided. The exit status is 1 where no trial of
+    a side came through, or where the verdict is one of --fail-on.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
+    derive = deriver()
+    cases = [_case(name, [*common, *shlex.split(words)]) for name, words in (("--a", a), ("--b", b))]
+    trouble = plan.duet_trouble(cases)
+    if design == "duet" and trouble:
+        raise UserError(f"{trouble}; leave --design=duet out")
+    wanted = plan.make_plan(
+        cases,
+        max_blocks,
+        design="blocks" if design == "blocks" or trouble else "duet",
+        looks=looks(max_blocks),
+        seed=order_seed,
+    )
+    opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
+    with opened as folder, Progress() as progress:
+        referee = Referee(rules, derive, looks(max_blocks), target, budget, progress)
+        records = execute(folder, progress, referee)
+    family = compare(matching.within(records).matches, rules, derive)
+    if as_json:
+        print_json({"family": family, "ended": referee.ended, "records": str(folder.path)})
+    else:
+        print_family(family)
+        click.echo(f"  {referee.ended}")
+        click.echo(f"\nrecords: {folder.path}", err=True)
+    (comparison,) = family.comparisons
+    return 1 if 0 in comparison.trials else status_of([comparison], unwanted)
+
+
+class Referee:
+    """Says after each block whether the comparison is over, and why."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        derive: Derive,
+        looks: Sequence[int],
+        target: float | None,
+        budget_s: float | None,
+        progress: Progress,
+    ) -> None:
+        self.rules, self.derive, self.looks = rules, derive, looks
+        self.target, self.budget_s, self.progress = target, budget_s, progress
+        self.ended = f"ended after {looks[-1]} blocks, the most that were allowed (--max-blocks)"
+
+    def __call__(self, records: Sequence[Record]) -> bool:
+        """Whether no more blocks are needed."""
+        blocks = len({record.trial for record in records})
+        walls = [record.harness.wall_s / (2 if record.design.partner else 1) for record in records]
+        if blocks == 2 and any(all(r.error for r in records if r.design.case_number == side) for side in (0, 1)):
+            self.ended = "ended after 2 blocks, for no trial of one side came through"
+            return True
+        if blocks in self.looks:
+            (comparison,) = compare(matching.within(records).matches, self.rules, self.derive).comparisons
+            self.progress.say(f"after {blocks} blocks: B/A {ratio(comparison)} {comparison.verdict}")
+            if self._settled(comparison):
+                self.ended = f"ended after {blocks} blocks and {duration_text(sum(walls))}"
+                return True
+        if self.budget_s is not None and sum(walls) * (blocks + 1) / blocks > self.budget_s:
+            self.ended = f"ended after {blocks} blocks, for another would exceed --budget"
+            return True
+        return False
+
+    def _settled(self, comparison: Comparison) -> bool:
+        if self.target is None:
+            return comparison.verdict != "undecided"
+        low, high = comparison.low, comparison.high
+        return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target
+
+
+def _case(side: str, words: Sequence[str]) -> Case:
+    """The case that the words of one side ask for; raises `UserError` that names the side."""
+    try:
+        context = _side.make_context("ab", list(words), parent=click.get_current_context())
+        options = dict(context.params)
+        measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
+        framework = options.pop("framework")
+        question = ask(options, measuring=measuring)
+        asked = question.asked
+        names = names_of(framework, asked.problem)
+        if len(names) > 1:
+            raise UserError(f"--framework={framework}: a side is one framework")
+        with working(f"asking {framework} what it does here"):
+            able = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ))
+        return plan.make_case(asked, question.problem, names[0], able[names[0]])
+    except click.ClickException as error:
+        raise UserError(f"{side}: {error.format_message()}") from error
+    except UserError as error:
+        raise UserError(f"{side}: {error}") from error

@@ -1,0 +1,89 @@
+"""`benchmarker compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarker import matching, store
+from benchmarker.cli.comparisons import print_classical, print_family, print_speedups
+from benchmarker.cli.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
+from benchmarker.cli.output import clean, json_option, print_json
+from benchmarker.compare import classical, compare
+from benchmarker.errors import UserError
+from benchmarker.metrics import deriver
+
+
+@click.command("compare", short_help="Compare records.")
+@click.argument("places", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--by", metavar="AXIS", help="Compare what differs in this alone: framework, m, host, ...")
+@click.option("--baseline", metavar="VALUE", help="Of the axis; else the first that was asked for.")
+@judging_options
+@click.option(
+    "--unit",
+    type=click.Choice(["trial", "block"]),
+    default="trial",
+    show_default=True,
+    help="What counts as one value; blocks of one process are not independent.",
+)
+@click.option(
+    "--classical", "classically", is_flag=True, help="Rank-sum tests, means and deviations of all blocks too."
+)
+@click.option("--speedup", is_flag=True, help="A table of speed-ups instead: cases by contenders.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Box plot: .png or .svg.")
+@json_option
+def command(
+    places: tuple[Path, ...],
+    by: str | None,
+    baseline: str | None,
+    fail_on: str,
+    unit: str,
+    classically: bool,
+    speedup: bool,
+    plot: Path | None,
+    as_json: bool,
+    **judging: Any,
+) -> int:
+    """Say of records whether the contender is faster, slower, the same within δ, or that it cannot be said.
+
+    RESULT is a record, the folder of a run, or a folder of runs. Of several, the first is the baseline of the others,
+    case by case. With --by, or within one run, configurations that differ in one axis alone are compared. Trials of
+    one interleaved run are paired by block; others are not, and the output says so.
+
+    The exit status is 1 where a file cannot be read, or where a verdict is one of --fail-on.
+    """
+    if baseline is not None and by is None:
+        raise UserError(
+            "--baseline is a value of the axis that --by names; of several places the first is the baseline"
+        )
+    rules, unwanted = rules_of(blocks_as_trials=unit == "block", **judging), verdicts_of(fail_on)
+    read = [store.read([place]) for place in places]
+    faults = [fault for _, found in read for fault in found]
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    groups = [(str(place), records) for place, (records, _) in zip(places, read, strict=True)]
+    if empty := [name for name, records in groups if not records]:
+        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    derive = deriver()
+    known_metric(rules, derive(groups[0][1][0]))
+    if by is not None:
+        made = matching.by([record for _, records in groups for record in records], by, baseline)
+    elif len(groups) == 1:
+        made = matching.within(groups[0][1])
+    else:
+        made = matching.between(groups)
+    family = compare(made.matches, rules, derive, made.unmatched)
+    if plot:
+        from benchmarker.plot import boxes
+
+        boxes(made.matches, plot)
+    tables = [table for match in made.matches if (table := classical(match))] if classically else []
+    if as_json:
+        print_json({"family": family, **({"classical": tables} if classically else {})})
+    else:
+        (print_speedups if speedup else print_family)(family)
+        if classically:
+            print_classical(tables)
+    return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted)

@@ -1,0 +1,171 @@
+"""Comparisons as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.cli.output import clean, print_table, si
+from benchmarker.compare import METHODS
+from benchmarker.configurations import label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.compare import Classical, Comparison, Family, GeometricMean
+
+
+def print_family(family: Family) -> None:
+    """One comparison in full, several as a table."""
+    comparisons = family.comparisons
+    if len(comparisons) == 1:
+        print_one(comparisons[0])
+    elif comparisons:
+        _print_several(family)
+    for name in family.unmatched:
+        click.echo(clean(f"not compared, for it has no counterpart: {name}"))
+
+
+def print_one(comparison: Comparison) -> None:
+    """A comparison: its sides, the line with the verdict, the method, the notes."""
+    unit = comparison.unit
+    click.echo(clean(f"{comparison.metric}, median over trials, and the contender (B) over the baseline (A)"))
+    for name, side, value, trials in (
+        ("A", comparison.baseline, comparison.baseline_value, comparison.trials[0]),
+        ("B", comparison.contender, comparison.contender_value, comparison.trials[1]),
+    ):
+        click.echo(clean(f"{name}  {side}: {si(value, unit)}, {trials} trial{'s' * (trials != 1)}"))
+    click.echo(clean(line(comparison)))
+    click.echo(f"  {METHODS[comparison.method]}")
+    for note in comparison.notes:
+        click.echo(clean(f"  note: {note}"))
+
+
+def line(comparison: Comparison) -> str:
+    """A comparison in one line."""
+    unit = "blocks" if comparison.method == "paired" else "trials a side"
+    n = comparison.blocks if comparison.blocks is not None else min(comparison.trials)
+    parts = [f"B/A {ratio(comparison)} {comparison.verdict.upper()}{_enough(comparison, unit)}"]
+    parts.append(f"{n} {unit} x {comparison.timed_blocks:.0f}")
+    if comparison.p_value is not None and comparison.p_adjusted is not None:
+        adjusted = comparison.p_adjusted != comparison.p_value
+        parts.append(f"p {comparison.p_value:.2g}" + (f" (adjusted {comparison.p_adjusted:.2g})" if adjusted else ""))
+    parts.append(f"δ {comparison.delta:.0%}")
+    if comparison.probability_lower is not None:
+        parts.append(f"B lower with probability {comparison.probability_lower:.2f}")
+    if comparison.process_deviation is not None:
+        parts.append(f"process sd {comparison.process_deviation:.1%}")
+    if comparison.variance_inflation is not None:
+        parts.append(f"variance inflation {comparison.variance_inflation:.0f}x")
+    if comparison.low_noise_ratio is not None:
+        parts.append(f"p10 B/A {comparison.low_noise_ratio:.3f}")
+    return "; ".join(parts)
+
+
+def ratio(comparison: Comparison | GeometricMean) -> str:
+    """A ratio with its interval: `1.031 [1.012, 1.049]`."""
+    if comparison.ratio is None:
+        return "-"
+    if comparison.low is None or comparison.high is None:
+        return f"{comparison.ratio:.3f} [no interval]"
+    return f"{comparison.ratio:.3f} [{comparison.low:.3f}, {comparison.high:.3f}]"
+
+
+def _enough(comparison: Comparison, unit: str) -> str:
+    if comparison.verdict != "undecided" or comparison.method == "none":
+        return ""
+    return f" ({comparison.enough or 'more than 1000'} {unit} would likely decide)"
+
+
+def _print_several(family: Family) -> None:
+    comparisons = family.comparisons
+    first = comparisons[0]
+    axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
+    click.echo(
+        f"{first.metric}, median over trials; B/A with its {first.level:.0%} interval; "
+        f"p adjusted for {len(comparisons)} comparisons (Holm); δ {first.delta:.0%}"
+    )
+    rows = [
+        [
+            *(str(each.case.get(axis, "-")) for axis in axes),
+            each.baseline,
+            each.contender,
+            si(each.baseline_value, each.unit),
+            si(each.contender_value, each.unit),
+            ratio(each),
+            "-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}",
+            each.verdict,
+        ]
+        for each in comparisons
+    ]
+    print_table([*axes, "baseline A", "contender B", "A", "B", "B/A", "p", "verdict"], rows)
+    for mean in family.geometric_means:
+        click.echo(
+            clean(
+                f"geometric mean over {mean.cases} cases, {mean.contender} over {mean.baseline}: "
+                f"{ratio(mean)} {mean.verdict.upper()} ({mean.method})"
+            )
+        )
+    for method in dict.fromkeys(each.method for each in comparisons):
+        click.echo(f"  {METHODS[method]}")
+    _print_notes(comparisons, axes)
+
+
+def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None:
+    """Each note once, with the comparisons that it is about."""
+    about: dict[str, list[str]] = {}
+    for each in comparisons:
+        for note in each.notes:
+            about.setdefault(note, []).append(f"{label(each.case, axes)} {each.contender}".strip())
+    for note, names in about.items():
+        where = "all" if len(names) == len(comparisons) else ", ".join(names[:3])
+        more = f" and {len(names) - 3} more" if where != "all" and len(names) > 3 else ""
+        click.echo(clean(f"  note ({where}{more}): {note}"))
+
+
+def print_speedups(family: Family) -> None:
+    """Cases against contenders: how many times as fast each is as the baseline; `?` marks what is not decided."""
+    comparisons, first = family.comparisons, family.comparisons[0]
+    axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
+    contenders = list(dict.fromkeys(each.contender for each in comparisons))
+    cases = list(dict.fromkeys(tuple(str(each.case.get(axis, "-")) for axis in axes) for each in comparisons))
+    cells = {
+        (tuple(str(each.case.get(axis, "-")) for axis in axes), each.contender): _speedup(each) for each in comparisons
+    }
+    click.echo(
+        clean(f"speed-up over {first.baseline} by {first.metric}; ? is undecided, = the same within {first.delta:.0%}")
+    )
+    rows = [[*case, *(cells.get((case, contender), "-") for contender in contenders)] for case in cases]
+    means = {mean.contender: _speedup(mean) for mean in family.geometric_means}
+    if means and axes:
+        rows.append(["geometric mean", *[""] * (len(axes) - 1), *(means.get(name, "-") for name in contenders)])
+    print_table([*axes, *contenders], rows)
+
+
+def _speedup(each: Comparison | GeometricMean) -> str:
+    if each.ratio is None:
+        return "-"
+    mark = {"undecided": " ?", "same": " ="}.get(each.verdict, "")
+    return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.2f}x{mark}"
+
+
+def print_classical(tables: Sequence[Classical]) -> None:
+    """The classical numbers, with what they assume."""
+    click.echo("\nAll timed blocks as if independent, which blocks of one process are not (step times):")
+    rows = []
+    for table in tables:
+        where = label(table.case, list(table.case))
+        for name, found in ((table.baseline, table.baseline_blocks), (table.contender, table.contender_blocks)):
+            times = (found.mean, found.deviation, found.minimum, found.q1, found.median, found.q3, found.maximum)
+            rows.append([f"{where} {name}".strip(), str(found.n), *(si(value, "s") for value in times)])
+    print_table(["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"], rows)
+    for table in tables:
+        test = table.rank_sum
+        click.echo(
+            clean(
+                f"{label(table.case, list(table.case))} {table.baseline} against {table.contender}: "
+                f"rank-sum statistic {test.statistic:.3f} (p {test.p_value:.2g}), "
+                f"Mann-Whitney U {test.u:.0f} (p {test.u_p_value:.2g})".strip()
+            )
+        )

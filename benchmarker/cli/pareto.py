@@ -1,0 +1,68 @@
+"""`benchmarker pareto`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker import store
+from benchmarker.cli.output import clean, json_option, print_json, print_table, si
+from benchmarker.configurations import text, varying
+from benchmarker.errors import UserError
+from benchmarker.metrics import deriver
+from benchmarker.pareto import front
+
+
+@click.command("pareto", short_help="Find the configurations that none beats in every metric.")
+@click.argument("places", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--metric",
+    "names",
+    metavar="NAME[,NAME...]",
+    default="samples_per_s,host_peak_rss_bytes",
+    show_default=True,
+    help="Metrics of `show`, each taken in its better direction.",
+)
+@json_option
+def command(places: tuple[Path, ...], names: str, as_json: bool) -> int:
+    """Mark the configurations that no other one beats in every metric (Pareto-optimal ones).
+
+    It goes by medians over trials; `compare` says whether two of them really differ. The exit status is 1 where a
+    file cannot be read.
+    """
+    metrics = [name.strip() for name in names.split(",") if name.strip()]
+    if not metrics:
+        raise UserError("--metric names no metric")
+    records, faults = store.read(list(places))
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if not records:
+        raise UserError("there is no record to look at")
+    found = front(records, metrics, deriver())
+    axes = varying([point.configuration.facts for point in found.points]) or ["framework"]
+    if as_json:
+        print_json(
+            [
+                {
+                    "configuration": dict(point.configuration.facts),
+                    "metrics": dict(zip(metrics, point.values, strict=True)),
+                    "trials": len(point.configuration.records),
+                    "optimal": point.optimal,
+                }
+                for point in found.points
+            ]
+        )
+        return 1 if faults else 0
+    rows = [
+        [
+            *(text(point.configuration.facts.get(axis)) for axis in axes),
+            *(si(value, metric.unit) for value, metric in zip(point.values, found.metrics, strict=True)),
+            "optimal" if point.optimal else "",
+        ]
+        for point in sorted(found.points, key=lambda point: point.values)
+    ]
+    print_table([*axes, *metrics, ""], rows)
+    if found.left_out:
+        click.echo(f"{found.left_out} configuration(s) left out, for a metric that no trial of theirs has")
+    return 1 if faults else 0

@@ -1,0 +1,41 @@
+"""Option types: shares and durations as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A share as `2%` or `0.02`, greater than 0 and less than 1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share as a float."""
+        if isinstance(value, float):
+            return value
+        try:
+            share = float(value[:-1]) / 100 if value.endswith("%") else float(value)
+        except ValueError:
+            share = 0.0
+        if not 0 < share < 1:
+            self.fail(f"{value!r} is no share: write 2% or 0.02", param, ctx)
+        return share
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A duration as `90`, `90s`, `10m` or `1.5h`; seconds without a unit."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The duration in seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", value.strip())
+        if match is None or float(match[1]) == 0:
+            self.fail(f"{value!r} is no duration: write 90s, 10m or 1.5h", param, ctx)
+        return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2] or "s"]

@@ -1,0 +1,85 @@
+"""What makes a comparison doubtful: disturbed trials, blocks that do not stand still, effects of order and time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from benchmarker.configurations import surroundings, text, varying
+from benchmarker.stats.shift import unpaired
+from benchmarker.stats.steady import change
+from benchmarker.witness import disturbances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.record import Record
+
+CERTAINTY = 0.01
+"""Largest p-value of an effect that is told: several are looked for in each comparison."""
+
+
+def differences(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:
+    """What surrounds the two sides' trials and is not the same, and work that is not the same."""
+    if not baseline or not contender:
+        return []
+    found = []
+    for name, records in (("baseline", baseline), ("contender", contender)):
+        mixed = varying([surroundings(record) for record in records])
+        if mixed:
+            found.append(f"the {name}'s trials are not alike: they differ in {', '.join(mixed)}")
+    one, two = surroundings(baseline[0]), surroundings(contender[0])
+    changed = [name for name in varying([one, two]) if name in one and name in two]
+    if changed:
+        found.append(
+            "surroundings differ: " + ", ".join(f"{name} {text(one[name])} -> {text(two[name])}" for name in changed)
+        )
+    costs = [records[0].cost for records in (baseline, contender)]
+    if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
+        found.append(f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP")
+    return found
+
+
+def disturbed(*sides: Sequence[Record]) -> list[str]:
+    """How many trials were disturbed, and by what."""
+    each = [disturbances(record, side) for side in sides for record in side]
+    kinds = Counter(kind for found in each for kind in found)
+    if not kinds:
+        return []
+    worst = [f"{next(found[kind] for found in each if kind in found)} ({count})" for kind, count in kinds.most_common()]
+    return [
+        f"{sum(bool(found) for found in each)} of {len(each)} trials were disturbed, for instance: {', '.join(worst)}"
+    ]
+
+
+def unsteady(records: Sequence[Record]) -> list[str]:
+    """Trials whose blocks still warm up, or change their level."""
+    found = [
+        (len(record.blocks.duration_ns), change(np.array(record.blocks.duration_ns)))
+        for record in records
+        if record.blocks
+    ]
+    notes = []
+    for warmup, what in ((True, "warm-up is left in"), (False, "the level changes within")):
+        these = [(n, each) for n, each in found if each is not None and each.warmup == warmup]
+        if these:
+            n, worst = max(these, key=lambda pair: abs(pair[1].share))
+            most = f"at most {worst.share:+.0%} after {worst.after} of {n} blocks"
+            notes.append(f"{what} {len(these)} of {len(found)} trials ({most})")
+    return notes
+
+
+def effects(ratios: np.ndarray, contender_last: np.ndarray, levels: np.ndarray) -> list[str]:
+    """Whether the log ratio goes by which of the two ran first in its block, or drifts; by block, in order of time."""
+    found = []
+    after, before = ratios[contender_last], ratios[~contender_last]
+    if len(after) and len(before) and unpaired(before, after).p_different < CERTAINTY:
+        found.append("the ratio depends on which of the two ran first in its block")
+    if len(ratios) >= 4:
+        for what, values in (("the ratio drifts over the blocks", ratios), ("both drift over the blocks", levels)):
+            if np.ptp(values) > 0 and stats.spearmanr(np.arange(len(values)), values).pvalue < CERTAINTY:
+                found.append(what)
+    return found

@@ -1,0 +1,72 @@
+"""Records as pandas frames, for those who want to go on by themselves."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from benchmarker import store
+from benchmarker.configurations import facts, surroundings
+from benchmarker.errors import UserError
+from benchmarker.metrics import deriver
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from benchmarker.record import Record
+
+
+def load(*places: str | PathLike[str]) -> pd.DataFrame:
+    """One row a trial: what was asked, what surrounded it, its status, and every metric in the unit of its name.
+
+    A place is a record, the folder of a run, or a folder of runs. What could not be measured is NaN. Each file that
+    cannot be read is warned of and left out; raises `UserError` where nothing can be read.
+    """
+    derive = deriver()
+    rows = []
+    for record in _read(places):
+        values = {name: math.nan if each.value is None else each.value for name, each in derive(record).items()}
+        rows.append({**_head(record), **facts(record.case), **surroundings(record), **values})
+    return pd.DataFrame(rows)
+
+
+def load_blocks(*places: str | PathLike[str]) -> pd.DataFrame:
+    """One row a timed block: what was asked, the block's number, and its mean step time in seconds.
+
+    Takes and raises what `load` does. In a duet, `partner_first` says whether the partner's block came before it.
+    """
+    parts = []
+    for record in _read(places):
+        if record.blocks is None:
+            continue
+        step_s = [duration / record.blocks.steps_per_block / 1e9 for duration in record.blocks.duration_ns]
+        columns: dict[str, Any] = {**_head(record), **facts(record.case), "block": range(len(step_s)), "step_s": step_s}
+        columns["partner_first"] = record.design.partner_first or [None] * len(step_s)
+        parts.append(pd.DataFrame(columns))
+    if not parts:
+        raise UserError("no record has a timed block")
+    return pd.concat(parts, ignore_index=True)
+
+
+def _head(record: Record) -> dict[str, Any]:
+    return {
+        "run_id": record.run_id,
+        "trial_id": record.trial_id,
+        "trial": record.trial,
+        "started_at": record.started_at,
+        "status": record.status,
+        "error": record.error.kind if record.error else None,
+    }
+
+
+def _read(places: tuple[str | PathLike[str], ...]) -> list[Record]:
+    records, faults = store.read([Path(place) for place in places])
+    for fault in faults:
+        warnings.warn(f"left out: {fault}", stacklevel=3)
+    if not records:
+        raise UserError("there is no record to load")
+    return records

@@ -1,0 +1,151 @@
+"""Which configurations are compared with which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarker.configurations import (
+    Facts,
+    Value,
+    configurations,
+    facts,
+    label,
+    surroundings,
+    text,
+    varying,
+)
+from benchmarker.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarker.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two things that are compared: its name among the others, and its trials."""
+
+    name: str
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A baseline and a contender in one case; `case` names the facts that tell it from the other matches."""
+
+    case: Facts
+    baseline: Side
+    contender: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What is compared, and the configurations that have no counterpart, by name."""
+
+    matches: tuple[Match, ...]
+    unmatched: tuple[str, ...] = ()
+
+
+def between(places: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
+    """Match each later place with the first: configurations that agree in all that varies within any of the places.
+
+    So two runs of one plan match case by case, whatever else differs between them, and two single configurations
+    match whatever they are. What a match differs in becomes its sides' names, or else the places' names do.
+    Raises `UserError` where nothing matches.
+    """
+    groups = [(name, configurations(records)) for name, records in places]
+    axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.facts for each in group])))
+    (first_name, first), *others = groups
+    baselines = {_key(each.facts, axes): each for each in first}
+    matches, unmatched = [], []
+    matched = set()
+    for name, group in others:
+        for contender in group:
+            key = _key(contender.facts, axes)
+            baseline = baselines.get(key)
+            if baseline is None:
+                unmatched.append(f"{name}: {label(contender.facts, axes)}")
+                continue
+            matched.add(key)
+            differ = varying([baseline.facts, contender.facts])
+            named = [label(each.facts, differ) if differ else "" for each in (baseline, contender)]
+            names = named if len(others) == 1 and differ else [first_name, f"{name} {named[1]}".strip()]
+            case = {axis: contender.facts.get(axis) for axis in axes if axis in contender.facts}
+            matches.append(Match(case, Side(names[0], baseline.records), Side(names[1], contender.records)))
+    unmatched += [f"{first_name}: {label(each.facts, axes)}" for key, each in baselines.items() if key not in matched]
+    if not matches:
+        raise UserError(
+            f"no configuration has a counterpart (they differ in {', '.join(axes)}); name an axis with --by"
+        )
+    return Matching(tuple(matches), tuple(unmatched))
+
+
+def by(records: Sequence[Record], axis: str, baseline: str | None) -> Matching:
+    """Match configurations that differ in one axis alone: a fact of the case, or of what surrounded it.
+
+    Raises `UserError` for an axis that nothing has, that does not vary, or that never has the baseline's value.
+    """
+    axis = axis.replace("-", "_")
+    known = {name: None for record in records for name in (*facts(record.case), *surroundings(record))}
+    names = {name.replace("-", "_"): name for name in known}
+    if axis not in names:
+        raise UserError(f"--by={axis}: the records have no such name; they have: {', '.join(known)}")
+    axis = names[axis]
+    groups: dict[tuple[tuple[str, Value], ...], dict[str, list[Record]]] = {}
+    group_of = configurations(records)
+    apart = (axis, "compile") if axis == "framework" else (axis,)  # some frameworks compile every step
+    both = {each.facts["framework"] for each in group_of if each.facts["compile"]} & {
+        each.facts["framework"] for each in group_of if not each.facts["compile"]
+    }
+    for each in group_of:
+        rest = tuple((name, value) for name, value in each.facts.items() if name not in apart)
+        for record in each.records:
+            value = each.facts[axis] if axis in each.facts else surroundings(record).get(axis)
+            if axis == "framework" and value in both and each.facts["compile"]:
+                value = f"{value} compiled"
+            groups.setdefault(rest, {}).setdefault(text(value), []).append(record)
+    values = list(dict.fromkeys(value for group in groups.values() for value in group))
+    if len(values) < 2:
+        raise UserError(f"--by={axis}: every record has {axis}={values[0]}; there is nothing to compare")
+    baseline = values[0] if baseline is None else baseline
+    if baseline not in values:
+        raise UserError(f"--baseline={baseline}: no record has {axis}={baseline}; there are: {', '.join(values)}")
+    axes = varying([dict(rest) for rest in groups])
+    matches, unmatched = [], []
+    for rest, group in groups.items():
+        case = {name: value for name, value in rest if name in axes}
+        others = [value for value in values if value in group and value != baseline]
+        if baseline not in group or not others:
+            unmatched += [f"{axis}={value} {label(case, axes)}".strip() for value in group]
+            continue
+        one = Side(f"{axis}={baseline}", tuple(group[baseline]))
+        matches += [Match(case, one, Side(f"{axis}={value}", tuple(group[value]))) for value in others]
+    if not matches:
+        raise UserError(f"--by={axis}: no two configurations differ in {axis} alone")
+    return Matching(tuple(matches), tuple(unmatched))
+
+
+def within(records: Sequence[Record]) -> Matching:
+    """Match the two configurations of one run, or those that differ in one fact alone.
+
+    Raises `UserError` where it is not plain what to compare.
+    """
+    group = configurations(records)
+    differ = varying([each.facts for each in group])
+    if len(group) == 2:
+        one, two = (
+            Side(label(each.facts, differ) or name, each.records) for name, each in zip("AB", group, strict=True)
+        )
+        return Matching((Match({}, one, two),))
+    if len(group) < 2:
+        raise UserError(
+            "the records are of one configuration; name another place to compare with, or an axis with --by"
+        )
+    if len(differ) > 1:
+        raise UserError(f"the configurations differ in {', '.join(differ)}; name one with --by")
+    return by(records, differ[0], None)
+
+
+def _key(these: Facts, axes: Sequence[str]) -> tuple[Value, ...]:
+    return tuple(these.get(axis) for axis in axes)

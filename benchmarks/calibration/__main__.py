@@ -1,0 +1,20 @@
+"""How often a verdict is right: `python benchmarks/calibration live` measures it, `... simulate` computes it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import click
+from live import live
+
+
+@click.group()
+def main() -> None:
+    """Tell how often a verdict is right."""
+
+
+main.add_command(live)
+
+if __name__ == "__main__":
+    main()

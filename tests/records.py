@@ -1,0 +1,62 @@
+"""Records made without a worker."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from benchmarker import Case, Record
+from benchmarker.record import Blocks, CostPart, Design, DeviceInfo, Types, Witnesses
+from benchmarker.trial import Account, Process
+
+QUIET = Witnesses(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0)
+
+
+@functools.cache
+def _heard() -> Record:
+    """A record of a trial that went well, made without a worker."""
+    case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0})
+    account = Account(Process("run", ("trial",), (case,), 0, (Design(),)), 0)
+    part = {
+        "device": DeviceInfo("cpu", "toy", None, None),
+        "types": Types("float32", "float32", "float32", "float32", {}),
+        "libraries": {"toy": "1.0"},
+        "threads": 1,
+        "build_s": 0.1,
+        "compile_s": 0.1,
+        "check": {"error": 0.0, "output": "x", "bound": 1e-6, "ok": True},
+        "preheat": {"outcome": "fixed", "duration_s": 0.1, "steps": 3, "window_steps_per_s": []},
+        "blocks": Blocks(1, [1], "blocks"),
+        "cost": CostPart(1000, 0, 8, 2, None),
+        "memory": {"device_peak_bytes": None, "host_peak_rss_bytes": 2**20},
+        "witnesses": QUIET,
+    }
+    account.hear({"part": part, "done": True})
+    return account.record({}, 2.0, 0)
+
+
+def make_record(
+    step_s: float | Sequence[float] = 1.0,
+    *,
+    run: str = "run",
+    trial: int = 0,
+    case: Mapping[str, Any] | None = None,
+    design: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Record:
+    """A record as a trial leaves it: `step_s` is the step time of its one timed block, or of each of several."""
+    plain, case, design = _heard(), dict(case or {}), dict(design or {})
+    times = [step_s] if isinstance(step_s, int | float) else step_s
+    params = {**plain.case.params, **case.pop("params", {})}
+    changed: dict[str, Any] = {
+        "run_id": run,
+        "trial": trial,
+        "trial_id": f"{run}-{trial:04}-{design.get('case_number', 0)}",
+        "case": msgspec.structs.replace(plain.case, params=params, **case),
+        "design": Design(**design),
+        "blocks": Blocks(1, [round(each * 1e9) for each in times], "blocks"),
+    }
+    return msgspec.structs.replace(plain, **(changed | fields))
