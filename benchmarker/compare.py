@@ -173,7 +173,8 @@ class Sample:
 
     def block_logs(self) -> np.ndarray:
         """Logarithms of the step times of all timed blocks, s."""
-        return np.log(np.concatenate([step_times(record) for record in self.records]))
+        logs: np.ndarray = np.log(np.concatenate([step_times(record) for record in self.records]))
+        return logs
 
 
 def step_times(record: Record) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarker import hookspecs, registry
 from benchmarker.precision import PRECISIONS
 from benchmarker.record import SCHEMA_VERSION, schema
-from benchmarker.store import Plan
+from benchmarker.plan import Plan
 
 DOCS = Path(__file__).parents[1] / "docs"
 REGENERATE = (
