@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import click
 from live import live
+from simulate import simulate
 
 
 @click.group()
@@ -15,6 +16,7 @@ def main() -> None:
 
 
 main.add_command(live)
+main.add_command(simulate)
 
 if __name__ == "__main__":
     main()

@@ -7,21 +7,16 @@ that `--analyse FOLDER` repeats the tables of an earlier run.
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import os
 import random
-import sys
 import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 
 import click
+from experiment import Quiet, install, two_cases
 from scipy import stats
-
-HERE = Path(__file__).parent
-REPEATS = 100
 
 
 @click.command()
@@ -60,71 +55,21 @@ def live(
     report(results)
 
 
-def install(folder: Path) -> None:
-    """Register the repeated problem for this process and its workers, until it ends."""
-    info = folder / "calibration-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: calibration\nVersion: 1.0\n")
-    lines = ["[benchmarker]", "problem.repeated = repeated"]
-    lines += [f"workload.repeated.{name} = repeated_workload" for name in ("jax", "torch", "numpy")]
-    (info / "entry_points.txt").write_text("\n".join([*lines, ""]))
-    places = [str(folder), str(HERE)]
-    sys.path[:0] = places
-    importlib.invalidate_caches()
-    os.environ["PYTHONPATH"] = os.pathsep.join([*places, *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
-class Quiet:
-    """A listener that ends all where a trial fails."""
-
-    def say(self, text):
-        """Nothing."""
-
-    def begin(self, title, case, left_s):
-        """Nothing."""
-
-    def hear(self, event):
-        """Nothing."""
-
-    def end(self, records):
-        """A failure ends the program."""
-        for record in records:
-            if record.error:
-                raise RuntimeError(record.error.message)
-
-
 def run(kinds, minutes, experiments, blocks, timed, results) -> None:
     """Run experiments in random order, round after round."""
-    from benchmarker import plan, registry, store
+    from benchmarker import plan, store
     from benchmarker.abilities import usable
-    from benchmarker.api import Measuring
     from benchmarker.execute import execute
 
-    problem = registry.load(["problem.repeated"]).hook.make_problem()
     able = usable("repeated", dict.fromkeys(kind[0] for kind in kinds), {})
     rng, deadline, done = random.Random(), time.monotonic() + 60 * minutes, defaultdict(int)
-
-    def case(framework: str, work: str, repeats: int):
-        asked = plan.Asked(
-            problem="repeated",
-            mode="inference",
-            precision="fp32",
-            device="auto",
-            gpu=None,
-            threads=None,
-            compile=False,
-            seed=0,
-            params={"work": work, "repeats": repeats},
-            measuring=Measuring(blocks=timed, seconds=10.0),
-        )
-        return plan.make_case(asked, problem, framework, able[framework])
 
     while left := [kind for kind in kinds if experiments is None or done[kind] < experiments * kinds.count(kind)]:
         for kind in rng.sample(left, len(left)):
             if time.monotonic() > deadline:
                 return
             framework, work, design, percent = kind
-            cases = [case(framework, work, REPEATS), case(framework, work, REPEATS + percent)]
+            cases = two_cases(able[framework], work, percent, timed)
             with store.new_run(results, plan.make_plan(cases, blocks, design=design)) as folder:
                 execute(folder, Quiet())
             done[kind] += 1
