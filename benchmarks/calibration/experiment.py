@@ -44,7 +44,7 @@ class Quiet:
                 raise RuntimeError(record.error.message)
 
 
-def two_cases(ability, work: str, percent: int, timed: int):
+def two_cases(ability, work: str, percent: int, timed: int, threads: int | None = None):
     """A case of the repeated problem, and one that does its work so many percent oftener in each step."""
     from benchmarker import plan, registry
     from benchmarker.api import Measuring
@@ -58,7 +58,7 @@ def two_cases(ability, work: str, percent: int, timed: int):
             precision="fp32",
             device="auto",
             gpu=None,
-            threads=None,
+            threads=threads,
             compile=False,
             seed=0,
             params={"work": work, "repeats": repeats},

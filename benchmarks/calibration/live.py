@@ -30,6 +30,7 @@ from scipy import stats
 )
 @click.option("--blocks", default=10, show_default=True, help="Blocks of an experiment.")
 @click.option("--timed", default=20, show_default=True, help="Timed blocks of a trial.")
+@click.option("--threads", type=int, help="CPU threads of each trial.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results/calibration"), show_default=True)
 @click.option("--analyse", is_flag=True, help="Run nothing; tables of what lies in --results.")
 def live(
@@ -41,6 +42,7 @@ def live(
     slower: str,
     blocks: int,
     timed: int,
+    threads: int | None,
     results: Path,
     analyse: bool,
 ) -> None:
@@ -51,11 +53,11 @@ def live(
             kinds = list(
                 itertools.product(framework.split(","), work.split(","), design.split(","), map(int, slower.split(",")))
             )
-            run(kinds, minutes, experiments, blocks, timed, results)
+            run(kinds, minutes, experiments, blocks, timed, threads, results)
     report(results)
 
 
-def run(kinds, minutes, experiments, blocks, timed, results) -> None:
+def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
     """Run experiments in random order, round after round."""
     from benchmarker import plan, store
     from benchmarker.abilities import usable
@@ -69,7 +71,7 @@ def run(kinds, minutes, experiments, blocks, timed, results) -> None:
             if time.monotonic() > deadline:
                 return
             framework, work, design, percent = kind
-            cases = two_cases(able[framework], work, percent, timed)
+            cases = two_cases(able[framework], work, percent, timed, threads)
             with store.new_run(results, plan.make_plan(cases, blocks, design=design)) as folder:
                 execute(folder, Quiet())
             done[kind] += 1
