@@ -14,7 +14,7 @@ from scipy import stats
 
 from benchmarker import diagnosis
 from benchmarker.stats.classical import Description, RankSum, describe, rank_sum
-from benchmarker.stats.sequential import SHARE
+from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, fewest, paired, unpaired
 from benchmarker.stats.verdict import enough, holm, judge
 
@@ -223,7 +223,7 @@ class _Seen:
 
     @cached_property
     def alpha(self) -> float:
-        return self.rules.alpha / (SHARE if self.looks and self.method == "paired" else 1)
+        return share(self.rules.alpha, self.looks if self.method == "paired" else [])
 
     @property
     def margin(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,18 +66,12 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
         if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
             break
         if any(place not in finished for place in places):
-            for place in places:
-                if half := finished.pop(place, None):
-                    folder.discard(half)
-                    listener.say(
-                        f"trial {half.trial_id} of a duet lacks its partner: taken away, and both are repeated"
-                    )
-            process = make_process(plan, places)
+            _discard_halves(folder, places, finished, listener)
+            process = make_process(plan, places, slot=ran % len(plan.cases))
             names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in process.cases))
             title = f"[{ran + 1}/{len(plan.order)}] {names}, trial {process.trial}"
             listener.begin(title, process.cases[0], left.seconds(ran))
-            reason = next(filter(None, (ran_out_before(case, finished.values()) for case in process.cases)), None)
-            if reason:
+            if reason := _ran_out_before(process, finished):
                 records = skip(process, reason)
             else:
                 records = _measure(folder, process, environment(process.cases[0].gpu), listener, len(finished))
@@ -88,6 +82,16 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
             listener.end(records)
         ran += len(places)
     return _records(plan, ran, finished)
+
+
+def _discard_halves(
+    folder: store.RunFolder, places: Sequence[Place], finished: dict[Place, Record], listener: Listener
+) -> None:
+    """Take away the record of a duet that was cut off before its other record was written."""
+    for place in places:
+        if half := finished.pop(place, None):
+            folder.discard(half)
+            listener.say(f"trial {half.trial_id} of a duet lacks its partner: taken away, and both are repeated")
 
 
 def _records(plan: Plan, ran: int, finished: dict[Place, Record]) -> list[Record]:
@@ -113,11 +117,11 @@ def _measure(
         ) from error
 
 
-def make_process(plan: Plan, places: Sequence[Place]) -> Process:
+def make_process(plan: Plan, places: Sequence[Place], slot: int) -> Process:
     """The process that measures one trial of a plan, or the two of a duet."""
     ids = [store.new_id() for _ in places]
     trial = places[0][1]
-    slot = [index for index, number in plan.order if number == trial].index(places[0][0])
+    partners = reversed(ids) if plan.design == "duet" else [None]
     return Process(
         run_id=plan.run_id,
         trial_ids=tuple(ids),
@@ -125,26 +129,26 @@ def make_process(plan: Plan, places: Sequence[Place]) -> Process:
         trial=trial,
         designs=tuple(
             Design(kind=plan.design, case_number=index, slot=slot, looks=plan.looks, partner=partner)
-            for (index, _), partner in zip(places, reversed(ids) if plan.design == "duet" else [None], strict=True)
+            for (index, _), partner in zip(places, partners, strict=True)
         ),
         seed=plan.seed + trial,
     )
 
 
-def ran_out_before(case: Case, records: Iterable[Record]) -> str | None:
-    """Why memory would run out: it did for the same case or a smaller one; None where no record says so.
+def _ran_out_before(process: Process, finished: Mapping[Place, Record]) -> str | None:
+    """Why memory would run out: it did for one of the cases or a smaller one; None where no record says so.
 
     Smaller is a case that differs in numeric parameters alone, none of which is larger.
     """
-    for record in records:
+    for record in finished.values():
         if record.error is None or record.error.kind != "out_of_memory":
             continue
-        if msgspec.structs.replace(record.case, params=case.params) == case and _no_larger(
-            record.case.params, case.params
-        ):
-            larger = [name for name, value in case.params.items() if value != record.case.params[name]]
-            at = ", ".join(f"{name}={record.case.params[name]}" for name in larger) or "these very parameters"
-            return f"memory ran out at {at} (trial {record.trial_id}); run it alone to try all the same"
+        small = record.case
+        for case in process.cases:
+            if msgspec.structs.replace(small, params=case.params) == case and _no_larger(small.params, case.params):
+                larger = [name for name, value in case.params.items() if value != small.params[name]]
+                at = ", ".join(f"{name}={small.params[name]}" for name in larger) or "these very parameters"
+                return f"memory ran out at {at} (trial {record.trial_id}); run it alone to try all the same"
     return None
 
 

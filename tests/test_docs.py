@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarker import hookspecs, registry
+from benchmarker.plan import Plan
 from benchmarker.precision import PRECISIONS
 from benchmarker.record import SCHEMA_VERSION, schema
-from benchmarker.plan import Plan
 
 DOCS = Path(__file__).parents[1] / "docs"
 REGENERATE = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from benchmarker import machine
+from benchmarker import machine, witness
 from benchmarker.cli.env import machine_rows
 from benchmarker.cli.output import clean, print_table, si
 from benchmarker.configurations import DEFAULTS, configurations, label, text, varying
@@ -140,7 +140,8 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
         ["threads", str(record.software.threads or "-")],
         ["repeat with", record.command],
     ]
-    rows += [["noise", sentence] for sentence in machine.noise(record.machine)]
+    noise = [*witness.disturbances(record, [record]).values(), *machine.noise(record.machine)]
+    rows += [["noise", sentence] for sentence in noise]
     print_table(None, rows)
 
 
@@ -178,6 +179,20 @@ def _how(record: Record) -> list[list[str]]:
                 f"{sum(blocks.duration_ns) / 1e9:.1f} s, stopped by {blocks.stopped_by}",
             ]
         )
+    if record.design.partner:
+        rows.append(["duet", f"in turns with trial {record.design.partner}, in one process"])
+    if record.witnesses:
+        seen = record.witnesses
+        counted = {
+            f"{seen.own_busy_cores:.2f} cores busy with it": True,
+            f"{seen.other_busy_cores or 0:.2f} with others": seen.other_busy_cores is not None,
+            f"{seen.steal_percent or 0:.1f}% stolen": seen.steal_percent is not None,
+            f"pressure {seen.pressure_percent or 0:.0f}%": seen.pressure_percent is not None,
+            f"throttled {seen.throttled_s or 0:.2g} s": seen.throttled_s is not None,
+            f"{seen.involuntary_switches} involuntary switches": True,
+            f"{seen.frequency_MHz or 0:.0f} MHz": seen.frequency_MHz is not None,
+        }
+        rows.append(["meanwhile", ", ".join(text for text, known in counted.items() if known)])
     if record.cost:
         cost = record.cost
         again = f" and {si(cost.recomputed_flops, 'FLOP')} again" if cost.recomputed_flops else ""

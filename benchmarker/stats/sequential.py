@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from benchmarker.stats.verdict import judge
-
-if TYPE_CHECKING:
-    from benchmarker.stats.shift import Shift
-    from benchmarker.stats.verdict import Outcome
+from collections.abc import Sequence
 
 LOOKS = (8, 11, 15, 20, 30)
 """Blocks after which the verdict is looked at: with eight, a p-value of 0.01 can be reached at all."""
 GROWTH = 1.4
 """Looks beyond the last of these, where more blocks are allowed: each this much later."""
-SHARE = 5
-"""Each look has this part of alpha. Five looks then call equal things different in less than 3% of cases where alpha is
-5% (simulated: benchmarks/calibration); with all of alpha at each look it would be 10 to 19%."""
 
 
 def looks(most: int) -> list[int]:
     """Numbers of blocks at which to look, the last being `most`."""
-    found = [look for look in LOOKS if look < most]
-    while (following := round((found or [most])[-1] * GROWTH)) < most and found[-1] >= LOOKS[-1]:
-        found.append(following)
-    return [*found, most]
+    found = list(LOOKS)
+    while found[-1] < most:
+        found.append(round(found[-1] * GROWTH))
+    return [*(look for look in found if look * GROWTH**0.5 < most), most]
 
 
-def look(shift: Shift, margin: float, alpha: float) -> Outcome:
-    """The verdict at one look."""
-    share = alpha / SHARE
-    return judge(shift.estimate, shift.p_different, shift.p_within(margin), share)
+def share(alpha: float, planned: Sequence[int]) -> float:
+    """The part of `alpha` that each of the planned looks has.
+
+    With five looks, equal things are called different in about 3% of cases where alpha is 5% (simulated:
+    benchmarks/calibration); with all of alpha at each look it would be 10 to 19%.
+    """
+    return alpha / max(len(planned), len(LOOKS)) if planned else alpha

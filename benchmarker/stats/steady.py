@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from benchmarker.stats.shift import unpaired
+
 MIN_BLOCKS = 22
 """Fewer blocks reach no p-value as small as `CERTAINTY`, whatever they do."""
 CERTAINTY = 1e-3
 """Largest p-value of the change: blocks of one process are not independent, which makes p-values too small."""
+SHORT = (3, 6, 12)
+"""Blocks at the beginning that may be a short warm-up."""
 CHANGE = 0.02
 """Smallest change that is told, as a share: what no verdict would call a difference need not be told."""
 
@@ -26,21 +30,35 @@ class Change:
 
 
 def change(durations: np.ndarray) -> Change | None:
-    """The change point of a series of block durations, or None where it stands still or is short.
-
-    The p-value is Pettitt's approximation for his statistic, the largest of the sums of signs between before and after.
-    The point is where the ranks before and after differ most clearly, by least squares: the largest sum itself lies too
-    near the middle. The size is the ratio of the medians after and before. A trend shows as a change near the middle.
-    Source: Pettitt, A non-parametric approach to the change-point problem, Appl. Statist. 28 (1979).
-    """
+    """The change of level in a series of block durations, or None where it stands still or is short."""
     n = len(durations)
     if n < MIN_BLOCKS:
         return None
+    after = _change_point(durations) or _short_warmup(durations)
+    if after is None:
+        return None
+    share = float(np.median(durations[after:]) / np.median(durations[:after])) - 1
+    return Change(after, share, warmup=share < 0 and after <= n / 2) if abs(share) >= CHANGE else None
+
+
+def _change_point(durations: np.ndarray) -> int | None:
+    """Where the level changes, anywhere but near the ends: a trend shows as a change near the middle.
+
+    The p-value is Pettitt's approximation for his statistic, the largest of the sums of signs between before and after.
+    The point is where the ranks before and after differ most clearly, by least squares: the largest sum itself lies too
+    near the middle. Source: Pettitt, A non-parametric approach to the change-point problem, Appl. Statist. 28 (1979).
+    """
+    n = len(durations)
     before = np.arange(1, n)
     signs = np.abs(2 * np.cumsum(stats.rankdata(durations))[:-1] - before * (n + 1))
-    p_value = 2 * math.exp(-6 * float(signs.max()) ** 2 / (n**3 + n**2))
-    after = int(np.argmax(signs**2 / (before * (n - before)))) + 1
-    share = float(np.median(durations[after:]) / np.median(durations[:after])) - 1
-    if p_value > CERTAINTY or abs(share) < CHANGE:
+    if 2 * math.exp(-6 * float(signs.max()) ** 2 / (n**3 + n**2)) > CERTAINTY:
         return None
-    return Change(after, share, warmup=share < 0 and after <= n / 2)
+    return int(np.argmax(signs**2 / (before * (n - before)))) + 1
+
+
+def _short_warmup(durations: np.ndarray) -> int | None:
+    """The first few blocks where they are slower than the rest: too few for the change point to be seen."""
+    logs = np.log(durations)
+    p_values = {first: unpaired(logs[first:], logs[:first]).p_above(math.log1p(CHANGE)) for first in SHORT}
+    first = min(p_values, key=lambda each: p_values[each])
+    return first if p_values[first] <= CERTAINTY / len(SHORT) else None

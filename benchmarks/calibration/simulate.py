@@ -21,7 +21,7 @@ import click
 import numpy as np
 from scipy import signal, stats
 
-from benchmarker.stats.sequential import LOOKS, SHARE, look
+from benchmarker.stats.sequential import LOOKS, share
 from benchmarker.stats.shift import Shift, paired, unpaired
 from benchmarker.stats.verdict import judge
 
@@ -184,14 +184,14 @@ def tally(values: np.ndarray, ratio: float, alpha: float, delta: float, *, is_pa
 def sequentially(values: np.ndarray, ratio: float, alpha: float, delta: float) -> Tally:
     """Judge each experiment at each look until one decides."""
     result = Tally(math.log(ratio))
-    margin = math.log1p(delta)
+    margin, part = math.log1p(delta), share(alpha, LOOKS)
     for each in values:
         for blocks in LOOKS:
             shift = paired(each[:blocks, 1] - each[:blocks, 0])
-            outcome = look(shift, margin, alpha)
+            outcome = judge(shift.estimate, shift.p_different, shift.p_within(margin), part)
             if outcome != "undecided":
                 break
-        low, high = shift.interval(1 - alpha / SHARE) or (-math.inf, math.inf)
+        low, high = shift.interval(1 - part) or (-math.inf, math.inf)
         result.outcomes.append(outcome)
         result.covered += low <= result.truth <= high
         result.used += blocks

@@ -1,4 +1,5 @@
 import itertools
+import random
 import statistics
 import time
 
@@ -120,3 +121,45 @@ def test_interval_of_the_median_of_many_values_is_the_normal_one():
 def test_too_few_values_have_no_interval():
     with pytest.raises(ValueError, match="6 have"):
         measure.median_half_width([1, 2, 3, 4, 5])
+
+
+class Turn:
+    """Whose turn it is in a duet; nobody is told."""
+
+    def __init__(self):
+        self.of = 0
+
+    def tell(self, done, step_s):
+        """Nothing."""
+
+
+def duet(monkeypatch, measuring, seed=1):
+    clock = Clock(monkeypatch, [0.0])
+    order = []
+
+    def stepper(number, step_s):
+        def step():
+            clock.now += step_s
+            order.append(number)
+
+        return measure.Stepper(step, id)
+
+    durations, second_first = ([], []), []
+    steppers = [stepper(0, 0.25), stepper(1, 0.5)]
+    stopped_by = measure.duet_blocks(steppers, [2, 1], measuring, durations, second_first, random.Random(seed), Turn())
+    return stopped_by, durations, second_first, order
+
+
+def test_a_duet_times_both_in_turns_in_an_order_drawn_anew(monkeypatch):
+    stopped_by, durations, second_first, order = duet(monkeypatch, Measuring(blocks=100, seconds=1000.0))
+    assert stopped_by == "blocks"
+    assert durations == ([500_000_000] * 100, [500_000_000] * 100)
+    assert 30 <= sum(second_first) <= 70
+    pairs = [order[start : start + 3] for start in range(0, 300, 3)]
+    assert pairs == [[1, 0, 0] if second else [0, 0, 1] for second in second_first]
+
+
+def test_a_duet_has_the_seconds_of_both(monkeypatch):
+    stopped_by, durations, second_first, _ = duet(monkeypatch, Measuring(blocks=100, seconds=2.0))
+    assert stopped_by == "seconds"
+    assert len(second_first) == len(durations[0]) == len(durations[1]) == 4

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from benchmarker import Record
-from benchmarker.record import nulls, schema
+from benchmarker.record import nulls, read, schema
 
 
 @pytest.fixture
@@ -66,3 +66,13 @@ def test_no_private_folder_is_in_a_record(cli):
     assert record["software"]["variables"] == {"OMP_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "<path> Haswell"}
     assert "hush" not in done.stdout
     assert "someone" not in done.stdout
+
+
+def test_a_record_of_version_1_is_read_and_says_what_it_did_not_have(plain):
+    for name in ("design", "witnesses"):
+        del plain[name]
+    plain["schema_version"] = 1
+    old = read(json.dumps(plain).encode())
+    assert (old.schema_version, old.witnesses, old.design.kind) == (2, None, "blocks")
+    assert old.reasons["witnesses"] == "schema version 1 had none"
+    assert old.blocks.duration_ns == plain["blocks"]["duration_ns"]

@@ -43,6 +43,22 @@ def test_a_warm_up_is_found(seed):
     assert found.share == pytest.approx(1 / 1.1 - 1, abs=0.01)
 
 
+@pytest.mark.parametrize("first", [3, 5, 8, 12])
+def test_a_short_warm_up_is_found(first):
+    durations = noise(3)
+    durations[:first] *= 1.15
+    found = change(durations)
+    assert found.warmup
+    assert abs(found.after - first) <= 4
+    assert found.share < -0.05
+
+
+def test_two_slow_blocks_and_outliers_are_no_warm_up():
+    durations = noise(4)
+    durations[[0, 1, 40, 41, 77]] *= 3
+    assert change(durations) is None
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_rise_is_found_and_is_no_warm_up(seed):
     durations = noise(seed)
