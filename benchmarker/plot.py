@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.compare import step_times
 from benchmarker.configurations import label
 from benchmarker.errors import UserError
+from benchmarker.pairing import step_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -64,7 +64,8 @@ def write(folder: Path, number: int, blocks: int) -> None:
 def cost(folder: Path) -> dict[str, float]:
     """Seconds and peak memory of reading, comparing and framing the records of a folder."""
     from benchmarker import load, matching, store
-    from benchmarker.compare import Rules, compare
+    from benchmarker.compare import compare
+    from benchmarker.comparison import Rules
     from benchmarker.metrics import deriver
 
     start = time.perf_counter()

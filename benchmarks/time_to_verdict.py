@@ -56,7 +56,8 @@ def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
     """Seconds, blocks and the verdict of one experiment."""
     from benchmarker import matching, plan, store
     from benchmarker.cli.ab import Referee
-    from benchmarker.compare import Rules, compare
+    from benchmarker.compare import compare
+    from benchmarker.comparison import Rules
     from benchmarker.execute import execute, never
     from benchmarker.metrics import deriver
     from benchmarker.stats.sequential import LOOKS

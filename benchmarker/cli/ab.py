@@ -27,7 +27,8 @@ from benchmarker.cli.judging import judging_options, rules_of, status_of, verdic
 from benchmarker.cli.output import json_option, print_json
 from benchmarker.cli.progress import Progress, working
 from benchmarker.cli.quantities import Duration, Share
-from benchmarker.compare import Comparison, Rules, compare
+from benchmarker.compare import compare
+from benchmarker.comparison import Comparison, Rules
 from benchmarker.errors import UserError
 from benchmarker.estimate import duration_text
 from benchmarker.execute import execute
@@ -35,7 +36,7 @@ from benchmarker.metrics import deriver
 from benchmarker.stats.sequential import LOOKS, looks
 
 if TYPE_CHECKING:
-    from benchmarker.compare import Derive
+    from benchmarker.pairing import Derive
     from benchmarker.record import Record
 
 

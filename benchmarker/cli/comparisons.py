@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.output import clean, print_table, si
-from benchmarker.compare import METHODS
+from benchmarker.comparison import METHODS
 from benchmarker.configurations import label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.compare import Classical, Comparison, Family, GeometricMean
+    from benchmarker.comparison import Classical, Comparison, Family, GeometricMean
 
 
 def print_family(family: Family) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from benchmarker.cli.quantities import Share
-from benchmarker.compare import Comparison, GeometricMean, Rules, Verdict
+from benchmarker.comparison import Comparison, GeometricMean, Rules, Verdict
 from benchmarker.errors import UserError
 
 _F = TypeVar("_F", bound=Callable[..., Any])

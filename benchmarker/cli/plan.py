@@ -109,7 +109,7 @@ def _probe(plan: Plan, earlier: Sequence[Record]) -> dict[int, Record]:
     with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder, Progress() as progress:
         for number, (index, case) in enumerate(zip(unknown, probes.cases, strict=True)):
             progress.begin(f"[{number + 1}/{len(unknown)}] probe of {case.framework} {case.problem}", case, None)
-            process = make_process(probes, [(number, 0)])
+            process = make_process(probes, [(number, 0)], slot=number)
             (record,) = run_process(process, environment(case.gpu), Path(folder) / "log", progress.hear)
             progress.end([record])
             if record.error is None:

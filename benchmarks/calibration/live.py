@@ -82,7 +82,8 @@ def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
 def report(results: Path) -> None:
     """Print what the verdicts of all runs were."""
     from benchmarker import matching, store
-    from benchmarker.compare import Rules, classical, compare
+    from benchmarker.compare import classical, compare
+    from benchmarker.comparison import Rules
     from benchmarker.metrics import deriver
 
     derive, rules = deriver(), Rules()

@@ -8,7 +8,7 @@ from records import make_record
 
 from benchmarker import store
 from benchmarker.cli.ab import Referee
-from benchmarker.compare import Rules
+from benchmarker.comparison import Rules
 from benchmarker.metrics import deriver
 
 AB = ("ab", "--framework=toy", "--problem=nap", "--blocks=3", "--json")

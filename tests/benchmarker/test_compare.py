@@ -11,7 +11,8 @@ from records import make_record
 from scipy import stats
 
 from benchmarker import matching
-from benchmarker.compare import Rules, classical, compare
+from benchmarker.compare import classical, compare
+from benchmarker.comparison import Rules
 from benchmarker.metrics import deriver
 
 RNG = np.random.default_rng(7)
@@ -91,6 +92,21 @@ def test_undecided_says_how_many_blocks_would_decide(derive):
     found = verdict(run(a, b), derive)
     assert found.verdict == "undecided"
     assert found.enough is None or found.enough > 10
+
+
+def test_an_effect_of_the_slot_is_told(derive):
+    ratios = np.where(np.arange(12) % 2, 1.1, 1.0) * np.exp(RNG.normal(0, 0.001, 12))
+    records = [
+        make_record(
+            ratios[trial] if number else 1.0,
+            trial=trial,
+            case={"seed": number},
+            design={"case_number": number, "slot": (number + trial + 1) % 2},
+        )
+        for trial in range(12)
+        for number in range(2)
+    ]
+    assert "the ratio depends on which of the two ran first in its block" in verdict(records, derive).notes
 
 
 def test_three_blocks_cannot_decide_and_the_tool_knows(derive):
