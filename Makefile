@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m benchmarker
 EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
 
-.PHONY: bench test test-slow check format clean help
+.PHONY: bench test test-slow calibrate check format clean help
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -29,6 +29,10 @@ test: $(VENV)/installed check  ## Run lint, types and all tests but the slow one
 
 test-slow: $(VENV)/installed  ## Run the slow tests
 	$(BIN)/python -m pytest -m slow
+
+MINUTES ?= 10
+calibrate: $(VENV)/installed  ## Measure on this machine how often verdicts are right (MINUTES=10)
+	$(BIN)/python benchmarks/calibration live --minutes=$(MINUTES)
 
 check: $(VENV)/installed  ## Run formatting, lint and types
 	$(BIN)/ruff format --check .

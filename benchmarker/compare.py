@@ -11,7 +11,7 @@ from scipy import stats
 
 from benchmarker import diagnosis
 from benchmarker.comparison import METHODS, STEP_TIME, Classical, Comparison, Family, GeometricMean, Rules, Verdict
-from benchmarker.pairing import Derive, Sample, Tested, step_times
+from benchmarker.pairing import Sample, Tested, step_times
 from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import fewest, paired, unpaired
 from benchmarker.stats.verdict import enough, holm, judge
@@ -19,6 +19,7 @@ from benchmarker.stats.verdict import enough, holm, judge
 if TYPE_CHECKING:
     from benchmarker.api import Metric
     from benchmarker.matching import Match
+    from benchmarker.metrics import Derive
     from benchmarker.stats.verdict import Outcome
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from benchmarker import registry
 from benchmarker.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarker.api import Metric
     from benchmarker.record import Record
 
 
-def deriver() -> Callable[[Record], dict[str, Metric]]:
+Derive = Callable[["Record"], Mapping[str, "Metric"]]
+"""Derives all metrics of a record, by name."""
+
+
+def deriver() -> Derive:
     """Load the metric plugins once; the function returned derives all metrics of a record, by name."""
     hook = registry.load(registry.registered("metric")).hook
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,10 @@ from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, paired, unpaired
 
 if TYPE_CHECKING:
-    from benchmarker.api import Metric
     from benchmarker.matching import Match, Side
+    from benchmarker.metrics import Derive
     from benchmarker.record import Record
 
-Derive = Callable[["Record"], Mapping[str, "Metric"]]
 Key = tuple[str, int]
 """A block: its run, and its number there."""
 LOW_NOISE = "step_time_p10_s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from benchmarker.errors import UserError
 
 if TYPE_CHECKING:
     from benchmarker.api import Metric
+    from benchmarker.metrics import Derive
     from benchmarker.record import Record
 
 
@@ -33,7 +34,7 @@ class Front:
     left_out: int
 
 
-def front(records: Sequence[Record], names: Sequence[str], derive: Callable[[Record], Mapping[str, Metric]]) -> Front:
+def front(records: Sequence[Record], names: Sequence[str], derive: Derive) -> Front:
     """Mark the configurations that are Pareto-optimal in the named metrics, each in its own better direction.
 
     One dominates another where it is at least as good in every metric and better in one. It goes by medians over

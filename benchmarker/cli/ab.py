@@ -36,7 +36,7 @@ from benchmarker.metrics import deriver
 from benchmarker.stats.sequential import LOOKS, looks
 
 if TYPE_CHECKING:
-    from benchmarker.pairing import Derive
+    from benchmarker.metrics import Derive
     from benchmarker.record import Record
 
 

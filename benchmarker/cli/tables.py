@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,8 @@ from benchmarker.configurations import DEFAULTS, configurations, label, text, va
 if TYPE_CHECKING:
     from benchmarker.api import Metric
     from benchmarker.configurations import Configuration, Facts
+    from benchmarker.metrics import Derive
     from benchmarker.record import Record
-
-Derive = Callable[["Record"], Mapping[str, "Metric"]]
 
 
 def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
