@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarker import diagnosis
-from benchmarker.comparison import METHODS, STEP_TIME, Classical, Comparison, Family, GeometricMean, Rules, Verdict
+from benchmarker.comparison import STEP_TIME, Classical, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.pairing import Sample, Tested, step_times
 from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import fewest, paired, unpaired
@@ -168,9 +168,7 @@ def _notes(tested: Tested, family: int) -> list[str]:
     """What a reader of the verdict has to know."""
     a, b = tested.baseline, tested.contender
     found = []
-    if tested.rules.blocks_as_trials:
-        found.append(f"method: {METHODS[tested.method]}")
-    elif tested.method != "none":
+    if tested.method in ("paired", "unpaired"):
         n = len(tested.differences) if tested.method == "paired" else min(len(a.logs), len(b.logs))
         least = fewest(tested.alpha / family, is_paired=tested.method == "paired")
         if n < least:
@@ -198,6 +196,8 @@ def _notes(tested: Tested, family: int) -> list[str]:
             np.array([b.trials[key][0].design.slot > a.trials[key][0].design.slot for key in tested.differences]),
             np.array([(a.trials[key][1] + b.trials[key][1]) / 2 for key in tested.differences]),
         )
+    elif tested.method == "unpaired":
+        found += [*diagnosis.drifting(a.name, a.logs), *diagnosis.drifting(b.name, b.logs)]
     return found
 
 

@@ -72,14 +72,18 @@ def unsteady(records: Sequence[Record]) -> list[str]:
     return notes
 
 
+def drifting(name: str, levels: np.ndarray) -> list[str]:
+    """Whether a side's values, in order of time, go up or down."""
+    if len(levels) < 4 or np.ptp(levels) == 0:
+        return []
+    p_value = stats.spearmanr(np.arange(len(levels)), levels).pvalue
+    return [f"{name} drifts from trial to trial"] if p_value < CERTAINTY else []
+
+
 def effects(ratios: np.ndarray, contender_last: np.ndarray, levels: np.ndarray) -> list[str]:
     """Whether the log ratio goes by which of the two ran first in its block, or drifts; by block, in order of time."""
     found = []
     after, before = ratios[contender_last], ratios[~contender_last]
     if len(after) and len(before) and unpaired(before, after).p_different < CERTAINTY:
         found.append("the ratio depends on which of the two ran first in its block")
-    if len(ratios) >= 4:
-        for what, values in (("the ratio drifts over the blocks", ratios), ("both drift over the blocks", levels)):
-            if np.ptp(values) > 0 and stats.spearmanr(np.arange(len(values)), values).pvalue < CERTAINTY:
-                found.append(what)
-    return found
+    return [*found, *drifting("the ratio", ratios), *drifting("the level of both", levels)]

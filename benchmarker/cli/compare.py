@@ -79,11 +79,12 @@ def command(
         from benchmarker.plot import boxes
 
         boxes(made.matches, plot)
-    tables = [table for match in made.matches if (table := classical(match))] if classically else []
+    described = classically or any(each.method == "none" for each in family.comparisons)
+    tables = [table for match in made.matches if (table := classical(match))] if described else []
     if as_json:
-        print_json({"family": family, **({"classical": tables} if classically else {})})
+        print_json({"family": family, **({"classical": tables} if described else {})})
     else:
         (print_speedups if speedup else print_family)(family)
-        if classically:
-            print_classical(tables)
+        if tables:
+            print_classical(tables, tests=classically)
     return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted)

@@ -51,7 +51,7 @@ def line(comparison: Comparison) -> str:
     if comparison.p_value is not None and comparison.p_adjusted is not None:
         adjusted = comparison.p_adjusted != comparison.p_value
         parts.append(f"p {comparison.p_value:.2g}" + (f" (adjusted {comparison.p_adjusted:.2g})" if adjusted else ""))
-    parts.append(f"δ {comparison.delta:.0%}")
+    parts.append(f"δ {percent(comparison.delta)}")
     if comparison.probability_lower is not None:
         parts.append(f"B lower with probability {comparison.probability_lower:.2f}")
     if comparison.process_deviation is not None:
@@ -61,6 +61,11 @@ def line(comparison: Comparison) -> str:
     if comparison.low_noise_ratio is not None:
         parts.append(f"p10 B/A {comparison.low_noise_ratio:.3f}")
     return "; ".join(parts)
+
+
+def percent(share: float) -> str:
+    """A share to three digits: `2%`, `0.5%`, `99%`."""
+    return f"{100 * share:.3g}%"
 
 
 def ratio(comparison: Comparison | GeometricMean) -> str:
@@ -83,8 +88,8 @@ def _print_several(family: Family) -> None:
     first = comparisons[0]
     axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
     click.echo(
-        f"{first.metric}, median over trials; B/A with its {first.level:.0%} interval; "
-        f"p adjusted for {len(comparisons)} comparisons (Holm); δ {first.delta:.0%}"
+        f"{first.metric}, median over trials; B/A with its {percent(first.level)} interval; "
+        f"p adjusted for {len(comparisons)} comparisons (Holm); δ {percent(first.delta)}"
     )
     rows = [
         [
@@ -133,9 +138,8 @@ def print_speedups(family: Family) -> None:
     cells = {
         (tuple(str(each.case.get(axis, "-")) for axis in axes), each.contender): _speedup(each) for each in comparisons
     }
-    click.echo(
-        clean(f"speed-up over {first.baseline} by {first.metric}; ? is undecided, = the same within {first.delta:.0%}")
-    )
+    same = f"= the same within {percent(first.delta)}"
+    click.echo(clean(f"speed-up over {first.baseline} by {first.metric}; ? is undecided, {same}"))
     rows = [[*case, *(cells.get((case, contender), "-") for contender in contenders)] for case in cases]
     means = {mean.contender: _speedup(mean) for mean in family.geometric_means}
     if means and axes:
@@ -150,9 +154,9 @@ def _speedup(each: Comparison | GeometricMean) -> str:
     return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.2f}x{mark}"
 
 
-def print_classical(tables: Sequence[Classical]) -> None:
-    """The classical numbers, with what they assume."""
-    click.echo("\nAll timed blocks as if independent, which blocks of one process are not (step times):")
+def print_classical(tables: Sequence[Classical], *, tests: bool) -> None:
+    """The step times of all timed blocks described, and tested as if they were independent, with the warning."""
+    click.echo("\nStep times of all timed blocks:")
     rows = []
     for table in tables:
         where = label(table.case, list(table.case))
@@ -160,6 +164,9 @@ def print_classical(tables: Sequence[Classical]) -> None:
             times = (found.mean, found.deviation, found.minimum, found.q1, found.median, found.q3, found.maximum)
             rows.append([f"{where} {name}".strip(), str(found.n), *(si(value, "s") for value in times)])
     print_table(["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"], rows)
+    if not tests:
+        return
+    click.echo("as if blocks were independent, which those of one process are not:")
     for table in tables:
         test = table.rank_sum
         click.echo(

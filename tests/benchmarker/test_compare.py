@@ -10,7 +10,7 @@ import pytest
 from records import make_record
 from scipy import stats
 
-from benchmarker import matching
+from benchmarker import matching, store
 from benchmarker.compare import classical, compare
 from benchmarker.comparison import Rules
 from benchmarker.metrics import deriver
@@ -78,6 +78,13 @@ def test_unpaired_runs_are_scipys_mann_whitney_test_and_say_what_they_assume(der
     assert found.verdict == "slower"
 
 
+def test_unpaired_trials_that_drift_are_told(derive):
+    a = np.linspace(1.0, 1.2, 8)
+    made = matching.between([("one", run(a, [], name="r1")), ("two", run(a[[3, 0, 6, 1, 7, 2, 5, 4]], [], name="r2"))])
+    (found,) = compare(made.matches, Rules(), derive).comparisons
+    assert [note for note in found.notes if "drifts" in note] == ["one drifts from trial to trial"]
+
+
 def test_what_drifts_hits_both_sides_and_not_the_verdict(derive):
     a, b = noisy(10, 1.03, own=0.003)
     drift = np.exp(np.linspace(0, 1, 10))
@@ -132,7 +139,20 @@ def test_one_process_a_side_gives_no_verdict_unless_asked(derive):
     assert found.ratio == pytest.approx(1.1, rel=0.01)
     asked = verdict(records, derive, blocks_as_trials=True)
     assert asked.verdict == "slower"
-    assert any("blocks of one process are not" in note for note in asked.notes)
+    assert asked.method == "blocks of one process as if independent"
+
+
+def test_of_single_processes_the_distribution_is_shown(cli, tmp_path):
+    for record in run([list(np.exp(RNG.normal(0, 0.01, 30)))], [list(np.exp(RNG.normal(0, 0.01, 30)))]):
+        store.write(tmp_path / f"{record.trial_id}.json", store.encode(record))
+    shown = cli("compare", ".").stdout
+    assert "UNDECIDED" in shown
+    assert "of a single process on a side the spread between processes cannot be seen" in shown
+    assert "Step times of all timed blocks" in shown
+    assert "rank-sum statistic" not in shown
+    assert "rank-sum statistic" in cli("compare", ".", "--classical").stdout
+    asked = cli("compare", ".", "--unit=block").stdout
+    assert "calls equal configurations different in about two cases of three" in asked
 
 
 def test_duplicated_iterations_do_not_narrow_the_interval(derive):
@@ -273,8 +293,6 @@ def test_the_classical_numbers_are_scipys(derive):
 @pytest.fixture
 def stored(tmp_path):
     """A run folder with records of two cases, the second 10% slower."""
-    from benchmarker import store
-
     a, b = noisy(10, 1.1)
     folder = tmp_path / "results/run"
     folder.mkdir(parents=True)

@@ -88,6 +88,6 @@ def test_effects_of_order_and_time():
         "the ratio depends on which of the two ran first in its block"
     ]
     assert diagnosis.effects(noise + np.linspace(0, 0.2, n), last, np.linspace(0, 1, n)) == [
-        "the ratio drifts over the blocks",
-        "both drift over the blocks",
+        "the ratio drifts from trial to trial",
+        "the level of both drifts from trial to trial",
     ]
