@@ -23,7 +23,7 @@ from benchmarker.cli.asking import (
     what_options,
 )
 from benchmarker.cli.comparisons import print_family, ratio
-from benchmarker.cli.judging import judging_options, rules_of, status_of, verdicts_of
+from benchmarker.cli.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.output import json_option, print_json
 from benchmarker.cli.progress import Progress, working
 from benchmarker.cli.quantities import Duration, Share
@@ -33,7 +33,9 @@ from benchmarker.errors import UserError
 from benchmarker.estimate import duration_text
 from benchmarker.execute import execute
 from benchmarker.metrics import deriver
+from benchmarker.record import Design
 from benchmarker.stats.sequential import LOOKS, looks
+from benchmarker.trial import Process, skip
 
 if TYPE_CHECKING:
     from benchmarker.metrics import Derive
@@ -99,7 +101,9 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     derive = deriver()
-    cases = [_case(name, [*common, *shlex.split(words)]) for name, words in (("--a", a), ("--b", b))]
+    cases = [_case(name, common, words) for name, words in (("--a", a), ("--b", b))]
+    blank = Process(run_id="", trial_ids=("",), cases=(cases[0],), trial=0, designs=(Design(),))
+    known_metric(rules, derive(skip(blank, "never begun")[0]))
     trouble = plan.duet_trouble(cases)
     if design == "duet" and trouble:
         raise UserError(f"{trouble}; leave --design=duet out")
@@ -166,10 +170,14 @@ class Referee:
         return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target
 
 
-def _case(side: str, words: Sequence[str]) -> Case:
-    """The case that the words of one side ask for; raises `UserError` that names the side."""
+def _case(side: str, common: Sequence[str], own: str) -> Case:
+    """The case that the words of both sides and a side's own ask for; raises `UserError` that names the side."""
     try:
-        context = _side.make_context("ab", list(words), parent=click.get_current_context())
+        try:
+            words = [*common, *shlex.split(own)]
+        except ValueError as error:
+            raise UserError(f"{error} in {own!r}") from error
+        context = _side.make_context("ab", words, parent=click.get_current_context())
         options = dict(context.params)
         measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
         framework = options.pop("framework")

@@ -92,6 +92,8 @@ def test_the_partner_of_what_fails_fails_with_it(cli, tmp_path):
         (["--a=--ms=1", "--b=--precision=fp64", "--design=duet"], "the cases differ in precision (fp32, fp64)"),
         (["--budget=soon"], "'soon' is no duration: write 90s, 10m or 1.5h"),
         (["--target=0"], "'0' is no share"),
+        (["--a=--ms=1", "--b=--ms=2", "--metric=speed"], "no metric is named 'speed'; there are: samples_per_s"),
+        (["--a=--ms='1"], "--a: No closing quotation"),
     ],
 )
 def test_mistakes_name_the_side(cli, tmp_path, args, message):
