@@ -37,7 +37,7 @@ def compare(matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: S
     means = [
         _geometric_mean(group)
         for group in groups.values()
-        if len(group) > 1 and all(each.shift is not None for each in group)
+        if len(group) > 1 and all(each.shift is not None for each in group) and not rules.blocks_as_trials
     ]
     return Family(comparisons=comparisons, geometric_means=means, unmatched=list(unmatched))
 
@@ -56,7 +56,9 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         unit=metric.unit if metric else "",
         better=metric.better if metric else "lower",
         method=tested.method,
-        trials=(len(a.records), len(b.records)),
+        trials=(len(a.trials), len(b.trials)),
+        baseline_trials={trial.record.trial_id: math.exp(trial.log) for trial in a.trials},
+        contender_trials={trial.record.trial_id: math.exp(trial.log) for trial in b.trials},
         blocks=len(tested.differences) if tested.method == "paired" else None,
         timed_blocks=float(np.median(blocks or [0])),
         baseline_value=a.median,
@@ -100,11 +102,11 @@ def _probability_lower(tested: Tested) -> float:
 
 def _low_noise(tested: Tested) -> float | None:
     """The ratio of the tenth percentiles, estimated as that of the medians is."""
-    a, b = tested.baseline.low_noise, tested.contender.low_noise
     if tested.method == "paired":
-        value = paired(np.array([b[key] - a[key] for key in tested.differences])).estimate
+        value = paired(np.array([two.low_noise - one.low_noise for one, two in tested.pairs])).estimate
     else:
-        value = unpaired(np.array(list(a.values())), np.array(list(b.values()))).estimate
+        logs = [np.array([trial.low_noise for trial in each.trials]) for each in (tested.baseline, tested.contender)]
+        value = unpaired(*logs).estimate
     return math.exp(value) if math.isfinite(value) else None
 
 
@@ -126,24 +128,28 @@ def _variance_inflation(*samples: Sample) -> float | None:
 
 
 def _geometric_mean(group: Sequence[Tested]) -> GeometricMean:
-    """The mean log ratio over cases.
+    """The geometric mean of the ratios of several cases.
 
-    Where all are paired, a block's mean over the cases is one value, tested as one comparison's blocks are. Else each
-    case's difference of mean logs has the variance of two independent samples, and their mean a t interval with the
-    degrees of freedom of Welch and Satterthwaite (Welch, Biometrika 34, 1947); a single trial on a side gives none.
+    Where all are paired, a block's mean log ratio over the cases is one value, tested as one comparison's blocks are.
+    Else each case's mean log ratio has the variance of two independent samples, and the mean over cases a t interval
+    with the degrees of freedom of Welch and Satterthwaite (Welch, Biometrika 34, 1947); a single trial on a side gives
+    none.
     """
     margin, alpha, metric = group[0].margin, group[0].alpha, group[0].baseline.metric
+    value = float(np.mean([each.shift.estimate for each in group if each.shift]))
+    interval: tuple[float, float] | None = None
+    outcome: Outcome = "undecided"
     keys = set.intersection(*(set(each.differences) for each in group))
     if all(each.method == "paired" for each in group) and len(keys) > 1:
+        method = "paired by block"
         shift = paired(np.array([np.mean([each.differences[key] for each in group]) for key in sorted(keys)]))
-        value, interval, method = shift.estimate, shift.interval(1 - alpha), "paired by block"
+        interval = shift.interval(1 - alpha)
         outcome = judge(value, shift.p_different, shift.p_within(margin), alpha)
     else:
         method = "unpaired: Welch-Satterthwaite"
         sides = [sample.logs for each in group for sample in (each.baseline, each.contender)]
-        value = float(np.mean([each.contender.logs.mean() - each.baseline.logs.mean() for each in group]))
         parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
-        error, outcome, interval = math.sqrt(parts.sum()) / len(group), "undecided", None
+        error = math.sqrt(parts.sum()) / len(group)
         if error > 0:
             freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
             half = float(stats.t.ppf(1 - alpha / 2, freedom)) * error
@@ -167,37 +173,55 @@ def _geometric_mean(group: Sequence[Tested]) -> GeometricMean:
 def _notes(tested: Tested, family: int) -> list[str]:
     """What a reader of the verdict has to know."""
     a, b = tested.baseline, tested.contender
-    found = []
-    if tested.method in ("paired", "unpaired"):
-        n = len(tested.differences) if tested.method == "paired" else min(len(a.logs), len(b.logs))
-        least = fewest(tested.alpha / family, is_paired=tested.method == "paired")
-        if n < least:
-            what = "blocks" if tested.method == "paired" else "trials a side"
-            found.append(
-                f"{n} {what} cannot reach p < {tested.alpha / family:.2g}, whatever they say: at least {least} can"
-            )
-        if tested.looks and tested.method == "paired":
-            found.append(
-                f"the run could stop early: each look has {tested.alpha:.2g} of alpha, and intervals are wider"
-            )
-    for sample in (a, b):
-        failed = [record for record in sample.all if record.error]
-        if failed:
-            assert failed[0].error
-            found.append(f"{sample.name}: {len(failed)} of {len(sample.all)} trials failed ({failed[0].error.message})")
-        elif not sample.records:
-            found.append(f"{sample.name}: no trial has a {tested.rules.metric}")
+    found = [*_too_few(tested, family), *_missing(tested)]
     found += diagnosis.differences(a.records, b.records)
-    found += diagnosis.disturbed([*a.records], [*b.records])
+    found += diagnosis.disturbed(a.records, b.records)
     found += diagnosis.unsteady([*a.records, *b.records])
     if tested.method == "paired":
         found += diagnosis.effects(
             np.array(list(tested.differences.values())),
-            np.array([b.trials[key][0].design.slot > a.trials[key][0].design.slot for key in tested.differences]),
-            np.array([(a.trials[key][1] + b.trials[key][1]) / 2 for key in tested.differences]),
+            np.array([two.record.design.slot > one.record.design.slot for one, two in tested.pairs]),
+            np.array([(one.log + two.log) / 2 for one, two in tested.pairs]),
         )
     elif tested.method == "unpaired":
         found += [*diagnosis.drifting(a.name, a.logs), *diagnosis.drifting(b.name, b.logs)]
+    return found
+
+
+def _too_few(tested: Tested, family: int) -> list[str]:
+    """Whether the numbers of trials allow a verdict at all, and whether the run looked at it several times."""
+    found = []
+    if tested.test is not None:
+        alpha, is_paired = tested.alpha / family, tested.method == "paired"
+        if 2 * tested.test.null.cdf(0) > alpha:
+            n = " and ".join(map(str, tested.test.sizes))
+            what, option = ("blocks", "--trials") if is_paired else ("trials", "--trials")
+            least = f"{fewest(alpha, is_paired=is_paired)}{'' if is_paired else ' a side'}"
+            found.append(f"{n} {what} cannot reach p < {alpha:.2g}, whatever they say: {least} can ({option})")
+        if len(tested.looks) > 1:
+            found.append(
+                f"the run could stop early: each look has {tested.alpha:.2g} of alpha, and intervals are wider"
+            )
+    return found
+
+
+def _missing(tested: Tested) -> list[str]:
+    """Trials that say nothing, and why."""
+    found = []
+    for sample in (tested.baseline, tested.contender):
+        errors = [record.error for record in sample.all if record.error]
+        if errors:
+            found.append(f"{sample.name}: {len(errors)} of {len(sample.all)} trials failed ({errors[0].message})")
+        elif not sample.trials:
+            reason = (sample.metric and sample.metric.reason) or "its value is not above 0"
+            found.append(f"{sample.name}: no trial has a {tested.rules.metric}: {reason}")
+        elif tested.method == "paired" and len(sample.trials) > len(tested.differences):
+            left = len(sample.trials) - len(tested.differences)
+            found.append(f"{sample.name}: {left} trials left out, for the other side has none in their blocks")
+    if tested.method == "unpaired":
+        runs = [len({record.run_id for record in sample.records}) for sample in (tested.baseline, tested.contender)]
+        if max(runs) > 1:
+            found.append(f"the sides come from {runs[0]} and {runs[1]} runs, which may differ among themselves")
     return found
 
 

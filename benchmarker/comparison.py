@@ -19,7 +19,7 @@ METHODS: dict[Method, str] = {
     "drifted from the one side's trials to the other's",
     "blocks of one process as if independent": "every timed block as if independent, as asked; blocks of one process "
     "are not, and this calls equal configurations different in about two cases of three",
-    "none": "no test: of a single process on a side the spread between processes cannot be seen",
+    "none": "no test: with a single process on a side, or none, the spread between processes cannot be seen",
 }
 STEP_TIME = "step_time_median_s"
 
@@ -37,11 +37,12 @@ class Rules:
 class Comparison(Struct, frozen=True, kw_only=True):
     """What two sides' trials say: contender over baseline, of one metric.
 
-    The interval has the level `level`; `p_value` is two-sided, `p_adjusted` the same after Holm's correction for all
-    comparisons made together, which the verdict goes by. `probability_lower` is the chance that the contender's value
-    is the lower one of a block, or of two trials. `process_deviation` is the spread between processes (standard
-    deviation of the logarithm); `variance_inflation`, by how much the variance of a process's mean exceeds what its
-    blocks would give were they independent. `enough` is how many blocks (or trials a side) would likely decide.
+    `baseline_trials` and `contender_trials` hold each trial's value by its id. The interval has the level `level`;
+    `p_value` is two-sided, `p_adjusted` the same after correction for looks and for all comparisons made together,
+    which the verdict goes by. `probability_lower` is the chance that the contender's value is the lower one of a
+    block, or of two trials. `process_deviation` is the spread between processes (standard deviation of the logarithm);
+    `variance_inflation`, by how much the variance of a process's mean exceeds what its blocks would give were they
+    independent. `enough` is how many blocks (or trials a side) would likely decide.
     """
 
     case: dict[str, Value]
@@ -52,6 +53,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     better: Literal["higher", "lower"]
     method: Method
     trials: tuple[int, int]
+    baseline_trials: dict[str, float]
+    contender_trials: dict[str, float]
     blocks: int | None
     timed_blocks: float
     baseline_value: float | None

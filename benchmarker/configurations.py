@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,17 +47,11 @@ class Configuration:
 
 
 def configurations(records: Iterable[Record]) -> list[Configuration]:
-    """Records by what was asked, in the order of the plans that they come from.
-
-    A run may hold the same case twice (an A/A experiment): these are two configurations.
-    """
-    groups: dict[tuple[bytes, int], list[Record]] = {}
-    seen: Counter[tuple[bytes, str, int]] = Counter()
-    for record in sorted(records, key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
-        case = msgspec.json.encode(record.case)
-        trial = (case, record.run_id, record.trial)
-        groups.setdefault((case, seen[trial]), []).append(record)
-        seen[trial] += 1
+    """Records by what was asked, each trial once, in the order of the plans that they come from."""
+    groups: dict[bytes, list[Record]] = {}
+    once = {record.trial_id: record for record in records}
+    for record in sorted(once.values(), key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
+        groups.setdefault(msgspec.json.encode(record.case), []).append(record)
     return [Configuration(facts(group[0].case), tuple(group)) for group in groups.values()]
 
 
@@ -75,6 +68,8 @@ def label(these: Facts, names: Sequence[str]) -> str:
 
 def text(value: Value) -> str:
     """A fact's value as a table shows it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "-" if value is None else str(value)
 
 

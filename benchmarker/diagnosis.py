@@ -11,7 +11,7 @@ from scipy import stats
 from benchmarker.configurations import surroundings, text, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change
-from benchmarker.witness import disturbances
+from benchmarker.witness import COUNTED_S, disturbances
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,20 +39,29 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record]) -> list
         )
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
-        found.append(f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP")
+        found.append(
+            f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP; "
+            "--metric=flop_per_s compares rates"
+        )
     return found
 
 
 def disturbed(*sides: Sequence[Record]) -> list[str]:
     """How many trials were disturbed, and by what."""
     each = [disturbances(record, side) for side in sides for record in side]
+    seen = [record.witnesses for side in sides for record in side if record.witnesses]
+    short = sum(witnesses.duration_s < COUNTED_S for witnesses in seen)
+    told = (
+        [f"{short} of {len(each)} trials were timed for less than {COUNTED_S} s, too short to tell what disturbed them"]
+        if short
+        else []
+    )
     kinds = Counter(kind for found in each for kind in found)
     if not kinds:
-        return []
+        return told
     worst = [f"{next(found[kind] for found in each if kind in found)} ({count})" for kind, count in kinds.most_common()]
-    return [
-        f"{sum(bool(found) for found in each)} of {len(each)} trials were disturbed, for instance: {', '.join(worst)}"
-    ]
+    number = sum(bool(found) for found in each)
+    return [*told, f"{number} of {len(each)} trials were disturbed, for instance: {', '.join(worst)}"]
 
 
 def unsteady(records: Sequence[Record]) -> list[str]:
@@ -73,11 +82,14 @@ def unsteady(records: Sequence[Record]) -> list[str]:
 
 
 def drifting(name: str, levels: np.ndarray) -> list[str]:
-    """Whether a side's values, in order of time, go up or down."""
+    """Whether logarithms, in order of time, go up or down."""
     if len(levels) < 4 or np.ptp(levels) == 0:
         return []
-    p_value = stats.spearmanr(np.arange(len(levels)), levels).pvalue
-    return [f"{name} drifts from trial to trial"] if p_value < CERTAINTY else []
+    if stats.spearmanr(np.arange(len(levels)), levels).pvalue >= CERTAINTY:
+        return []
+    third = -(-len(levels) // 3)
+    share = float(np.expm1(np.median(levels[-third:]) - np.median(levels[:third])))
+    return [f"{name} drifts from trial to trial ({share:+.1%} from the first third to the last)"]
 
 
 def effects(ratios: np.ndarray, contender_last: np.ndarray, levels: np.ndarray) -> list[str]:

@@ -29,9 +29,9 @@ class TimeLeft:
         self._seen: dict[bytes, list[float]] = defaultdict(list)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Take in how long processes took; the two records of a duet share theirs."""
+        """Take in how long processes took; the two records of a duet share theirs, if the plan is of duets too."""
         for record in records:
-            share = 2 if record.design.partner else 1
+            share = 2 if record.design.partner and self._plan.design == "duet" else 1
             self._seen[msgspec.json.encode(record.case)].append(record.harness.wall_s / share)
 
     def expect(self, index: int, seconds: float) -> None:

@@ -62,14 +62,15 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
     left.learn(finished.values())
     environment = cache(lambda gpu: gpus.environment(gpu, os.environ))
     ran = 0
-    for places in plan.processes():
+    processes = plan.processes()
+    for number, places in enumerate(processes, 1):
         if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
             break
         if any(place not in finished for place in places):
             _discard_halves(folder, places, finished, listener)
             process = make_process(plan, places, slot=ran % len(plan.cases))
             names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in process.cases))
-            title = f"[{ran + 1}/{len(plan.order)}] {names}, trial {process.trial}"
+            title = f"[{number}/{len(processes)}] {names}, trial {process.trial}"
             listener.begin(title, process.cases[0], left.seconds(ran))
             if reason := _ran_out_before(process, finished):
                 records = skip(process, reason)

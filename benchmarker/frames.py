@@ -68,5 +68,5 @@ def _read(places: tuple[str | PathLike[str], ...]) -> list[Record]:
     for fault in faults:
         warnings.warn(f"left out: {fault}", stacklevel=3)
     if not records:
-        raise UserError("there is no record to load")
+        raise UserError(f"there is no record to load in {', '.join(map(str, places))}")
     return records

@@ -52,8 +52,13 @@ def between(places: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
 
     So two runs of one plan match case by case, whatever else differs between them, and two single configurations
     match whatever they are. What a match differs in becomes its sides' names, or else the places' names do.
-    Raises `UserError` where nothing matches.
+    Raises `UserError` where nothing matches, or where two places hold the same trial.
     """
+    trials: dict[str, str] = {}
+    for name, records in places:
+        for record in records:
+            if trials.setdefault(record.trial_id, name) != name:
+                raise UserError(f"{trials[record.trial_id]} and {name} hold the same trial, {record.trial_id}")
     groups = [(name, configurations(records)) for name, records in places]
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.facts for each in group])))
     (first_name, first), *others = groups
@@ -109,6 +114,7 @@ def by(records: Sequence[Record], axis: str, baseline: str | None) -> Matching:
     if len(values) < 2:
         raise UserError(f"--by={axis}: every record has {axis}={values[0]}; there is nothing to compare")
     baseline = values[0] if baseline is None else baseline
+    baseline = next((value for value in values if value.casefold() == baseline.casefold()), baseline)
     if baseline not in values:
         raise UserError(f"--baseline={baseline}: no record has {axis}={baseline}; there are: {', '.join(values)}")
     axes = varying([dict(rest) for rest in groups])
@@ -122,7 +128,7 @@ def by(records: Sequence[Record], axis: str, baseline: str | None) -> Matching:
         one = Side(f"{axis}={baseline}", tuple(group[baseline]))
         matches += [Match(case, one, Side(f"{axis}={value}", tuple(group[value]))) for value in others]
     if not matches:
-        raise UserError(f"--by={axis}: no two configurations differ in {axis} alone")
+        raise UserError(f"--by={axis}: no two configurations differ in {axis} alone; name two places, or another axis")
     return Matching(tuple(matches), tuple(unmatched))
 
 
@@ -134,8 +140,13 @@ def within(records: Sequence[Record]) -> Matching:
     group = configurations(records)
     differ = varying([each.facts for each in group])
     if len(group) == 2:
+        one, two = (Side(label(each.facts, differ), each.records) for each in group)
+        return Matching((Match({}, one, two),))
+    numbers = sorted({record.design.case_number for record in records})
+    if len(group) == 1 and len(numbers) == 2:  # an A/A experiment
         one, two = (
-            Side(label(each.facts, differ) or name, each.records) for name, each in zip("AB", group, strict=True)
+            Side(name, tuple(record for record in group[0].records if record.design.case_number == number))
+            for name, number in zip("AB", numbers, strict=True)
         )
         return Matching((Match({}, one, two),))
     if len(group) < 2:

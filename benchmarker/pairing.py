@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,27 +23,39 @@ Key = tuple[str, int]
 LOW_NOISE = "step_time_p10_s"
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial that has a value of the metric: its logarithm, and that of the tenth percentile of its step times."""
+
+    record: Record
+    log: float
+    low_noise: float
+
+    @property
+    def block(self) -> Key:
+        """The block that it stood in."""
+        return self.record.run_id, self.record.trial
+
+
 class Sample:
-    """The trials of one side that have a value of the metric."""
+    """The trials of one side, those that have a value of the metric apart."""
 
     def __init__(self, side: Side, rules: Rules, derive: Derive) -> None:
         self.name = side.name
         self.all = side.records
         found = [(record, derive(record)) for record in side.records]
         self.metric = next((metrics[rules.metric] for _, metrics in found if rules.metric in metrics), None)
-        self.trials: dict[Key, tuple[Record, float]] = {}
-        self.low_noise: dict[Key, float] = {}
+        self.trials = []
         for record, metrics in found:
             value = metrics[rules.metric].value if rules.metric in metrics else None
             if record.error is None and value is not None and value > 0:
-                key = (record.run_id, record.trial)
-                self.trials[key] = (record, math.log(value))
-                self.low_noise[key] = (
-                    math.log(metrics[LOW_NOISE].value or math.nan) if LOW_NOISE in metrics else math.nan
-                )
-        self.records = [record for record, _ in self.trials.values()]
-        self.logs = np.array([value for _, value in self.trials.values()])
-        self.runs = {record.run_id for record in side.records}
+                low_noise = metrics[LOW_NOISE].value if LOW_NOISE in metrics else None
+                self.trials.append(Trial(record, math.log(value), math.log(low_noise or math.nan)))
+        self.records = [trial.record for trial in self.trials]
+        self.logs = np.array([trial.log for trial in self.trials])
+        blocks = {trial.block: trial for trial in self.trials}
+        self.blocks = blocks if len(blocks) == len(self.trials) else {}
+        """Trials by block; none where a block holds several."""
 
     @cached_property
     def median(self) -> float | None:
@@ -74,24 +87,28 @@ class Tested:
         a, b = self.baseline, self.contender
         if not a.records or not b.records:
             return
-        common = a.trials.keys() & b.trials.keys()
+        common = sorted(a.blocks.keys() & b.blocks.keys())
         if rules.blocks_as_trials:
             self.shift = unpaired(a.block_logs(), b.block_logs())
             self.method = "blocks of one process as if independent"
-        elif a.runs == b.runs and common:
-            self.differences = {key: self._difference(key) for key in sorted(common)}
+        elif 2 * len(common) >= min(len(a.logs), len(b.logs)):
+            self.differences = {key: self._difference(a.blocks[key], b.blocks[key]) for key in common}
             self.shift = paired(np.array(list(self.differences.values())))
             self.method = "paired" if len(common) > 1 else "none"
         else:
             self.shift = unpaired(a.logs, b.logs)
             self.method = "unpaired" if min(len(a.logs), len(b.logs)) > 1 else "none"
 
-    def _difference(self, key: Key) -> float:
+    def _difference(self, one: Trial, two: Trial) -> float:
         """Log ratio of a block; in a duet the median over pairs, which are closer in time than the trials are."""
-        (one, first), (two, second) = self.baseline.trials[key], self.contender.trials[key]
-        if two.design.partner == one.trial_id and self.rules.metric == STEP_TIME:
-            return float(np.median(np.log(step_times(two) / step_times(one))))
-        return second - first
+        if two.record.design.partner == one.record.trial_id and self.rules.metric == STEP_TIME:
+            return float(np.median(np.log(step_times(two.record) / step_times(one.record))))
+        return two.log - one.log
+
+    @property
+    def pairs(self) -> list[tuple[Trial, Trial]]:
+        """The trials of each block that is compared, in order of time."""
+        return [(self.baseline.blocks[key], self.contender.blocks[key]) for key in self.differences]
 
     @property
     def test(self) -> Shift | None:

@@ -87,7 +87,10 @@ def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
         if asked.device == "auto":
             chosen.setdefault((case.framework, case.device), case)
     names = list(dict.fromkeys(["framework", *configurations.varying(tables)]))
-    left_out = [f"{_common(group, names)}: {reason}" for reason, group in refused.items()]
+    left_out = [
+        f"{_common(group, names)}{f' ({len(group)} cases)' if len(group) > 1 else ''}: {reason}"
+        for reason, group in refused.items()
+    ]
     if not cases:
         raise UserError(f"nothing is left to run: {'; '.join(left_out)}")
     plan.same_device(list(chosen.values()))
@@ -119,7 +122,7 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     of_problem = {name: value for name, value in table.items() if name not in _CASE and name not in _MEASURING}
     own = [field.name for field in dataclasses.fields(made.params)]
     for name in of_problem:
-        _known(f"setting of {of_case['problem']}", name, [*own, *_CASE, *_MEASURING])
+        _known(f"setting of {of_case['problem']}", name, [*own, *_CASE, *_MEASURING, "trials", "design", "order_seed"])
     values = params.resolve(made, of_problem, "cpu")
     measuring = _convert(table, _MEASURING)
     for name, value in (*values.items(), *measuring.items()):

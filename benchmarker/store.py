@@ -165,6 +165,9 @@ def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
     records: list[Record] = []
     faults: list[Fault] = []
     for place in places:
+        if place.name == PLAN:
+            faults.append(Fault(place, "a plan, not a record; name its folder"))
+            continue
         files = sorted(_record_files(place))
         if not files:
             faults.append(Fault(place, "holds no record" if place.exists() else "no such file or folder"))

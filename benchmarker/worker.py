@@ -16,6 +16,7 @@ import time
 import traceback
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -246,9 +247,17 @@ def _time_duet(steppers: list[measure.Stepper], measuring: Measuring, stages: _S
 
 
 def _peak_rss_bytes() -> int:
-    """Largest resident set of this process so far; Linux counts in KiB, macOS in bytes (getrusage(2))."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    """Largest resident set of this process so far.
+
+    Linux: `VmHWM`, in KiB (proc(5)), for the maximum of getrusage(2) is handed down by the process that started this
+    one. Elsewhere that maximum, which macOS counts in bytes.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _one_line(error: BaseException) -> str:

@@ -82,7 +82,7 @@ def command(
     budget: float | None,
     max_blocks: int,
     order_seed: int | None,
-    fail_on: str,
+    fail_on: str | None,
     results: Path,
     resume: bool,
     as_json: bool,
@@ -117,6 +117,8 @@ def command(
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
         referee = Referee(rules, derive, looks(max_blocks), target, budget, progress)
+        if cases[0] == cases[1]:
+            progress.say("A and B are the same configuration: the run shows what this machine makes of no difference")
         records = execute(folder, progress, referee)
     family = compare(matching.within(records).matches, rules, derive)
     if as_json:
@@ -143,7 +145,7 @@ class Referee:
     ) -> None:
         self.rules, self.derive, self.looks = rules, derive, looks
         self.target, self.budget_s, self.progress = target, budget_s, progress
-        self.ended = f"ended after {looks[-1]} blocks, the most that were allowed (--max-blocks)"
+        self.ended = f"ended after {looks[-1]} blocks, the most allowed; a new run with --max-blocks can have more"
 
     def __call__(self, records: Sequence[Record]) -> bool:
         """Whether no more blocks are needed."""
@@ -159,7 +161,7 @@ class Referee:
                 self.ended = f"ended after {blocks} blocks and {duration_text(sum(walls))}"
                 return True
         if self.budget_s is not None and sum(walls) * (blocks + 1) / blocks > self.budget_s:
-            self.ended = f"ended after {blocks} blocks, for another would exceed --budget"
+            self.ended = f"ended after {blocks} block{'s' * (blocks > 1)}, for another would exceed --budget"
             return True
         return False
 

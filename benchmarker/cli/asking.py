@@ -107,7 +107,9 @@ _STORE = (
         show_default=True,
         help="Folder that records go to.",
     ),
-    click.option("--resume", is_flag=True, help="Go on with the newest unfinished run of this same command."),
+    click.option(
+        "--resume", is_flag=True, help="Go on with the newest unfinished run of the same cases, trials and design."
+    ),
 )
 
 

@@ -38,7 +38,7 @@ def command(
     places: tuple[Path, ...],
     by: str | None,
     baseline: str | None,
-    fail_on: str,
+    fail_on: str | None,
     unit: str,
     classically: bool,
     speedup: bool,
@@ -58,6 +58,8 @@ def command(
         raise UserError(
             "--baseline is a value of the axis that --by names; of several places the first is the baseline"
         )
+    if unit == "block" and (judging["metric"] or judging["statistic"]):
+        raise UserError("--unit=block compares the step times of timed blocks; leave --metric and --statistic out")
     rules, unwanted = rules_of(blocks_as_trials=unit == "block", **judging), verdicts_of(fail_on)
     read = [store.read([place]) for place in places]
     faults = [fault for _, found in read for fault in found]
@@ -79,6 +81,7 @@ def command(
         from benchmarker.plot import boxes
 
         boxes(made.matches, plot)
+        click.echo(f"picture: {plot}", err=True)
     described = classically or any(each.method == "none" for each in family.comparisons)
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import click
@@ -44,10 +45,10 @@ def print_one(comparison: Comparison) -> None:
 
 def line(comparison: Comparison) -> str:
     """A comparison in one line."""
-    unit = "blocks" if comparison.method == "paired" else "trials a side"
-    n = comparison.blocks if comparison.blocks is not None else min(comparison.trials)
-    parts = [f"B/A {ratio(comparison)} {comparison.verdict.upper()}{_enough(comparison, unit)}"]
-    parts.append(f"{n} {unit} x {comparison.timed_blocks:.0f}")
+    parts = [
+        f"B/A {ratio(comparison)} {comparison.verdict.upper()}{_enough(comparison)}",
+        f"{numbers(comparison)} x {comparison.timed_blocks:.0f} timed blocks",
+    ]
     if comparison.p_value is not None and comparison.p_adjusted is not None:
         adjusted = comparison.p_adjusted != comparison.p_value
         parts.append(f"p {comparison.p_value:.2g}" + (f" (adjusted {comparison.p_adjusted:.2g})" if adjusted else ""))
@@ -55,12 +56,20 @@ def line(comparison: Comparison) -> str:
     if comparison.probability_lower is not None:
         parts.append(f"B lower with probability {comparison.probability_lower:.2f}")
     if comparison.process_deviation is not None:
-        parts.append(f"process sd {comparison.process_deviation:.1%}")
+        parts.append(f"process sd {percent(math.expm1(comparison.process_deviation))}")
     if comparison.variance_inflation is not None:
-        parts.append(f"variance inflation {comparison.variance_inflation:.0f}x")
+        parts.append(f"variance inflation {comparison.variance_inflation:.3g}x")
     if comparison.low_noise_ratio is not None:
-        parts.append(f"p10 B/A {comparison.low_noise_ratio:.3f}")
+        parts.append(f"p10 B/A {_figure(comparison.low_noise_ratio)}")
     return "; ".join(parts)
+
+
+def numbers(comparison: Comparison) -> str:
+    """How many blocks were compared, or trials of each side."""
+    if comparison.blocks is not None:
+        return f"{comparison.blocks} blocks"
+    a, b = comparison.trials
+    return f"{a} and {b} trials"
 
 
 def percent(share: float) -> str:
@@ -73,13 +82,19 @@ def ratio(comparison: Comparison | GeometricMean) -> str:
     if comparison.ratio is None:
         return "-"
     if comparison.low is None or comparison.high is None:
-        return f"{comparison.ratio:.3f} [no interval]"
-    return f"{comparison.ratio:.3f} [{comparison.low:.3f}, {comparison.high:.3f}]"
+        return f"{_figure(comparison.ratio)} [no interval]"
+    return f"{_figure(comparison.ratio)} [{_figure(comparison.low)}, {_figure(comparison.high)}]"
 
 
-def _enough(comparison: Comparison, unit: str) -> str:
-    if comparison.verdict != "undecided" or comparison.method == "none":
+def _figure(value: float) -> str:
+    """A ratio to three places, or to three digits where it is far from 1."""
+    return f"{value:.3f}" if 0.1 <= value < 100 else f"{value:.3g}"
+
+
+def _enough(comparison: Comparison) -> str:
+    if comparison.verdict != "undecided" or comparison.p_value is None:
         return ""
+    unit = "blocks" if comparison.method == "paired" else "trials a side"
     return f" ({comparison.enough or 'more than 1000'} {unit} would likely decide)"
 
 
@@ -99,12 +114,13 @@ def _print_several(family: Family) -> None:
             si(each.baseline_value, each.unit),
             si(each.contender_value, each.unit),
             ratio(each),
+            numbers(each).removesuffix(" blocks").removesuffix(" trials"),
             "-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}",
             each.verdict,
         ]
         for each in comparisons
     ]
-    print_table([*axes, "baseline A", "contender B", "A", "B", "B/A", "p", "verdict"], rows)
+    print_table([*axes, "baseline A", "contender B", "A", "B", "B/A", "n", "p", "verdict"], rows)
     for mean in family.geometric_means:
         click.echo(
             clean(
@@ -112,13 +128,13 @@ def _print_several(family: Family) -> None:
                 f"{ratio(mean)} {mean.verdict.upper()} ({mean.method})"
             )
         )
-    for method in dict.fromkeys(each.method for each in comparisons):
-        click.echo(f"  {METHODS[method]}")
     _print_notes(comparisons, axes)
 
 
 def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None:
-    """Each note once, with the comparisons that it is about."""
+    """The methods, and each note once, with the comparisons that it is about."""
+    for method in dict.fromkeys(each.method for each in comparisons):
+        click.echo(f"  {METHODS[method]}")
     about: dict[str, list[str]] = {}
     for each in comparisons:
         for note in each.notes:
@@ -145,13 +161,14 @@ def print_speedups(family: Family) -> None:
     if means and axes:
         rows.append(["geometric mean", *[""] * (len(axes) - 1), *(means.get(name, "-") for name in contenders)])
     print_table([*axes, *contenders], rows)
+    _print_notes(comparisons, axes)
 
 
 def _speedup(each: Comparison | GeometricMean) -> str:
     if each.ratio is None:
         return "-"
     mark = {"undecided": " ?", "same": " ="}.get(each.verdict, "")
-    return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.2f}x{mark}"
+    return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.3g}x{mark}"
 
 
 def print_classical(tables: Sequence[Classical], *, tests: bool) -> None:

@@ -42,8 +42,7 @@ _OPTIONS = (
     click.option(
         "--fail-on",
         metavar="VERDICT[,VERDICT...]",
-        default="",
-        help=f"Exit with status 1 on any of these verdicts: {', '.join(VERDICTS)}.",
+        help="Exit with status 1 on any of these: slower (or worse), faster (or better), same, undecided.",
     ),
 )
 
@@ -62,12 +61,19 @@ def rules_of(metric: str | None, statistic: str | None, delta: float, alpha: flo
     return Rules(metric=metric or f"step_time_{statistic or 'median'}_s", delta=delta, alpha=alpha, **more)
 
 
-def verdicts_of(fail_on: str) -> set[str]:
-    """The verdicts that `--fail-on` names; raises `UserError` for one that there is not."""
+def verdicts_of(fail_on: str | None) -> set[str]:
+    """The verdicts that `--fail-on` names; raises `UserError` for none, and for one that there is not.
+
+    Which of slower and worse is said goes by the metric: either stands for both, and so do faster and better.
+    """
+    if fail_on is None:
+        return set()
     names = {name.strip() for name in fail_on.split(",") if name.strip()}
+    if not names:
+        raise UserError(f"--fail-on names no verdict; there are: {', '.join(VERDICTS)}")
     if unknown := names.difference(VERDICTS):
         raise UserError(f"--fail-on={','.join(sorted(unknown))}: the verdicts are {', '.join(VERDICTS)}")
-    return names
+    return names.union(*(pair for pair in ({"slower", "worse"}, {"faster", "better"}) if pair & names))
 
 
 def known_metric(rules: Rules, known: Iterable[str]) -> None:

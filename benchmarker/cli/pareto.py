@@ -63,6 +63,13 @@ def command(places: tuple[Path, ...], names: str, as_json: bool) -> int:
         for point in sorted(found.points, key=lambda point: point.values)
     ]
     print_table([*axes, *metrics, ""], rows)
+    work = {record.cost.flops for point in found.points for record in point.configuration.records if record.cost}
+    if len(work) > 1:
+        click.echo(
+            "note: a step is not the same work in all of them; of metrics, flop_per_s compares rates all the same"
+        )
     if found.left_out:
-        click.echo(f"{found.left_out} configuration(s) left out, for a metric that no trial of theirs has")
+        click.echo(
+            f"{found.left_out} configuration(s) left out, for a metric that no trial of theirs has (memory in a duet)"
+        )
     return 1 if faults else 0

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from benchmarker import estimate, gpus, planfile, store
+from benchmarker import estimate, gpus, store
 from benchmarker.cli.output import json_option, print_json, print_table
 from benchmarker.cli.progress import Progress
-from benchmarker.cli.run_plan import made, print_left_out
+from benchmarker.cli.run_plan import planned, print_left_out
 from benchmarker.cli.tables import print_shared
 from benchmarker.configurations import facts, text
 from benchmarker.estimate import duration_text
@@ -42,15 +42,24 @@ if TYPE_CHECKING:
 @click.option("--probe", is_flag=True, help="Run a short trial of each case without earlier records, to tell the time.")
 @json_option
 def command(file: Path, results: Path, probe: bool, as_json: bool) -> int:
-    """Show what a plan file would run: its cases, what is left out and why, and how long it would take."""
-    preview(made(planfile.read(file)), results, probe, as_json)
-    return 0
+    """Show what a plan file would run: its cases, what is left out and why, and how long it would take.
+
+    The exit status is 1 where a probe failed.
+    """
+    return preview(planned(file), results, probe, as_json)
 
 
-def preview(plan: Plan, results: Path, probe: bool, as_json: bool) -> None:
-    """Print what a plan would do, without doing it; a probe runs each case for a short time, and stores nothing."""
+def preview(plan: Plan, results: Path, probe: bool, as_json: bool) -> int:
+    """Print what a plan would do, without doing it; a probe runs each case for a short time, and stores nothing.
+
+    Returns 1 where a probe failed, else 0.
+    """
     earlier = estimate.of_plan(plan, store.read([results])[0])
-    forecast = estimate.forecast(plan, earlier, _probe(plan, earlier) if probe else {})
+    probes = _probe(plan, earlier) if probe else {}
+    forecast = estimate.forecast(
+        plan, earlier, {index: record for index, record in probes.items() if record.error is None}
+    )
+    status = int(any(record.error for record in probes.values()))
     processes = len(plan.processes())
     if as_json:
         print_json(
@@ -63,7 +72,7 @@ def preview(plan: Plan, results: Path, probe: bool, as_json: bool) -> None:
                 "time": msgspec.to_builtins(forecast),
             }
         )
-        return
+        return status
     cases = [facts(case) for case in plan.cases]
     differing = print_shared(cases)
     print_table(differing, [[text(case.get(name)) for name in differing] for case in cases])
@@ -74,6 +83,7 @@ def preview(plan: Plan, results: Path, probe: bool, as_json: bool) -> None:
     print_left_out(plan)
     for line in _time(forecast):
         click.echo(line)
+    return status
 
 
 def _time(forecast: Forecast) -> list[str]:
@@ -100,7 +110,7 @@ def _count(number: int, one: str, several: str = "") -> str:
 
 
 def _probe(plan: Plan, earlier: Sequence[Record]) -> dict[int, Record]:
-    """A short trial of each case without an earlier record, by the case's index; those that fail are left out."""
+    """A short trial of each case without an earlier record, by the case's index."""
     known = {msgspec.json.encode(record.case) for record in earlier}
     unknown = [index for index, case in enumerate(plan.cases) if msgspec.json.encode(case) not in known]
     probes = make_plan([estimate.probe(plan.cases[index]) for index in unknown], 1)
@@ -112,6 +122,5 @@ def _probe(plan: Plan, earlier: Sequence[Record]) -> dict[int, Record]:
             process = make_process(probes, [(number, 0)], slot=number)
             (record,) = run_process(process, environment(case.gpu), Path(folder) / "log", progress.hear)
             progress.end([record])
-            if record.error is None:
-                found[index] = record
+            found[index] = record
     return found

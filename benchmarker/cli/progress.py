@@ -71,6 +71,8 @@ class Progress:
         """Show an event of the worker."""
         if "stage" in event:
             self._stage = event["stage"]
+            if self._stage == "preheat" and not self._preheat:
+                self._stage = "warm-up"
             self._show("")
         elif "progress" in event:
             done, step_s = event["progress"]

@@ -13,6 +13,7 @@ from benchmarker.cli.asking import store_options
 from benchmarker.cli.output import clean, json_option, print_json
 from benchmarker.cli.progress import Progress, working
 from benchmarker.cli.tables import as_plain, print_configurations
+from benchmarker.errors import UserError
 from benchmarker.execute import execute
 from benchmarker.metrics import deriver
 
@@ -31,7 +32,16 @@ def command(file: Path, results: Path, resume: bool, as_json: bool) -> int:
     Records go to a new folder below --results. A trial that fails is a record that says why, and the others go on;
     the exit status is 1 where one did.
     """
-    return run(made(planfile.read(file)), results, resume, as_json)
+    return run(planned(file), results, resume, as_json)
+
+
+def planned(file: Path) -> Plan:
+    """The plan of a file; raises `UserError` that names the file."""
+    description = planfile.read(file)
+    try:
+        return made(description)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
 
 
 def made(description: Description) -> Plan:
@@ -45,7 +55,7 @@ def run(wanted: Plan, results: Path, resume: bool, as_json: bool) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
-        for text in wanted.left_out:
+        for text in wanted.left_out if as_json else ():
             progress.say(f"left out: {text}")
         records = execute(folder, progress)
     derive = deriver()

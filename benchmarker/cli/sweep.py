@@ -87,8 +87,7 @@ def command(
             raise UserError(f"{name} is given as an option, and varied as well; leave one out")
     plan = made(description)
     if dry_run:
-        preview(plan, results, False, as_json)
-        return 0
+        return preview(plan, results, False, as_json)
     return run(plan, results, resume, as_json)
 
 

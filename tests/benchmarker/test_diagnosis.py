@@ -51,6 +51,13 @@ def test_a_timed_part_shorter_than_the_ticks_is_not_judged():
     assert disturbances(with_witnesses(other_busy_cores=2.0, duration_s=0.1), [make_record()]) == {}
 
 
+def test_a_timed_part_too_short_to_tell_is_told():
+    records = [make_record(), with_witnesses(duration_s=0.1)]
+    assert diagnosis.disturbed(records) == [
+        "1 of 2 trials were timed for less than 0.5 s, too short to tell what disturbed them"
+    ]
+
+
 def test_disturbed_trials_are_counted():
     bad = with_witnesses(steal_percent=9.0)
     assert diagnosis.disturbed([make_record(), bad], [bad, make_record()]) == [
@@ -75,7 +82,7 @@ def test_other_surroundings_and_other_work_are_told():
     )
     assert diagnosis.differences([one], [two]) == [
         f"surroundings differ: host {one.machine.host} -> elsewhere",
-        "a step is not the same work: 1000 and 2000 FLOP",
+        "a step is not the same work: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
     assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
 
@@ -87,7 +94,9 @@ def test_effects_of_order_and_time():
     assert diagnosis.effects(noise + 0.1 * last, last, RNG.normal(0, 0.1, n)) == [
         "the ratio depends on which of the two ran first in its block"
     ]
-    assert diagnosis.effects(noise + np.linspace(0, 0.2, n), last, np.linspace(0, 1, n)) == [
-        "the ratio drifts from trial to trial",
-        "the level of both drifts from trial to trial",
-    ]
+    ratio, level = diagnosis.effects(noise + np.linspace(0, 0.2, n), last, np.linspace(0, 1, n))
+    assert ratio.startswith("the ratio drifts from trial to trial (+1")
+    assert (
+        level
+        == f"the level of both drifts from trial to trial ({np.expm1(13 / 19):+.1%} from the first third to the last)"
+    )

@@ -111,3 +111,14 @@ def test_an_experiment_of_the_same_with_itself_has_two_sides():
     (match,) = matching.within(records("r", {}, {}, trials=3)).matches
     assert (match.baseline.name, match.contender.name) == ("A", "B")
     assert [record.design.case_number for record in match.contender.records] == [1, 1, 1]
+
+
+def test_a_trial_in_both_places_is_refused():
+    same = records("r", {})
+    with pytest.raises(UserError, match="a and b hold the same trial, r-0000-0"):
+        matching.between([("a", same), ("b", same)])
+
+
+def test_a_trial_read_twice_counts_once():
+    (match,) = matching.within(records("r", {}, {"seed": 1}) * 2).matches
+    assert len(match.baseline.records) == 2

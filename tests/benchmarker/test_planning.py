@@ -72,8 +72,8 @@ def test_what_is_not_done_is_left_out_with_what_it_has_in_common(frameworks):
         ("torch", 2, "fp32"),
     ]
     assert left_out == [
-        "framework=jax: jax does not start: no library",
-        "framework=torch precision=fp64: gemm in torch does not do --transpose-a=True with --precision=fp64",
+        "framework=jax (4 cases): jax does not start: no library",
+        "framework=torch precision=fp64 (2 cases): gemm in torch does not do --transpose-a=True with --precision=fp64",
     ]
 
 
@@ -153,7 +153,7 @@ def test_the_plan_keeps_design_seed_and_what_is_left_out(frameworks):
     plan = planning.make_plan(description)
     assert (len(plan.cases), plan.trials, plan.design, plan.seed) == (2, 3, "duet", 7)
     assert len(plan.left_out) == 1
-    assert plan.left_out[0].startswith("framework=torch precision=bf16: cpu (a CPU) does not do bf16")
+    assert plan.left_out[0].startswith("framework=torch precision=bf16 (2 cases): cpu (a CPU) does not do bf16")
     with pytest.raises(UserError, match="played by two cases, not by 3"):
         planning.make_plan(Description(base=BASE, axes={"m": [1, 2, 3]}, design="duet"))
 
