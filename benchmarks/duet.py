@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+
+from benchmarker.stats.shift import paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,9 @@ def play(baseline: Callable[[], int], contender: Callable[[], int], pairs: int, 
 
 
 def ratio(logs: list[float]) -> Ratio:
-    """Hodges-Lehmann estimate of the median log ratio, and the interval that inverts the signed-rank test.
-
-    The interval lies between order statistics of the Walsh averages (Hollander, Wolfe & Chicken, Nonparametric
-    Statistical Methods, 2014, section 3.3).
-    """
-    values = np.asarray(logs)
-    n = len(values)
-    walsh = np.sort((values[:, None] + values[None, :])[np.triu_indices(n)] / 2)
-    mean, deviation = n * (n + 1) / 4, np.sqrt(n * (n + 1) * (2 * n + 1) / 24)
-    rank = max(0, int(np.floor(mean + stats.norm.ppf(0.025) * deviation)))
-    low, high = walsh[rank], walsh[len(walsh) - 1 - rank]
-    return Ratio(*(float(np.exp(value)) for value in (np.median(walsh), low, high)))
+    """The ratio that the logarithms stand for; raises ValueError for fewer than six, which have no 95% interval."""
+    shift = paired(np.asarray(logs))
+    interval = shift.interval(0.95)
+    if interval is None:
+        raise ValueError(f"{len(logs)} values have no 95% interval; six have")
+    return Ratio(*(float(np.exp(value)) for value in (shift.estimate, *interval)))

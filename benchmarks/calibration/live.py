@@ -136,14 +136,14 @@ def print_tables(found) -> None:
         cells += [sum(row["one"] for row in rows), sum(row["pooled"] for row in rows)]
         print(f"{kind[0]:7} {kind[1]:6} {kind[2]:10}" + "".join(f"{cell:>8}" for cell in cells))
     print()
-    for design in ("blocks", "duet"):
-        equal = [row for kind, rows in found.items() for row in rows if kind[0] == design and kind[3] == 0]
+    for designs in (("blocks",), ("duet",), ("blocks", "duet")):
+        equal = [row for kind, rows in found.items() for row in rows if kind[0] in designs and kind[3] == 0]
         if not equal:
             continue
-        print(f"A/A, {design}:")
+        print(f"A/A, {' and '.join(designs)}:")
         for name, hits in (
             ("called different by this tool", sum(row[row["blocks"]] in ("slower", "faster") for row in equal)),
-            ("the same by tenth percentiles", sum(row["p10"] in ("slower", "faster") for row in equal)),
+            ("called different by its tenth percentiles", sum(row["p10"] in ("slower", "faster") for row in equal)),
             ("95% interval holds the truth", sum(row["covered"] for row in equal)),
             ("called different by rank-sum on all blocks of one process each", sum(row["one"] for row in equal)),
             ("called different by rank-sum on all blocks pooled", sum(row["pooled"] for row in equal)),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import psutil
 import pytest
 
@@ -190,6 +191,13 @@ def test_two_runs_into_one_folder_do_not_mix(toy_folder, tmp_path, cli):
 def test_threads_that_are_not_as_asked_fail_the_trial(cli):
     (record,) = records(cli(*RUN, "--threads=7"))
     assert record["error"]["message"] == "--threads=7 was set, but toy computes with 1"
+
+
+def test_peak_memory_is_not_that_of_the_process_that_started_the_worker():
+    heavy = np.ones(2**26)  # 512 MiB: the maximum of getrusage(2) would be handed down
+    code = "from benchmarker.worker import _peak_rss_bytes; print(_peak_rss_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 2**20 < int(done.stdout) < heavy.nbytes / 2
 
 
 def test_a_null_of_a_failed_trial_says_where_it_failed(cli):
