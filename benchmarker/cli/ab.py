@@ -101,7 +101,10 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     derive = deriver()
-    cases = [_case(name, common, words) for name, words in (("--a", a), ("--b", b))]
+    sides = [_case(name, common, words) for name, words in (("--a", a), ("--b", b))]
+    cases = [case for case, _ in sides]
+    if all(device == "auto" for _, device in sides):
+        plan.same_device(cases)
     blank = Process(run_id="", trial_ids=("",), cases=(cases[0],), trial=0, designs=(Design(),))
     known_metric(rules, derive(skip(blank, "never begun")[0]))
     trouble = plan.duet_trouble(cases)
@@ -172,8 +175,11 @@ class Referee:
         return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target
 
 
-def _case(side: str, common: Sequence[str], own: str) -> Case:
-    """The case that the words of both sides and a side's own ask for; raises `UserError` that names the side."""
+def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
+    """The case that the words of both sides and a side's own ask for, and the device as it was asked for.
+
+    Raises `UserError` that names the side.
+    """
     try:
         try:
             words = [*common, *shlex.split(own)]
@@ -190,7 +196,7 @@ def _case(side: str, common: Sequence[str], own: str) -> Case:
             raise UserError(f"--framework={framework}: a side is one framework")
         with working(f"asking {framework} what it does here"):
             able = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ))
-        return plan.make_case(asked, question.problem, names[0], able[names[0]])
+        return plan.make_case(asked, question.problem, names[0], able[names[0]]), asked.device
     except click.ClickException as error:
         raise UserError(f"{side}: {error.format_message()}") from error
     except UserError as error:

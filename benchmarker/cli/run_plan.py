@@ -55,7 +55,7 @@ def run(wanted: Plan, results: Path, resume: bool, as_json: bool) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
-        for text in wanted.left_out if as_json else ():
+        for text in wanted.left_out:
             progress.say(f"left out: {text}")
         records = execute(folder, progress)
     derive = deriver()

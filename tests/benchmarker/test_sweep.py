@@ -142,7 +142,7 @@ def test_a_dry_run_runs_nothing(cli, tmp_path):
     lines = done.stdout.splitlines()
     assert lines[1:5] == ["framework   ms", "toy        1.0", "toy        2.0", "toy        3.0"]
     assert "3 cases, 4 trials of each (blocks): 12 processes" in lines
-    assert "left out: framework=toy precision=bf16: nap in toy" in done.stdout
+    assert "left out: framework=toy precision=bf16 (3 cases): nap in toy" in done.stdout
     assert "at most 60 s beside start-up and compilation for 3 cases of which there is no earlier record" in lines[-1]
     assert not (tmp_path / "results").exists()
 
@@ -189,7 +189,7 @@ def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
 def test_a_probe_that_fails_leaves_the_time_open(cli, tmp_path):
     (tmp_path / "plan.toml").write_text(PLAN.replace("[measuring]", 'fault = "raise"\n[measuring]'))
     done = cli("plan", "plan.toml", "--probe", "--json")
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "FAILED in compile" in done.stderr
     assert (json.loads(done.stdout)["time"]["probes"], json.loads(done.stdout)["time"]["unknown"]) == (0, 2)
 
