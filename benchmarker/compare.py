@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 from benchmarker import diagnosis
 from benchmarker.comparison import STEP_TIME, Classical, Comparison, Family, GeometricMean, Rules, Verdict
-from benchmarker.pairing import Sample, Tested, step_times
+from benchmarker.pairing import Key, Sample, Tested, step_times
 from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import fewest, paired, unpaired
 from benchmarker.stats.verdict import enough, holm, judge
@@ -35,11 +36,16 @@ def compare(matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: S
     for each in tested:
         groups.setdefault((each.baseline.name, each.contender.name), []).append(each)
     means = [
-        _geometric_mean(group)
+        _Mean.of(group)
         for group in groups.values()
         if len(group) > 1 and all(each.shift is not None for each in group) and not rules.blocks_as_trials
     ]
-    return Family(comparisons=comparisons, geometric_means=means, unmatched=list(unmatched))
+    different, same = holm([mean.p_different for mean in means]), holm([mean.p_same for mean in means])
+    return Family(
+        comparisons=comparisons,
+        geometric_means=[mean.judged(*ps) for mean, *ps in zip(means, different, same, strict=True)],
+        unmatched=list(unmatched),
+    )
 
 
 def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Comparison:
@@ -127,47 +133,84 @@ def _variance_inflation(*samples: Sample) -> float | None:
     return float(np.mean(ratios)) if ratios else None
 
 
-def _geometric_mean(group: Sequence[Tested]) -> GeometricMean:
-    """The geometric mean of the ratios of several cases.
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """The mean log ratio of several cases, and what its test says; p-values are held against alpha, looks or none."""
 
-    Where all are paired, a block's mean log ratio over the cases is one value, tested as one comparison's blocks are.
-    Else each case's mean log ratio has the variance of two independent samples, and the mean over cases a t interval
-    with the degrees of freedom of Welch and Satterthwaite (Welch, Biometrika 34, 1947); a single trial on a side gives
-    none.
-    """
-    margin, alpha, metric = group[0].margin, group[0].alpha, group[0].baseline.metric
-    value = float(np.mean([each.shift.estimate for each in group if each.shift]))
-    interval: tuple[float, float] | None = None
-    outcome: Outcome = "undecided"
-    keys = set.intersection(*(set(each.differences) for each in group))
-    if all(each.method == "paired" for each in group) and len(keys) > 1:
-        method = "paired by block"
-        shift = paired(np.array([np.mean([each.differences[key] for each in group]) for key in sorted(keys)]))
-        interval = shift.interval(1 - alpha)
-        outcome = judge(value, shift.p_different, shift.p_within(margin), alpha)
-    else:
-        method = "unpaired: Welch-Satterthwaite"
+    group: Sequence[Tested]
+    method: str
+    shift: float
+    interval: tuple[float, float] | None
+    p_different: float
+    p_same: float
+
+    @classmethod
+    def of(cls, group: Sequence[Tested]) -> _Mean:
+        """Paired where all cases are and share at least two blocks, else unpaired."""
+        keys = set.intersection(*(set(each.differences) for each in group))
+        if len(keys) > 1 and all(each.method == "paired" for each in group):
+            return cls._paired(group, sorted(keys))
+        return cls._unpaired(group)
+
+    @classmethod
+    def _paired(cls, group: Sequence[Tested], keys: Sequence[Key]) -> _Mean:
+        """A block's mean log ratio over the cases is one value, tested as one comparison's blocks are."""
+        first = group[0]
+        shift = paired(np.array([np.mean([each.differences[key] for each in group]) for key in keys]))
+        scale = first.rules.alpha / first.alpha
+        return cls(
+            group,
+            "paired by block",
+            shift.estimate,
+            shift.interval(1 - first.alpha),
+            min(1.0, shift.p_different * scale),
+            min(1.0, shift.p_within(first.margin) * scale),
+        )
+
+    @classmethod
+    def _unpaired(cls, group: Sequence[Tested]) -> _Mean:
+        """A t interval: a case's mean log ratio has the variance of two independent samples.
+
+        The degrees of freedom are those of Welch and Satterthwaite (Welch, Biometrika 34, 1947). A single trial on a
+        side gives no interval.
+        """
+        method, first = "unpaired: Welch-Satterthwaite", group[0]
+        value = float(np.mean([each.shift.estimate for each in group if each.shift]))
         sides = [sample.logs for each in group for sample in (each.baseline, each.contender)]
         parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
         error = math.sqrt(parts.sum()) / len(group)
-        if error > 0:
-            freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-            half = float(stats.t.ppf(1 - alpha / 2, freedom)) * error
-            interval = (value - half, value + half)
-            p_same = float(stats.t.sf((margin - abs(value)) / error, freedom))
-            outcome = judge(value, 2 * float(stats.t.sf(abs(value) / error, freedom)), p_same, alpha)
-    return GeometricMean(
-        baseline=group[0].match.baseline.name,
-        contender=group[0].match.contender.name,
-        cases=len(group),
-        better=metric.better if metric else "lower",
-        method=method,
-        ratio=math.exp(value),
-        low=math.exp(interval[0]) if interval else None,
-        high=math.exp(interval[1]) if interval else None,
-        level=1 - alpha,
-        verdict=word(outcome, metric),
-    )
+        if not error > 0:
+            return cls(group, method, value, None, 1.0, 1.0)
+        freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
+        half = float(stats.t.ppf(1 - first.rules.alpha / 2, freedom)) * error
+        return cls(
+            group,
+            method,
+            value,
+            (value - half, value + half),
+            2 * float(stats.t.sf(abs(value) / error, freedom)),
+            float(stats.t.sf((first.margin - abs(value)) / error, freedom)),
+        )
+
+    def judged(self, p_adjusted: float, p_same: float) -> GeometricMean:
+        """With its verdict, from the p-values after correction for the number of means."""
+        first = self.group[0]
+        metric = first.baseline.metric
+        ratio = float(np.mean([each.shift.estimate for each in self.group if each.shift]))
+        alpha = first.alpha if self.method == "paired by block" else first.rules.alpha
+        return GeometricMean(
+            baseline=first.match.baseline.name,
+            contender=first.match.contender.name,
+            cases=len(self.group),
+            better=metric.better if metric else "lower",
+            method=self.method,
+            ratio=math.exp(ratio),
+            low=math.exp(self.interval[0]) if self.interval else None,
+            high=math.exp(self.interval[1]) if self.interval else None,
+            level=1 - alpha,
+            p_adjusted=p_adjusted if self.interval else None,
+            verdict=word(judge(self.shift, p_adjusted, p_same, first.rules.alpha), metric),
+        )
 
 
 def _notes(tested: Tested, family: int) -> list[str]:
@@ -195,9 +238,9 @@ def _too_few(tested: Tested, family: int) -> list[str]:
         alpha, is_paired = tested.alpha / family, tested.method == "paired"
         if 2 * tested.test.null.cdf(0) > alpha:
             n = " and ".join(map(str, tested.test.sizes))
-            what, option = ("blocks", "--trials") if is_paired else ("trials", "--trials")
-            least = f"{fewest(alpha, is_paired=is_paired)}{'' if is_paired else ' a side'}"
-            found.append(f"{n} {what} cannot reach p < {alpha:.2g}, whatever they say: {least} can ({option})")
+            what, each = ("blocks", "") if is_paired else ("trials", " a side")
+            least = fewest(alpha, is_paired=is_paired)
+            found.append(f"{n} {what} cannot reach p < {alpha:.2g}, whatever they say: {least}{each} can")
         if len(tested.looks) > 1:
             found.append(
                 f"the run could stop early: each look has {tested.alpha:.2g} of alpha, and intervals are wider"

@@ -18,7 +18,7 @@ METHODS: dict[Method, str] = {
     "unpaired": "unpaired: Mann-Whitney test and its Hodges-Lehmann ratio; not interleaved: assumes that nothing "
     "drifted from the one side's trials to the other's",
     "blocks of one process as if independent": "every timed block as if independent, as asked; blocks of one process "
-    "are not, and this calls equal configurations different in about two cases of three",
+    "are not, and this calls equal configurations different in half of all cases or more",
     "none": "no test: with a single process on a side, or none, the spread between processes cannot be seen",
 }
 STEP_TIME = "step_time_median_s"
@@ -88,6 +88,7 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     level: float
+    p_adjusted: float | None
     verdict: Verdict
 
 

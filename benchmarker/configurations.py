@@ -30,7 +30,8 @@ def surroundings(record: Record) -> dict[str, Value]:
     return {
         "host": record.machine.host,
         "processor": record.machine.cpu.model,
-        "device_name": record.device.name if record.device else None,
+        # Each framework names a CPU in its own way; `processor` is the same in all.
+        "device_name": record.device.name if record.device and record.device.platform != "cpu" else None,
         "python": record.software.python,
         "benchmarker": record.software.benchmarker,
         "commit": record.software.commit,

@@ -153,6 +153,8 @@ def within(records: Sequence[Record]) -> Matching:
         raise UserError(
             "the records are of one configuration; name another place to compare with, or an axis with --by"
         )
+    if "framework" in differ:  # some frameworks compile every step
+        differ = [name for name in differ if name != "compile"]
     if len(differ) > 1:
         raise UserError(f"the configurations differ in {', '.join(differ)}; name one with --by")
     return by(records, differ[0], None)

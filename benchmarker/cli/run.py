@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker import gpus, plan, store
+from benchmarker import gpus, plan
 from benchmarker.abilities import usable
 from benchmarker.api import Measuring
 from benchmarker.cli.asking import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
-from benchmarker.cli.output import json_option, print_json
-from benchmarker.cli.progress import Progress, working
-from benchmarker.cli.tables import as_plain, print_records
-from benchmarker.execute import execute
-from benchmarker.metrics import deriver
+from benchmarker.cli.output import json_option
+from benchmarker.cli.progress import working
+from benchmarker.cli.run_plan import execute_plan
+from benchmarker.cli.tables import print_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +39,6 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
     Records go to a new folder below --results. The exit status is 1 where a trial failed.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
     question = ask(options, measuring=measuring)
     asked = question.asked
@@ -51,14 +48,4 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
         able = usable(asked.problem, names, environment)
     cases = [plan.make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     plan.same_device(cases)
-    wanted = plan.make_plan(cases, trials)
-    opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
-    with opened as folder, Progress() as progress:
-        records = execute(folder, progress)
-    derive = deriver()
-    if as_json:
-        print_json([as_plain(record, derive(record)) for record in records])
-    else:
-        print_records(records, derive)
-        click.echo(f"\nrecords: {folder.path}", err=True)
-    return 1 if any(record.error for record in records) else 0
+    return execute_plan(plan.make_plan(cases, trials), results, resume, as_json, show=print_records)

@@ -18,8 +18,12 @@ from benchmarker.execute import execute
 from benchmarker.metrics import deriver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from benchmarker.axes import Description
+    from benchmarker.metrics import Derive
     from benchmarker.plan import Plan
+    from benchmarker.record import Record
 
 
 @click.command("run-plan", short_help="Run a plan file.")
@@ -32,7 +36,7 @@ def command(file: Path, results: Path, resume: bool, as_json: bool) -> int:
     Records go to a new folder below --results. A trial that fails is a record that says why, and the others go on;
     the exit status is 1 where one did.
     """
-    return run(planned(file), results, resume, as_json)
+    return execute_plan(planned(file), results, resume, as_json)
 
 
 def planned(file: Path) -> Plan:
@@ -50,8 +54,14 @@ def made(description: Description) -> Plan:
         return planning.make_plan(description)
 
 
-def run(wanted: Plan, results: Path, resume: bool, as_json: bool) -> int:
-    """Run a plan, or go on with it, and print what was measured, what failed and what is left out."""
+def execute_plan(
+    wanted: Plan,
+    results: Path,
+    resume: bool,
+    as_json: bool,
+    show: Callable[[Sequence[Record], Derive], None] = print_configurations,
+) -> int:
+    """Run a plan, or go on with it, and `show` what was measured, what failed and what is left out."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
@@ -62,7 +72,7 @@ def run(wanted: Plan, results: Path, resume: bool, as_json: bool) -> int:
     if as_json:
         print_json([as_plain(record, derive(record)) for record in records])
     else:
-        print_configurations(records, derive)
+        show(records, derive)
         print_left_out(wanted)
         click.echo(f"\nrecords: {folder.path}", err=True)
     return 1 if any(record.error for record in records) else 0

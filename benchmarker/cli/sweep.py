@@ -11,7 +11,7 @@ from benchmarker.axes import Description, setting
 from benchmarker.cli.asking import ProblemCommand, measuring_options, store_options, what_options
 from benchmarker.cli.output import json_option
 from benchmarker.cli.plan import preview
-from benchmarker.cli.run_plan import made, run
+from benchmarker.cli.run_plan import execute_plan, made
 from benchmarker.errors import UserError
 from benchmarker.record import DesignKind
 
@@ -88,7 +88,7 @@ def command(
     plan = made(description)
     if dry_run:
         return preview(plan, results, False, as_json)
-    return run(plan, results, resume, as_json)
+    return execute_plan(plan, results, resume, as_json)
 
 
 def _is_given(name: str) -> bool:

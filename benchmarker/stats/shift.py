@@ -22,6 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
+from benchmarker.errors import UserError
+
 MAX_POINTS = 20_000_000
 """Points are held in memory: 160 MB."""
 EXACT_PAIRED = 200
@@ -153,8 +155,13 @@ class Shift:
 
 
 def paired(differences: np.ndarray) -> Shift:
-    """The shift of paired values, from their differences (contender minus baseline)."""
+    """The shift of paired values, from their differences (contender minus baseline).
+
+    Raises `UserError` where there are more pairs of them than fit into memory.
+    """
     n = len(differences)
+    if n * (n + 1) // 2 > MAX_POINTS:
+        raise UserError(f"{n} differences are too many to compare pair by pair; name fewer records")
     rows, columns = np.triu_indices(n)
     points = np.sort((differences[rows] + differences[columns]) / 2)
     return Shift(points, signed_rank_null(n), (n,))
@@ -163,10 +170,12 @@ def paired(differences: np.ndarray) -> Shift:
 def unpaired(baseline: np.ndarray, contender: np.ndarray) -> Shift:
     """The shift from `baseline` to `contender`, where no value of the one belongs to a value of the other.
 
-    Raises ValueError where there are more pairs than fit into memory.
+    Raises `UserError` where there are more pairs than fit into memory.
     """
     if len(baseline) * len(contender) > MAX_POINTS:
-        raise ValueError(f"{len(baseline)} against {len(contender)} values are too many to compare pair by pair")
+        raise UserError(
+            f"{len(baseline)} against {len(contender)} values are too many to compare pair by pair; name fewer records"
+        )
     points = np.sort((contender[None, :] - baseline[:, None]).ravel())
     return Shift(points, rank_sum_null(len(baseline), len(contender)), (len(baseline), len(contender)))
 

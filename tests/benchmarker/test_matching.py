@@ -107,6 +107,11 @@ def test_within_one_run():
         matching.within(records("r", {}))
 
 
+def test_frameworks_of_one_run_are_compared_though_some_compile():
+    three = records("r", {"framework": "x", "compile": True}, {"framework": "y"}, {"framework": "z"})
+    assert [match.contender.name for match in matching.within(three).matches] == ["framework=y", "framework=z"]
+
+
 def test_an_experiment_of_the_same_with_itself_has_two_sides():
     (match,) = matching.within(records("r", {}, {}, trials=3)).matches
     assert (match.baseline.name, match.contender.name) == ("A", "B")

@@ -16,26 +16,28 @@ ALPHA, DELTA = 0.05, 0.02
 EXPERIMENTS = 4000
 
 
-def load_simulator():
-    spec = importlib.util.spec_from_file_location("simulate", ROOT / "benchmarks/calibration/simulate.py")
+def load(name):
+    """A module of the calibration, by path."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/calibration/{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # the one imports the other by this name
     spec.loader.exec_module(module)
     return module
 
 
-simulate = load_simulator()
-SCENARIOS = {scenario.name: scenario for scenario in simulate.SCENARIOS}
-DRIFTING = [scenario for scenario in simulate.SCENARIOS if scenario.drifts]
+scenarios = load("scenarios")
+simulate = load("simulate")
+SCENARIOS = {scenario.name: scenario for scenario in scenarios.SCENARIOS}
+DRIFTING = [scenario for scenario in scenarios.SCENARIOS if scenario.drifts]
 
 
 def medians(scenario, blocks, ratio, **given):
-    return simulate.medians(scenario, EXPERIMENTS, blocks, 50, ratio, np.random.default_rng(1), **given)
+    return scenarios.medians(scenario, EXPERIMENTS, blocks, 50, ratio, np.random.default_rng(1), **given)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocks", [6, 10])
-@pytest.mark.parametrize("scenario", simulate.SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
 def test_verdicts_are_wrong_no_oftener_than_told(scenario, blocks):
     equal = simulate.tally(medians(scenario, blocks, 1), 1, ALPHA, DELTA)
     assert simulate.bounds(equal.count("lower", "higher"), equal.n)[1] <= 0.065
@@ -56,9 +58,9 @@ def test_verdicts_are_right_where_there_is_little_noise():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", simulate.SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
 def test_iterations_taken_as_independent_are_wrong(scenario):
-    times = simulate.step_times(scenario, 1000, 1, 100, 1, np.random.default_rng(1))
+    times = scenarios.step_times(scenario, 1000, 1, 100, 1, np.random.default_rng(1))
     assert simulate.pooled_rejections(times, ALPHA) >= 300
 
 
@@ -73,7 +75,7 @@ def test_all_of_one_side_first_is_wrong_where_something_drifts(scenario):
 def test_looks_are_wrong_no_oftener_than_told(name):
     """Five looks at 0.01 each are wrong in at most 0.05; most of them repeat what an earlier one saw."""
     equal, different = (
-        simulate.medians(SCENARIOS[name], 2000, 30, 50, ratio, np.random.default_rng(2)) for ratio in (1, 1 + DELTA)
+        scenarios.medians(SCENARIOS[name], 2000, 30, 50, ratio, np.random.default_rng(2)) for ratio in (1, 1 + DELTA)
     )
     found = simulate.sequentially(equal, 1, ALPHA, 0)
     assert simulate.bounds(found.count("lower", "higher"), found.n)[1] <= 0.05
@@ -86,7 +88,7 @@ def test_looks_are_wrong_no_oftener_than_told(name):
 @pytest.mark.parametrize("iterations", [20, 21])
 def test_duplicated_iterations_do_not_narrow_the_interval(iterations):
     """A process's steps each counted twice are no new processes; a test that takes them for new ones is misled."""
-    times = simulate.step_times(SCENARIOS["AR(1) 0.9"], 20, 10, iterations, 1.01, np.random.default_rng(3))
+    times = scenarios.step_times(SCENARIOS["AR(1) 0.9"], 20, 10, iterations, 1.01, np.random.default_rng(3))
     for each, twice in zip(times, np.repeat(times, 2, axis=-1), strict=True):
         once, again = (paired(np.diff(np.log(np.median(values, axis=-1)))[:, 0]) for values in (each, twice))
         for level in (0.5, 0.95):
@@ -96,10 +98,10 @@ def test_duplicated_iterations_do_not_narrow_the_interval(iterations):
         assert misled.p_value < usual.p_value
 
 
-@pytest.mark.parametrize("scenario", simulate.SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
 def test_the_ratio_moves_all_draws_of_one_side(scenario):
     slow, usual = (
-        simulate.step_times(scenario, 3, 4, 50, ratio, np.random.default_rng(5)) for ratio in (math.sqrt(2), 1)
+        scenarios.step_times(scenario, 3, 4, 50, ratio, np.random.default_rng(5)) for ratio in (math.sqrt(2), 1)
     )
     assert np.array_equal(slow[:, :, 0], usual[:, :, 0])
     assert slow[:, :, 1] == pytest.approx(math.sqrt(2) * usual[:, :, 1], abs=1.3 * scenario.tick + 1e-12)
@@ -109,25 +111,25 @@ def test_the_draws_are_as_described():
     """Spreads between and within processes, correlation, drift and disturbances of many draws."""
     rng = np.random.default_rng(6)
     draw = simulate.Scenario
-    logs = np.log(simulate.step_times(draw("", between=0.1, within=0.2, rho=0.8), 200, 10, 100, 1, rng))
+    logs = np.log(scenarios.step_times(draw("", between=0.1, within=0.2, rho=0.8), 200, 10, 100, 1, rng))
     assert logs.mean(axis=-1).std() == pytest.approx(math.sqrt(0.1**2 + 0.2**2 / 100 * 1.8 / 0.2), rel=0.05)
     steps = logs - logs.mean(axis=-1, keepdims=True)
     assert np.mean(steps[..., 1:] * steps[..., :-1]) / np.mean(steps**2) == pytest.approx(0.8, abs=0.03)
     for level, spread in (("t3", 0.1), ("bimodal", math.sqrt(0.1**2 + 0.21 * math.log(1.2) ** 2))):
-        logs = np.log(simulate.step_times(draw("", level=level, between=0.1, within=0), 2000, 10, 1, 1, rng))
+        logs = np.log(scenarios.step_times(draw("", level=level, between=0.1, within=0), 2000, 10, 1, 1, rng))
         assert logs.std() == pytest.approx(spread, rel=0.1)
-    times = simulate.step_times(draw("", between=0, within=0, disturbed=0.05), 10, 10, 100, 1, rng)
+    times = scenarios.step_times(draw("", between=0, within=0, disturbed=0.05), 10, 10, 100, 1, rng)
     assert set(np.unique(times)) == {1, 3}
     assert np.mean(times == 3) == pytest.approx(0.05, abs=0.01)
-    times = simulate.step_times(draw("", tick=0.25), 10, 10, 100, 1, rng)
+    times = scenarios.step_times(draw("", tick=0.25), 10, 10, 100, 1, rng)
     assert set(np.unique(times)) <= {0.75, 1, 1.25}
 
 
 def test_the_order_is_drawn_anew_for_each_block():
     trend = simulate.Scenario("", between=0, within=0, trend=19.0)
-    places = np.round(np.log(simulate.step_times(trend, 500, 10, 1, 1, np.random.default_rng(7)))[..., 0])
+    places = np.round(np.log(scenarios.step_times(trend, 500, 10, 1, 1, np.random.default_rng(7)))[..., 0])
     assert np.array_equal(np.sort(places.reshape(500, -1)), np.broadcast_to(np.arange(20), (500, 20)))
     assert np.array_equal(places.min(axis=-1), np.broadcast_to(2 * np.arange(10), (500, 10)))
     assert np.mean(places[..., 0] < places[..., 1]) == pytest.approx(0.5, abs=0.03)
-    fixed = simulate.step_times(trend, 1, 10, 1, 1, np.random.default_rng(7), in_turns=False)[0, ..., 0]
+    fixed = scenarios.step_times(trend, 1, 10, 1, 1, np.random.default_rng(7), in_turns=False)[0, ..., 0]
     assert np.array_equal(np.round(np.log(fixed)).T.ravel(), np.arange(20))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 from scipy import stats
 
+from benchmarker import UserError
 from benchmarker.stats import shift
 from benchmarker.stats.shift import fewest, paired, rank_sum_null, signed_rank_null, unpaired
 
@@ -217,7 +218,7 @@ def test_too_few_values_have_no_interval():
 
 
 def test_too_many_pairs_are_refused():
-    with pytest.raises(ValueError, match="5001 against 4000 values are too many"):
+    with pytest.raises(UserError, match="5001 against 4000 values are too many"):
         unpaired(np.zeros(5001), np.zeros(4000))
 
 
