@@ -17,6 +17,8 @@ from benchmarker.api import (
     Metric,
     Mode,
     Problem,
+    Profiling,
+    StepMarker,
     Support,
     Workload,
 )
@@ -44,7 +46,9 @@ __all__ = [
     "Mode",
     "Precision",
     "Problem",
+    "Profiling",
     "Record",
+    "StepMarker",
     "Support",
     "UserError",
     "Workload",

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
+
+from benchmarker.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
 
 Mode = Literal["inference", "forward_backward", "training"]
+Profiling = Literal["no", "yes", "separable"]
 MODES: tuple[Mode, ...] = ("inference", "forward_backward", "training")
 
 
@@ -33,6 +38,14 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(description="stop early when the 95% interval of the median is within ± this share of it"),
     ] = None
     timeout_s: Annotated[float, Meta(gt=0, description="longest trial, s; then it is ended")] = 3600.0
+    profile: Annotated[bool, Meta(description="profile some steps, in a process of its own")] = False
+    profile_steps: Annotated[int, Meta(ge=1, description="profiled steps")] = 10
+    separable: Annotated[bool, Meta(description="profile with what keeps scopes apart")] = False
+
+    @property
+    def profiling(self) -> Profiling:
+        """Whether the case is profiled, and how."""
+        return "separable" if self.separable else "yes" if self.profile else "no"
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -133,6 +146,10 @@ class Metric:
     headline: bool = False
 
 
+StepMarker = Callable[[int], AbstractContextManager[object]]
+"""Marks what runs within it as the step of a number, for the profiler."""
+
+
 class Framework(ABC):
     """A framework, opened on one device in one precision."""
 
@@ -155,6 +172,13 @@ class Framework(ABC):
     @abstractmethod
     def peak_memory_bytes(self) -> int | None:
         """Most bytes allocated on the device so far, or None where the framework does not count."""
+
+    def profile(self, folder: Path) -> AbstractContextManager[StepMarker]:
+        """Trace what runs within it to a file in `folder`; what it gives marks the step of a number.
+
+        The file is `*.xplane.pb`, or in Chrome's format `*.json`. Raises `UserError` where there is no profiler.
+        """
+        raise UserError("it has no profiler")
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether `error` says that memory ran out."""
@@ -188,8 +212,8 @@ class Problem(ABC):
     cost_formula: ClassVar[str]
 
     @abstractmethod
-    def scopes(self, params: Any, mode: Mode) -> tuple[str, ...]:
-        """Names of the parts that every implementation marks."""
+    def scopes(self, params: Any, mode: Mode) -> Mapping[str, int]:
+        """The parts that every implementation marks, and how often a step enters each."""
 
     @abstractmethod
     def cost(self, params: Any, mode: Mode, precision: str) -> Cost:

@@ -15,7 +15,7 @@ from benchmarker.record import DeviceInfo, Types
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarker.api import Case, Data, Device, Framework, FrameworkInfo, Problem, Workload
+    from benchmarker.api import Case, Data, Device, Framework, FrameworkInfo, Problem, Profiling, Workload
 
 BATCHES = 4
 """Distinct input batches that a workload rotates, so that a cache does not hold the data."""
@@ -24,7 +24,7 @@ BATCHES = 4
 class Bench:
     """A case with its plugins loaded, its framework opened and its parameters made."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, profiling: Profiling = "no") -> None:
         self.case = case
         self.hooks = registry.load(
             [
@@ -34,7 +34,7 @@ class Bench:
             ]
         ).hook
         self.framework: Framework = self.hooks.make_framework(
-            device=case.device, precision=case.precision, threads=case.threads
+            device=case.device, precision=case.precision, threads=case.threads, profiling=profiling
         )
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):

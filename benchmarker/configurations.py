@@ -18,11 +18,16 @@ Value = bool | int | float | str | None
 Facts = Mapping[str, Value]
 
 
+_UNTIMED = {"profile", "profile_steps", "separable"}
+"""What is asked of a case and touches nothing that is timed."""
+
+
 def facts(case: Case) -> dict[str, Value]:
     """Everything that was asked, flat: what a case holds, the problem's parameters, how it is measured."""
     names = ("problem", "framework", "mode", "precision", "device", "gpu", "threads", "compile")
     found: dict[str, Value] = {name: getattr(case, name) for name in names}
-    return found | case.params | {"seed": case.seed} | msgspec.structs.asdict(case.measuring)
+    measuring = {name: value for name, value in msgspec.structs.asdict(case.measuring).items() if name not in _UNTIMED}
+    return found | case.params | {"seed": case.seed} | measuring
 
 
 def surroundings(record: Record) -> dict[str, Value]:
@@ -52,7 +57,7 @@ def configurations(records: Iterable[Record]) -> list[Configuration]:
     groups: dict[bytes, list[Record]] = {}
     once = {record.trial_id: record for record in records}
     for record in sorted(once.values(), key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
-        groups.setdefault(msgspec.json.encode(record.case), []).append(record)
+        groups.setdefault(msgspec.json.encode(facts(record.case)), []).append(record)
     return [Configuration(facts(group[0].case), tuple(group)) for group in groups.values()]
 
 

@@ -12,6 +12,7 @@ import msgspec
 from benchmarker import gpus, store
 from benchmarker.errors import UserError
 from benchmarker.estimate import TimeLeft
+from benchmarker.profiling import add_profile, without_profile
 from benchmarker.record import Design, Record
 from benchmarker.trial import Process, run_process, skip
 
@@ -77,8 +78,7 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
             else:
                 records = _measure(folder, process, environment(process.cases[0].gpu), listener, len(finished))
             for place, record in zip(places, records, strict=True):
-                folder.save(record)
-                finished[place] = record
+                finished[place] = _stored(folder, record, environment, listener)
             left.learn(records)
             listener.end(records)
         ran += len(places)
@@ -116,6 +116,24 @@ def _measure(
         raise UserError(
             f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
         ) from error
+
+
+def _stored(
+    folder: store.RunFolder, record: Record, environment: Callable[[int | None], Environment], listener: Listener
+) -> Record:
+    """Store a record, with its profile where one was asked for; an interrupt costs the profile alone."""
+    if record.case.measuring.profiling != "no" and record.error is None:
+        try:
+            record = add_profile(record, folder, environment(record.case.gpu), listener.hear)
+        except KeyboardInterrupt:
+            folder.save(without_profile(record, "the profile was interrupted"))
+            raise
+        if record.trace is None:
+            listener.say(f"trial {record.trial_id} has no profile: {record.reasons['trace']}")
+        for each in record.trace.missing if record.trace else ():
+            listener.say(f"the profile of trial {record.trial_id} is incomplete: {each}")
+    folder.save(record)
+    return record
 
 
 def make_process(plan: Plan, places: Sequence[Place], slot: int) -> Process:

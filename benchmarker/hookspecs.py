@@ -13,7 +13,17 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarker.api import Case, Data, Framework, FrameworkInfo, Metric, Problem, Support, Workload
+    from benchmarker.api import (
+        Case,
+        Data,
+        Framework,
+        FrameworkInfo,
+        Metric,
+        Problem,
+        Profiling,
+        Support,
+        Workload,
+    )
     from benchmarker.record import Record
 
 hookspec = pluggy.HookspecMarker("benchmarker")
@@ -30,9 +40,11 @@ def describe_framework() -> FrameworkInfo:
 
 
 @hookspec(firstresult=True)
-def make_framework(device: str, precision: str, threads: int | None) -> Framework:
+def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
     """Open the framework on a device; called once in a trial's process, before anything else touches it.
 
+    `profiling` says whether the process is there to be profiled, which may need settings of its own: `no`, `yes`, or
+    `separable`, with what keeps the scopes apart that the framework would fuse. Raises `UserError` where it cannot.
     Implemented by `framework.NAME`: `return MyFramework(device, precision, threads)`.
     """
     raise NotImplementedError

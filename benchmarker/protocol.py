@@ -12,19 +12,20 @@ from benchmarker.api import Case, Mode
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What the parent asks of a worker: `describe` a framework, a `trial` of cases, or a `check` of a case's modes.
+    """What the parent asks of a worker: to describe a framework, try or profile a case, or check a case's modes.
 
-    A trial has one case, or the two of a duet, whose order is drawn from `seed`. `spawned_s` is the monotonic clock,
-    which processes share, as the worker was started.
+    A profile goes to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from `seed`.
+    `spawned_s` is the monotonic clock, which processes share, as the worker was started.
     """
 
-    task: Literal["describe", "trial", "check"]
+    task: Literal["describe", "trial", "check", "profile"]
     framework: str
     problem: str | None = None
     cases: tuple[Case, ...] = ()
     seed: int = 0
     modes: tuple[Mode, ...] = ()
     steps: int = 0
+    folder: str = ""
     spawned_s: float = 0.0
 
 

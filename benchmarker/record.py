@@ -3,10 +3,12 @@
 Schema history (`SCHEMA_VERSION`):
 1  first
 2  `design` (where the trial stood in its run), `witnesses` (what disturbed it); failures of kind `skipped`, `partner`
+3  `trace`, `scopes`, `kernels` (what a profile says)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -14,8 +16,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api import Case
+from benchmarker.traces.summary import Kernel, Scope, Trace
 
-SCHEMA_VERSION: Literal[2] = 2
+SCHEMA_VERSION: Literal[3] = 3
 
 Seconds = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -197,7 +200,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. What could not be had is null, and `reasons` says why, by the path of the null."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     run_id: str
     trial_id: str
     trial: Count
@@ -219,6 +222,9 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cost: CostPart | None
     memory: Memory | None
     witnesses: Witnesses | None
+    trace: Trace | None
+    scopes: list[Scope]
+    kernels: list[Kernel]
     harness: Harness
     reasons: dict[str, str]
 
@@ -241,7 +247,12 @@ _OPTIONAL = {
     "case.threads",
     "case.measuring.median_precision",
     "design.partner",
+    "scopes[].occurrences",
+    "scopes[].expected",
+    "kernels[].flops",
+    "kernels[].bytes",
 }
+_INDEX = re.compile(r"\[\d+\]")
 
 
 def nulls(fields: Mapping[str, Any]) -> list[str]:
@@ -249,7 +260,7 @@ def nulls(fields: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
 
     def walk(value: Any, path: str) -> None:
-        if value is None and path not in _OPTIONAL:
+        if value is None and _INDEX.sub("[]", path) not in _OPTIONAL:
             found.append(path)
         elif isinstance(value, dict):
             for key, item in value.items():
@@ -270,11 +281,15 @@ class _Versioned(Struct):
 def read(content: bytes) -> Record:
     """The record in a file's content, of this version of the schema or an earlier one; raises msgspec.DecodeError."""
     version = msgspec.json.decode(content, type=_Versioned).schema_version
-    if version != 1:
+    if version not in (1, 2):
         return msgspec.json.decode(content, type=Record)
     fields = msgspec.json.decode(content, type=dict[str, Any])
-    fields["reasons"] = {**fields.get("reasons", {}), "witnesses": "schema version 1 had none"}
-    fields |= {"schema_version": SCHEMA_VERSION, "design": {}, "witnesses": None}
+    reasons = {"trace": f"schema version {version} had none"}
+    if version == 1:
+        reasons["witnesses"] = "schema version 1 had none"
+        fields |= {"design": {}, "witnesses": None}
+    fields["reasons"] = {**fields.get("reasons", {}), **reasons}
+    fields |= {"schema_version": SCHEMA_VERSION, "trace": None, "scopes": [], "kernels": []}
     return msgspec.convert(fields, Record)
 
 

@@ -3,6 +3,12 @@
 results/<run id>/plan.json          what was asked
 results/<run id>/<trial id>.json    a record
 results/<run id>/<trial id>.log     what the worker wrote to its standard error, where it wrote anything
+
+and of a trial that was profiled
+
+results/<run id>/<trial id>.events.parquet  its event table
+results/<run id>/<trial id>.profile.*.gz    the profiler's own file
+results/<run id>/<trial id>.profile.log     what the profiled worker wrote to its standard error
 """
 
 from __future__ import annotations
@@ -89,6 +95,14 @@ class RunFolder:
     def log_path(self, trial_id: str) -> Path:
         """Where the standard error of a trial's worker goes."""
         return self.path / f"{trial_id}.log"
+
+    def events_path(self, trial_id: str) -> Path:
+        """Where the event table of a trial's profile lies."""
+        return self.path / f"{trial_id}.events.parquet"
+
+    def profile_path(self, trial_id: str, ending: str) -> Path:
+        """Where the profiler's own file goes, compressed."""
+        return self.path / f"{trial_id}.profile{ending}.gz"
 
     def discard(self, record: Record) -> None:
         """Take a record away."""

@@ -124,6 +124,7 @@ class Account:
         }
         for name in _MEASURED:
             fields[name] = parts.get(name)
+        fields |= {"trace": None, "scopes": [], "kernels": []}
         fields = msgspec.to_builtins(fields)
         if case.device == "cuda" and fields["device"] and "CUDA_VISIBLE_DEVICES" in environment:
             fields["device"]["uuid"] = environment["CUDA_VISIBLE_DEVICES"]  # the one GPU that the worker was shown
@@ -147,8 +148,13 @@ class Account:
             "memory.device_peak_bytes": f"{case.framework} counts no allocations on {case.device}",
             "memory": "two cases shared the process, and what each took cannot be told apart",
             "cost.tokens": f"{case.problem} has no tokens",
+            "trace": "it was not profiled; --profile does",
         }
-        if failure is not None and not {path.rpartition(".")[2], path.partition(".")[0]} & self.parts.keys():
+        if (
+            failure is not None
+            and path != "trace"
+            and not {path.rpartition(".")[2], path.partition(".")[0]} & self.parts.keys()
+        ):
             return (
                 "it was not begun"
                 if failure["kind"] == "skipped"

@@ -49,7 +49,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # out of time: send what there is, then end
     try:
-        {"describe": _describe, "trial": _trial, "check": _check}[request.task](request, events)
+        {"describe": _describe, "trial": _trial, "check": _check, "profile": _profile}[request.task](request, events)
     except UserError as error:
         events.send(refused=str(error))
     sys.stderr.flush()
@@ -88,6 +88,28 @@ def _check(request: Request, events: Events) -> None:
             workload = bench.build(size, bench.data(size, BATCHES))
             losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(request.steps)]
             events.send(losses=losses)
+
+
+def _profile(request: Request, events: Events) -> None:
+    """Trace some steps, each waited for; what it takes to warm up is not in the trace."""
+    (case,) = request.cases
+    stages = _Stages(events)
+    with stages("open"):
+        bench = Bench(case, case.measuring.profiling)
+        variables = bench.describe()["variables"]
+        profiler = bench.framework.profile(Path(request.folder))
+    with stages("build"):
+        workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
+    stepper = measure.Stepper(workload.step, bench.framework.synchronize)
+    with stages("warm-up"):
+        for _ in range(case.measuring.warmup_steps + 1):
+            stepper.block(1)
+    with stages("profile"), profiler as mark:
+        for number in range(case.measuring.profile_steps):
+            with mark(number):
+                duration_ns = stepper.block(1)
+            stages.tell(number + 1, duration_ns / 1e9)
+    events.send(done=True, variables=variables)
 
 
 def _trial(request: Request, events: Events) -> None:

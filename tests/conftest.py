@@ -55,7 +55,7 @@ TOY = {
             summary = "a step that sleeps"
             params = NapParams
             cost_formula = "flops = 1000"
-            def scopes(self, params, mode): return ("nap",)
+            def scopes(self, params, mode): return {"nap": 1}
             def cost(self, params, mode, precision): return Cost(1000, 8, 2)
             def data(self, params, precision, rng, batches):
                 return Data({}, tuple({"x": rng.standard_normal(2)} for _ in range(batches)))

@@ -98,6 +98,19 @@ _MEASURING = (
         show_default=True,
         help="Longest trial; then its worker is ended.",
     ),
+    click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a process of its own."),
+    click.option(
+        "--profile-steps",
+        type=click.IntRange(min=1),
+        default=_DEFAULT.profile_steps,
+        show_default=True,
+        help="Profiled steps.",
+    ),
+    click.option(
+        "--separable",
+        is_flag=True,
+        help="Profile with what keeps scopes apart that are fused by default: its times are not the default's.",
+    ),
 )
 _STORE = (
     click.option(

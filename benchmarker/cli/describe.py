@@ -33,7 +33,7 @@ def command(problem: str, as_json: bool) -> None:
         able = abilities(problem, names, environment)
     rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
     done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
-    scopes = made.scopes(made.params(), done[-1]) if done else ()
+    scopes = list(made.scopes(made.params(), done[-1])) if done else []
     if as_json:
         print_json(
             {

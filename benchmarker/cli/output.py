@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 
 
 def print_json(value: Any) -> None:

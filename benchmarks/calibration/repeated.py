@@ -39,10 +39,10 @@ class Repeated(Problem):
     params = RepeatedParams
     cost_formula = "that of the problem, times the repeats"
 
-    def scopes(self, params: RepeatedParams, mode: Mode) -> tuple[str, ...]:
-        """Those of the problem."""
+    def scopes(self, params: RepeatedParams, mode: Mode) -> Mapping[str, int]:
+        """Those of the problem, as often as it is repeated."""
         problem, size = inner(params)
-        return problem.scopes(size, mode)
+        return {name: count * params.repeats for name, count in problem.scopes(size, mode).items()}
 
     def cost(self, params: RepeatedParams, mode: Mode, precision: str) -> Cost:
         """Work and samples grow with the repeats; a sample is a repeat."""

@@ -1,7 +1,8 @@
 """JAX: every step is compiled by XLA; named scopes cost nothing at run time."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarker import Device, Framework, FrameworkInfo, hookimpl
+from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
 
 _COMMON = ("fp64", "fp32", "bf16", "fp16", "int8", "mixed_bf16", "mixed_fp16")
 _VARIABLES = (
@@ -25,6 +26,10 @@ _VARIABLES = (
     "XLA_PYTHON_CLIENT_PREALLOCATE",
     "CUDA_VISIBLE_DEVICES",
 )
+_PROFILING_FLAGS = {"cuda": "--xla_gpu_enable_command_buffer=", "rocm": "--xla_gpu_enable_command_buffer="}
+"""Within a command buffer, kernels do not say which instruction they are."""
+_SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
+"""By default the CPU's compiler may fuse a product with what follows it in another scope."""
 _POOL_THREAD = "tf_XLAEigen"
 """Name of the threads that XLA's CPU client computes with."""
 
@@ -75,10 +80,16 @@ def _describe(device: jax.Device) -> Device:
 
 
 @hookimpl
-def make_framework(device: str, precision: str, threads: int | None) -> Framework:
+def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
     """JAX on the first device of a platform; XLA's thread pool takes its size from NPROC as the client starts."""
     if threads is not None:
         os.environ["NPROC"] = str(threads)
+    if profiling == "separable" and device not in _SEPARABLE_FLAGS:
+        raise UserError(f"jax has no settings that keep scopes apart on {device}; leave --separable out")
+    if profiling != "no":
+        flags = [os.environ.get("XLA_FLAGS", ""), _PROFILING_FLAGS.get(device, "")]
+        flags += [_SEPARABLE_FLAGS[device]] if profiling == "separable" else []
+        os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
     jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
     jax.config.update("jax_enable_x64", precision == "fp64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
@@ -119,6 +130,14 @@ class JaxFramework(Framework):
         """The allocator's peak; the CPU's allocator keeps none."""
         stats = self.device.memory_stats()
         return stats.get("peak_bytes_in_use") if stats else None
+
+    @contextmanager
+    def profile(self, folder: Path) -> Iterator[StepMarker]:
+        """JAX's profiler without its tracing of Python, which would slow the steps."""
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        with jax.profiler.trace(str(folder), profiler_options=options):
+            yield lambda number: jax.profiler.StepTraceAnnotation("step", step_num=number)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """XLA says RESOURCE_EXHAUSTED."""

@@ -1,13 +1,15 @@
 """PyTorch: eager by default, `torch.compile` where asked for."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarker import Device, Framework, FrameworkInfo, hookimpl
+from benchmarker import Device, Framework, FrameworkInfo, StepMarker, hookimpl
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -87,7 +89,7 @@ def scope(name: str) -> AbstractContextManager[Any]:
     """Mark a part of a step for the profiler; while none listens, it costs next to nothing."""
     if torch.compiler.is_compiling() or not torch._C._autograd._profiler_enabled():
         return _NO_SCOPE
-    return torch.profiler.record_function(name)
+    return record_function(name)
 
 
 _NO_SCOPE = nullcontext()
@@ -141,6 +143,16 @@ class TorchFramework(Framework):
     def peak_memory_bytes(self) -> int | None:
         """The allocator's peak; on the CPU there is none."""
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
+
+    @contextmanager
+    def profile(self, folder: Path) -> Iterator[StepMarker]:
+        """PyTorch's profiler, with the shapes of inputs, from which FLOPs are counted."""
+        activities = [ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        with profile(activities=activities, record_shapes=True, acc_events=True) as profiler:
+            yield lambda number: record_function(f"ProfilerStep#{number}")
+        profiler.export_chrome_trace(str(folder / "trace.json"))
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """CUDA's own error, or the CPU allocator's RuntimeError."""

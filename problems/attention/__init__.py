@@ -50,9 +50,9 @@ class Attention(Problem):
         "bytes = q, k, v and the output once, and their gradients"
     )
 
-    def scopes(self, params: AttentionParams, mode: Mode) -> tuple[str, ...]:
+    def scopes(self, params: AttentionParams, mode: Mode) -> Mapping[str, int]:
         """The two products and the softmax; one scope where they are fused."""
-        return scopes(params.impl)
+        return dict.fromkeys(scopes(params.impl), 1)
 
     def cost(self, params: AttentionParams, mode: Mode, precision: str) -> Cost:
         """Two products forward; backward, each takes two more of its size."""

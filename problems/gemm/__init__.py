@@ -39,9 +39,9 @@ class Gemm(Problem):
         "flops = 2·M·N·K·batch, three times that forward and backward; bytes = A, B and C once, and their gradients"
     )
 
-    def scopes(self, params: GemmParams, mode: Mode) -> tuple[str, ...]:
+    def scopes(self, params: GemmParams, mode: Mode) -> Mapping[str, int]:
         """The product is the only part."""
-        return ("gemm",)
+        return {"gemm": 1}
 
     def cost(self, params: GemmParams, mode: Mode, precision: str) -> Cost:
         """Backward, dA = dC·Bᵀ and dB = Aᵀ·dC are two products of the forward's size."""

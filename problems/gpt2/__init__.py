@@ -94,13 +94,14 @@ class Gpt2(Problem):
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
 
-    def scopes(self, params: Gpt2Params, mode: Mode) -> tuple[str, ...]:
+    def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
         """The parts of a block, and those before and after the blocks."""
         block = ("ln_1", "attn_qkv", *attention.scopes(params.impl), "attn_proj", "ln_2")
         mlp = ("mlp_fc", "mlp_gelu", "mlp_proj")
         loss = () if mode == "inference" else ("loss",)
         optimizer = ("optimizer",) if mode == "training" else ()
-        return ("embed", *block, *mlp, "ln_f", "lm_head", *loss, *optimizer)
+        once = dict.fromkeys(("ln_f", "lm_head", *loss, *optimizer), 1)
+        return {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
         """Backward takes two products for each one forward.

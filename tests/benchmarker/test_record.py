@@ -68,11 +68,15 @@ def test_no_private_folder_is_in_a_record(cli):
     assert "someone" not in done.stdout
 
 
-def test_a_record_of_version_1_is_read_and_says_what_it_did_not_have(plain):
-    for name in ("design", "witnesses"):
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_record_of_an_earlier_version_is_read_and_says_what_it_did_not_have(plain, version):
+    for name in ("trace", "scopes", "kernels", *(("design", "witnesses") if version == 1 else ())):
         del plain[name]
-    plain["schema_version"] = 1
+    plain["schema_version"] = version
     old = read(json.dumps(plain).encode())
-    assert (old.schema_version, old.witnesses, old.design.kind) == (2, None, "blocks")
-    assert old.reasons["witnesses"] == "schema version 1 had none"
+    assert (old.schema_version, old.trace, old.scopes, old.kernels) == (3, None, [], [])
+    assert old.reasons["trace"] == f"schema version {version} had none"
+    if version == 1:
+        assert (old.witnesses, old.design.kind) == (None, "blocks")
+        assert old.reasons["witnesses"] == "schema version 1 had none"
     assert old.blocks.duration_ns == plain["blocks"]["duration_ns"]

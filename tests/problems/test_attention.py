@@ -57,7 +57,7 @@ def test_backward_is_the_derivative(causal):
 def torch_workload(impl, mode, size):
     hooks = registry.load(["framework.torch", "workload.attention.torch"]).hook
     return hooks.build_workload(
-        framework=hooks.make_framework(device="cpu", precision="fp32", threads=None),
+        framework=hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no"),
         problem=problem,
         case=Case(problem="attention", framework="torch", device="cpu", mode=mode, params={}),
         params=size,

@@ -111,7 +111,7 @@ def test_gradients_of_the_reference_are_those_of_jax(x64):
 def torch_workload(size, mode, precision="fp32"):
     hooks = registry.load(["framework.torch", "workload.gpt2.torch"]).hook
     return hooks.build_workload(
-        framework=hooks.make_framework(device="cpu", precision=precision, threads=None),
+        framework=hooks.make_framework(device="cpu", precision=precision, threads=None, profiling="no"),
         problem=problem,
         case=Case(problem="gpt2", framework="torch", device="cpu", mode=mode, precision=precision, params={}),
         params=size,

@@ -34,9 +34,9 @@ class Logreg(Problem):
     accelerator = {"batch_size": 8192, "features": 4096}
     cost_formula = "flops = 2·B·D·C, twice that in training; bytes = samples, weights and results once"
 
-    def scopes(self, params: LogregParams, mode: Mode) -> tuple[str, ...]:
+    def scopes(self, params: LogregParams, mode: Mode) -> Mapping[str, int]:
         """The product, and what is made of it."""
-        return ("logits", "softmax" if mode == "inference" else "loss")
+        return {"logits": 1, "softmax" if mode == "inference" else "loss": 1}
 
     def cost(self, params: LogregParams, mode: Mode, precision: str) -> Cost:
         """Backward, dW = Xᵀ·d(logits) is one product of the forward's size; X needs no gradient."""

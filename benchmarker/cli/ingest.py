@@ -1,0 +1,71 @@
+"""`benchmarker ingest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.cli.output import clean, json_option, print_json, print_table, si
+from benchmarker.cli.traces import from_place, warn
+from benchmarker.errors import UserError
+
+
+@click.command("ingest", short_help="Read traces that other tools took.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the event tables; else each goes beside its trace.",
+)
+@json_option
+def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
+    """Read profilers' traces into event tables, which `kernels`, `scopes`, `ops`, `sql` and `trace` take.
+
+    FILE is what JAX's profiler writes (`.xplane.pb`, or the viewer's `.trace.json.gz`), what PyTorch's does, or any
+    trace in Chrome's JSON format, compressed with gzip or not. An event table is a Parquet file.
+    """
+    from benchmarker import store
+    from benchmarker.traces import parquet
+    from benchmarker.traces.places import EVENTS, annotated_path
+
+    made = []
+    for file in files:
+        ingested = from_place(file)
+        beside = annotated_path(file)
+        table = (output or beside.parent) / (beside.name.split(".annotated.")[0] + EVENTS)
+        try:
+            table.parent.mkdir(parents=True, exist_ok=True)
+            store.write(table, parquet.encode(ingested))
+        except OSError as error:
+            raise UserError(f"cannot write {table}: {error.strerror}; name another folder with -o") from None
+        warn([ingested.trace], [str(file)], aside=True)
+        made.append((file, table, ingested.trace))
+    if as_json:
+        print_json([{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made])
+        return
+    for file, table, trace in made:
+        whole = [each for each in trace.devices if not each.track]
+        click.echo(
+            clean(
+                f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, {trace.kernels} of them work; "
+                f"{trace.uncategorised_ns / max(1, trace.busy_ns):.1%} of the busy time without a category, "
+                f"{trace.outside_ns / max(1, trace.busy_ns):.1%} outside any scope"
+            )
+        )
+        for note in trace.notes:
+            click.echo(clean(f"  note: {note}"))
+        print_table(
+            ["device", "rows", "busy", "idle", "wall"],
+            [
+                [
+                    each.device,
+                    str(each.count),
+                    *(si(ns / 1e9, "s") for ns in (each.busy_ns, each.idle_ns, each.wall_ns)),
+                ]
+                for each in whole
+            ],
+        )
+        click.echo(f"event table: {table}")

@@ -1,0 +1,60 @@
+"""`benchmarker kernels`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.cli.output import csv_option, json_option
+from benchmarker.cli.traces import from_place, phase_option, print_statistics, sort_options, warn
+
+_BY = {
+    "name": ["name", "category"],
+    "category": ["category"],
+    "scope": ["leaf", "phase"],
+    "op": ["op"],
+    "phase": ["phase"],
+    "device": ["device", "track"],
+}
+
+
+@click.command("kernels", short_help="Show the kernels of a profile.")
+@click.argument("place", metavar="RESULT", type=click.Path(path_type=Path))
+@click.option(
+    "--by", type=click.Choice(list(_BY)), default="name", show_default=True, help="What the lines have in common."
+)
+@click.option("--scope", help="Only what is counted to this scope.")
+@phase_option
+@click.option("--rule", is_flag=True, help="The rule that gave each its category, too.")
+@sort_options
+@json_option
+@csv_option
+def command(
+    place: Path,
+    by: str,
+    scope: str | None,
+    phase: str | None,
+    rule: bool,
+    sort: str,
+    top: int,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Show what ran on the device in a profile: how often, how long, for what share of the busy time.
+
+    RESULT is a record that was profiled, an event table, or a profiler's own file. On a CPU the kernels are the
+    instructions or ops themselves. TOTAL is with what a kernel encloses, SELF without; mean, median, percentiles and
+    extremes are of SELF.
+    """
+    from benchmarker.traces.statistics import describe, work
+
+    ingested = from_place(place)
+    rows = work(ingested.events)
+    if scope is not None:
+        rows = rows[rows["leaf"] == scope]
+    if phase is not None:
+        rows = rows[rows["phase"] == phase]
+    table = describe(rows, [*_BY[by], *(["rule"] if rule else [])])
+    warn([ingested.trace], [str(place)], aside=as_json or as_csv)
+    print_statistics(table.rename(columns={"leaf": "scope"}), sort, top, as_json, as_csv)

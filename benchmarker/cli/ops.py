@@ -1,0 +1,30 @@
+"""`benchmarker ops`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.cli.output import csv_option, json_option
+from benchmarker.cli.traces import from_place, print_statistics, sort_options, warn
+
+
+@click.command("ops", short_help="Show the HLO or aten ops of a profile.")
+@click.argument("place", metavar="RESULT", type=click.Path(path_type=Path))
+@sort_options
+@json_option
+@csv_option
+def command(place: Path, sort: str, top: int, as_json: bool, as_csv: bool) -> None:
+    """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
+
+    An instruction is shown with its program, opcode and scope, an op with the time of what it launched on a device.
+    FLOPs are those of matrix products and convolutions, bytes the least that must move; both as far as the shapes
+    in the profile say them. RESULT is as for `kernels`.
+    """
+    from benchmarker.traces.statistics import ops
+
+    ingested = from_place(place)
+    table = ops(ingested.events)
+    warn([ingested.trace], [str(place)], aside=as_json or as_csv)
+    print_statistics(table, sort, top, as_json, as_csv)

@@ -1,0 +1,96 @@
+"""`benchmarker scopes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker.cli.output import csv_option, json_option, print_json, print_table
+from benchmarker.cli.progress import working
+from benchmarker.cli.traces import cell, phase_option, plain, warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from benchmarker.traces.summary import Scope, Trace
+
+OUTSIDE = "(outside any)"
+
+
+@click.command("scopes", short_help="Show the scopes of profiles side by side.")
+@click.argument("places", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--scope", help="Only this scope.")
+@phase_option
+@json_option
+@csv_option
+def command(places: tuple[Path, ...], scope: str | None, phase: str | None, as_json: bool, as_csv: bool) -> None:
+    """Show the time of each scope in a profile; of several, the time a step of each, side by side.
+
+    ROOT is the time of what is counted to a scope: where a compiler fused instructions of several scopes, by the
+    fusion's root. ANY is that of all in which an instruction of the scope has a part, PURE that of what holds nothing
+    else. RAN is how often the scope ran, EXPECTED how often it should have. RESULT is as for `kernels`, or a folder.
+    """
+    import pandas as pd
+
+    with working("reading"):
+        from benchmarker.traces.places import names, profiles
+
+        found = profiles(places)
+    warn([each.ingested.trace for each in found], names(found), aside=as_json or as_csv)
+    table = pd.DataFrame(
+        [
+            {"result": name, **_row(of, profile.ingested.trace)}
+            for name, profile in zip(names(found), found, strict=True)
+            for of in profile.ingested.scopes
+            if scope in (None, of.scope) and phase in (None, of.phase)
+        ]
+    )
+    if as_json:
+        print_json(plain(table))
+    elif as_csv:
+        click.echo(table.to_csv(index=False), nl=False)
+    elif not len(table):
+        click.echo("no scope is as asked for")
+    elif len(found) == 1:
+        _print(table.drop(columns="result"))
+    else:
+        _print_side_by_side(table)
+
+
+def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
+    return {
+        "scope": scope.scope or OUTSIDE,
+        "phase": scope.phase or "-",
+        "ran": scope.occurrences,
+        "expected": scope.expected,
+        "root_ns": scope.root_ns,
+        "share": scope.root_ns / max(1, trace.busy_ns),
+        "each_ns": scope.root_ns / scope.occurrences if scope.occurrences else None,
+        "step_ns": scope.root_ns / trace.steps if trace.steps else None,
+        "any_ns": scope.any_ns,
+        "pure_ns": scope.pure_ns,
+        "purity": scope.purity,
+    }
+
+
+def _print(table: pd.DataFrame) -> None:
+    rows = [[cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
+    print_table([name.removesuffix("_ns") for name in table.columns], rows)
+    if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
+        click.echo(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}; --separable keeps them apart")
+
+
+def _print_side_by_side(table: pd.DataFrame) -> None:
+    """Each result's time a step, and its share of that result's busy time."""
+    results = list(dict.fromkeys(table["result"]))
+    cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
+    click.echo("time a step by root, and share of the busy time")
+    lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))
+    rows = []
+    for scope, phase in lines:
+        of = [cells.get((scope, phase, result)) for result in results]
+        texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
+        rows.append([scope, phase, *texts])
+    print_table(["scope", "phase", *results], rows)

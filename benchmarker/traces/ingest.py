@@ -1,0 +1,194 @@
+"""From a trace file to its event table and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+
+from benchmarker.errors import UserError
+from benchmarker.traces import chrome, xplane
+from benchmarker.traces.attribution import Attributed, attribute
+from benchmarker.traces.categories import UNCATEGORISED
+from benchmarker.traces.events import codes
+from benchmarker.traces.nesting import union_ns
+from benchmarker.traces.reading import Reading
+from benchmarker.traces.scopes import scopes
+from benchmarker.traces.source import Source
+from benchmarker.traces.statistics import describe, work
+from benchmarker.traces.summary import DeviceTime, Kernel, Scope, Trace
+from benchmarker.traces.wire import WireError
+
+_COMMUNICATION = "communication"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is known of a trace before it is read: how often each scope is entered in a step, and how it was taken."""
+
+    scopes: Mapping[str, int] = field(default_factory=dict)
+    separable: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """An event table, what it comes to, and its scopes."""
+
+    events: pd.DataFrame
+    trace: Trace
+    scopes: list[Scope]
+
+    def kernels(self) -> list[Kernel]:
+        """Statistics of rows by name, op, category, scope and phase, the longest time first."""
+        by = ["name", "op", "category", "rule", "leaf", "phase"]
+        table = describe(work(self.events), by).rename(columns={"leaf": "scope"})
+        table = table.astype({"flops": object, "bytes": object})
+        table = table.where(table.notna(), None)[list(Kernel.__struct_fields__)]
+        return msgspec.convert(table.to_dict("records"), list[Kernel])
+
+
+def ingest(path: Path, expected: Expected | None = None) -> Ingested:
+    """Read a trace file of any format that is known; raises `UserError` where it is none."""
+    expected = expected or Expected()
+    reading = read(path)
+    found = attribute(reading, expected.scopes.keys())
+    if not len(work(found.events)):
+        raise UserError(f"{path}: no kernel and no op is in it" + "".join(f"; {each}" for each in reading.lost))
+    steps = _steps(found.events)
+    each_scope = scopes(found.events, len(steps), expected.scopes)
+    return Ingested(found.events, _trace(reading, found, steps, each_scope, expected), each_scope)
+
+
+def read(path: Path) -> Reading:
+    """The rows of a trace file, of the format that its first bytes tell."""
+    source = Source(path)
+    pieces = source.pieces()
+    first = next(pieces, b"")
+    if not first:
+        raise UserError(f"{path}: an empty file")
+    try:
+        if first.lstrip()[:1] in (b"{", b"["):
+            reading = chrome.read(chain([first], pieces))
+        else:
+            reading = xplane.read(b"".join(chain([first], pieces)))
+    except WireError as error:
+        raise UserError(
+            f"{path}: no trace in the XPlane or Chrome's JSON format, or it is cut short: {error}"
+        ) from None
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path}: no trace in Chrome's JSON format: {error}") from None
+    if source.cut_short:
+        return replace(reading, lost=(*reading.lost, "the compressed file is cut short"))
+    return reading
+
+
+def _steps(events: pd.DataFrame) -> list[int]:
+    """Durations of the steps, in order."""
+    rows = events[events["kind"] == "step"]
+    return [int(longest) for longest in rows.groupby("step")["dur_ns"].max()]
+
+
+def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: list[Scope], expected: Expected) -> Trace:
+    events = found.events
+    rows = work(events)
+    devices = list(_devices(events, rows))
+    whole = [each for each in devices if not each.track]
+    uneven = _uneven(rows)
+    moving, hidden = _communication(rows)
+    missing = [*reading.lost, *_missing(found, uneven, each_scope, reading)]
+    return Trace(
+        format=reading.format,
+        framework=reading.framework,
+        separable=expected.separable,
+        variables=dict(expected.variables),
+        rows=len(events),
+        kernels=len(rows),
+        steps=len(steps),
+        step_ns=steps,
+        wall_ns=sum(each.wall_ns for each in whole),
+        busy_ns=sum(each.busy_ns for each in whole),
+        idle_ns=sum(each.idle_ns for each in whole),
+        communication_ns=moving,
+        hidden_ns=hidden,
+        outside_ns=int(rows.loc[rows["leaf"] == "", "busy_ns"].sum()),
+        uncategorised_ns=int(rows.loc[rows["category"] == UNCATEGORISED, "busy_ns"].sum()),
+        unmatched_ops=found.unmatched_ops,
+        unmatched_backward=found.unmatched_backward,
+        unlaunched=found.unlaunched,
+        overlapping=found.overlapping,
+        uneven=uneven,
+        devices=devices,
+        missing=missing,
+        notes=list(reading.notes),
+        complete=not missing,
+    )
+
+
+def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
+    """Each device, and where it has several streams or threads, each of these."""
+    begin, end = rows["ts_ns"], rows["ts_ns"] + rows["dur_ns"]
+    steps = events[events["kind"] == "step"]
+    first = min(begin.min(), steps["ts_ns"].min()) if len(steps) else begin.min()
+    last = max(end.max(), (steps["ts_ns"] + steps["dur_ns"]).max()) if len(steps) else end.max()
+    found = []
+    for device, of_device in rows.groupby("device", observed=True):
+        tracks = list(of_device.groupby("track", observed=True))
+        busy = int(of_device["busy_ns"].sum())
+        wall = max(int(last - first), busy)
+        found.append(DeviceTime(device, "", len(of_device), busy, wall - busy, wall))
+        for track, chosen in tracks if len(tracks) > 1 else ():
+            ran = union_ns(chosen["ts_ns"].to_numpy(), (chosen["ts_ns"] + chosen["dur_ns"]).to_numpy())
+            found.append(DeviceTime(device, track, len(chosen), ran, wall - ran, wall))
+    return found
+
+
+def _uneven(rows: pd.DataFrame) -> int:
+    """Executions that an instruction lacks in some run of its program against the run in which it has most."""
+    run = rows[(rows["run"] >= 0) & (rows["op"] != "")]
+    if not len(run):
+        return 0
+    key = pd.MultiIndex.from_arrays([run["device"].cat.codes, run["program_id"], codes(run["op"])])
+    op = pd.factorize(key)[0]
+    program = pd.factorize(pd.MultiIndex.from_arrays([run["device"].cat.codes, run["program_id"]]))[0]
+    counts = pd.DataFrame({"op": op, "program": program, "run": run["run"].to_numpy()}).value_counts().reset_index()
+    runs = counts.groupby("program")["run"].nunique()
+    most = counts.groupby(["op", "program"])["count"].agg(["max", "sum"]).reset_index("program")
+    return int((most["max"] * runs[most["program"]].to_numpy() - most["sum"]).sum())
+
+
+def _communication(rows: pd.DataFrame) -> tuple[int, int]:
+    """Time in which data moved between devices, and that part of it in which a device computed too."""
+    moving = hidden = 0
+    for _, of_device in rows.groupby("device", observed=True):
+        moves = (of_device["category"] == _COMMUNICATION).to_numpy()
+        begin = of_device["ts_ns"].to_numpy()
+        end = begin + of_device["dur_ns"].to_numpy()
+        own = union_ns(begin[moves], end[moves])
+        moving += own
+        hidden += own + union_ns(begin[~moves], end[~moves]) - union_ns(begin, end)
+    return moving, hidden
+
+
+def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: Reading) -> list[str]:
+    """What should be in the trace and is not, in words."""
+    counted = {
+        f"{found.unmatched_ops} executed instructions stand in no program of the trace": found.unmatched_ops,
+        f"{found.unmatched_backward} backward ops have no forward op in the trace": found.unmatched_backward,
+        f"{found.unlaunched} kernels and copies have no launch in the trace": found.unlaunched,
+        f"{uneven} executions are missing, or the program branches: "
+        "instructions ran unlike often in different runs": uneven,
+    }
+    missing = [text for text, count in counted.items() if count]
+    missing += [
+        f"scope {each.scope} ran {each.occurrences or 0} times where {each.expected} were expected"
+        for each in each_scope
+        if each.expected is not None and each.occurrences != each.expected
+    ]
+    if reading.framework == "jax" and not reading.programs:
+        missing.append("the trace holds no program: scopes are known where its events say them alone")
+    return missing

@@ -1,0 +1,175 @@
+"""The events of a chrome-format JSON trace, decoded piece by piece, so that memory does not grow with the file.
+
+A piece ends where an event does. Whether a place between braces is the end of an event is not looked for but tried:
+only there do the brackets before it close, so a piece that decodes is whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb"\}\s*,\s*$")
+_SPACES = 256
+"""The most space that is looked for between two events."""
+_TRIES = 24
+"""Places that are tried before more is read."""
+LONGEST = 1 << 28
+"""Bytes within which an event must end."""
+_EXACT_US = float(1 << 43)
+"""Below, a float of microseconds tells nanoseconds apart: its spacing is under 1 ns."""
+
+
+class Args(Struct, gc=False):
+    """The arguments that are read, of any type, for a file may hold any."""
+
+    external_id: Any = msgspec.field(default=None, name="External id")
+    correlation: Any = None
+    correlation_id: Any = None
+    sequence_nr: Any = msgspec.field(default=None, name="Sequence number")
+    forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
+    device: Any = None
+    stream: Any = None
+    hlo_op: Any = None
+    hlo_module: Any = None
+    program_id: Any = None
+    run_id: Any = None
+    step_num: Any = None
+    name: Any = None
+    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
+    concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
+
+
+class Slice(Struct, gc=False):
+    """One event; times in microseconds."""
+
+    ph: Any = None
+    name: Any = ""
+    cat: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = 0
+    args: Args | None = None
+
+
+class _ExactSlice(Slice, gc=False):
+    """An event whose times are read as they are written."""
+
+    ts: Decimal | None = None
+    dur: Decimal | None = Decimal(0)
+
+
+_decoder = msgspec.json.Decoder(list[Slice])
+_exact_decoder = msgspec.json.Decoder(list[_ExactSlice])
+
+
+class JsonEvents:
+    """The events of a trace, in lists; afterwards what stands beside them, and what was wrong."""
+
+    def __init__(self) -> None:
+        self.beside: dict[str, Any] = {}
+        self.malformed = 0
+        self.unread_bytes = 0
+
+    def read(self, pieces: Iterator[bytes]) -> Iterator[list[Slice]]:
+        """Lists of events; raises `msgspec.DecodeError` where the file is not a trace."""
+        buffer = bytearray()
+        before = self._before(pieces, buffer)
+        wanted = 0
+        for piece in pieces:
+            buffer += piece
+            if len(buffer) < wanted:
+                continue
+            found = self._split(buffer)
+            if found is not None:
+                wanted = 0
+                yield found
+            elif len(buffer) > LONGEST:
+                raise msgspec.DecodeError(f"no event ends within {LONGEST >> 20} MiB")
+            else:
+                wanted = 2 * len(buffer)
+        yield from self._last(buffer, before)
+
+    def _before(self, pieces: Iterator[bytes], buffer: bytearray) -> bytes:
+        """What stands before the events, of which the first are left in `buffer`."""
+        for piece in pieces:
+            buffer += piece
+            start = re.match(rb"\s*\[", buffer)
+            match = start or _ARRAY.search(buffer)
+            if match:
+                before = bytes(buffer[: match.end() - 1])
+                del buffer[: match.end()]
+                return b"" if start else before
+            if len(buffer) > LONGEST:
+                break
+        raise msgspec.DecodeError("it has no traceEvents")
+
+    def _split(self, buffer: bytearray) -> list[Slice] | None:
+        """The events of the longest whole piece at the begin of `buffer`, which is taken from it."""
+        at = len(buffer)
+        for _ in range(_TRIES):
+            at = buffer.rfind(b"{", 0, at)
+            if at < 0:
+                return None
+            match = _BETWEEN.search(buffer, max(0, at - _SPACES), at)
+            if match:
+                found = self._decoded(b"[" + buffer[: match.start() + 1] + b"]")
+                if found is not None:
+                    del buffer[:at]
+                    return found
+        return None
+
+    def _last(self, buffer: bytearray, before: bytes) -> Iterator[list[Slice]]:
+        """The events up to the array's end; where the file ends before it, those that are whole."""
+        at = len(buffer)
+        for _ in range(_TRIES):
+            at = buffer.rfind(b"]", 0, at)
+            if at < 0:
+                break
+            found = self._decoded(b"[" + buffer[: at + 1])
+            if found is not None:
+                yield found
+                self._read_beside(before + b"[" + buffer[at:])
+                return
+        yield self._split(buffer) or []
+        self.unread_bytes = len(buffer)
+
+    def _read_beside(self, text: bytes) -> None:
+        """What the file says of itself; a bare array says nothing."""
+        if not text.startswith(b"["):
+            try:
+                self.beside = msgspec.json.decode(text, type=dict[str, Any])
+            except msgspec.DecodeError:
+                self.unread_bytes = len(text)
+
+    def _decoded(self, text: bytes | bytearray) -> list[Slice] | None:
+        """The events in a JSON array, None where it is none; events that are no objects are counted."""
+        try:
+            found = _decoder.decode(text)
+        except msgspec.ValidationError:
+            found = self._sorted_out(text)
+        except msgspec.DecodeError:
+            return None
+        if any(type(each.ts) is float and abs(each.ts) >= _EXACT_US for each in found[:100]):
+            try:
+                return list(_exact_decoder.decode(text))
+            except msgspec.ValidationError:
+                return found
+        return found
+
+    def _sorted_out(self, text: bytes | bytearray) -> list[Slice]:
+        found = []
+        for item in msgspec.json.decode(text, type=list[msgspec.Raw]):
+            try:
+                found.append(msgspec.json.decode(item, type=Slice))
+            except msgspec.DecodeError:
+                self.malformed += 1
+        return found

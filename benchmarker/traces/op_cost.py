@@ -1,0 +1,304 @@
+"""FLOPs and least bytes of PyTorch's ops, from the shapes and types that its profiler records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+_SIZES = {
+    "double": 8,
+    "float": 4,
+    "c10::Half": 2,
+    "c10::BFloat16": 2,
+    "c10::complex<double>": 16,
+    "c10::complex<float>": 8,
+    "c10::complex<c10::Half>": 4,
+    "long int": 8,
+    "long": 8,
+    "long long": 8,
+    "int": 4,
+    "short int": 2,
+    "short": 2,
+    "signed char": 1,
+    "unsigned char": 1,
+    "bool": 1,
+    "c10::qint8": 1,
+    "c10::quint8": 1,
+    "c10::Float8_e4m3fn": 1,
+    "c10::Float8_e4m3fnuz": 1,
+    "c10::Float8_e5m2": 1,
+    "c10::Float8_e5m2fnuz": 1,
+}
+"""Bytes of an element, by the type's name in a trace."""
+_SCALAR_TYPES = {5: 2, 6: 4, 7: 8, 15: 2, 23: 1, 24: 1, 25: 1, 26: 1}
+"""Bytes of an element of the types that a product may give, by their number in c10::ScalarType."""
+_MOST_DIMS, _LARGEST_DIM = 8, 1 << 40
+"""Beyond these a shape is not believed; within them no cost is too large for a float."""
+
+
+class _UnknownCostError(Exception):
+    """The shapes, types or arguments do not fit the op."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of an op as recorded: arguments by position."""
+
+    dims: Sequence[Any]
+    types: Sequence[Any]
+    concrete: Sequence[Any]
+
+    def shape(self, position: int, *ranks: int) -> tuple[int, ...]:
+        """A tensor's shape, of one of the ranks."""
+        dims = self.dims[position] if position < len(self.dims) else None
+        if not isinstance(dims, list | tuple) or len(dims) > _MOST_DIMS or (ranks and len(dims) not in ranks):
+            raise _UnknownCostError
+        if any(type(dim) is not int or not 0 <= dim <= _LARGEST_DIM for dim in dims):
+            raise _UnknownCostError
+        return tuple(dims)
+
+    def width(self, position: int) -> int:
+        """Bytes of a tensor's element."""
+        name = self.types[position] if position < len(self.types) else None
+        if not isinstance(name, str) or name not in _SIZES:
+            raise _UnknownCostError
+        return _SIZES[name]
+
+    def bytes(self, *positions: int) -> int:
+        """Bytes of tensors."""
+        return sum(prod(self.shape(position)) * self.width(position) for position in positions)
+
+    def optional(self, position: int) -> int:
+        """Bytes of a tensor that may be left out."""
+        has = position < len(self.dims) and self.dims[position]
+        return self.bytes(position) if has else 0
+
+    def text(self, position: int) -> str:
+        """A recorded value as text; empty where none is."""
+        value = self.concrete[position] if position < len(self.concrete) else ""
+        return value.strip() if isinstance(value, str) else ""
+
+    def integers(self, position: int, number: int) -> list[int]:
+        """A recorded list of integers; one stands for all."""
+        text = self.text(position)
+        if not re.fullmatch(r"\[?(?:\s*\d{1,9}\s*,)*\s*\d{1,9}\s*\]?", text):
+            raise _UnknownCostError
+        values = [int(digits) for digits in re.findall(r"\d+", text)]
+        if len(values) == 1:
+            values *= number
+        if len(values) != number:
+            raise _UnknownCostError
+        return values
+
+    def flags(self, position: int, number: int) -> list[bool]:
+        """Recorded booleans."""
+        values = re.findall(r"true|false|\b[01]\b", self.text(position).lower())
+        if len(values) != number:
+            raise _UnknownCostError
+        return [value in ("true", "1") for value in values]
+
+
+_Cost = tuple[int, int]
+
+
+def aten_cost(
+    op: str, dims: Sequence[Sequence[int]], types: Sequence[str], concrete: Sequence[str] = ()
+) -> tuple[float, float] | None:
+    """FLOPs and least bytes moved by one execution; None where op, shapes or types are not known or do not fit.
+
+    `dims`, `types` and `concrete` are a trace's "Input Dims", "Input type" and "Concrete Inputs"; convolutions need the
+    last for their strides. A multiplication and an addition are two FLOPs; only products count, not what is added,
+    scaled or activated with them. Bytes are every operand read once and every result written once. Attention counts the
+    full products: a causal mask halves nothing. Its backward pass counts the scores that it computes again. What is
+    added to the product before or after it (bias, mask) is read; saved statistics are left out.
+    """
+    compute = _OPS.get(op) if isinstance(op, str) else None
+    arguments = (dims, types, concrete)
+    if compute is None or not all(isinstance(each, list | tuple) for each in arguments):
+        return None
+    try:
+        flops, moved = compute(_Call(*arguments))
+    except _UnknownCostError:
+        return None
+    return float(flops), float(moved)
+
+
+def _product(call: _Call, left: int, batch: int = 0, width: int = 0) -> _Cost:
+    """A product of matrices, the first at `left`, with `batch` leading dimensions; `width` of the result's elements."""
+    a, b = call.shape(left, 2 + batch), call.shape(left + 1, 2 + batch)
+    if a[-1] != b[-2] or a[:batch] != b[:batch]:
+        raise _UnknownCostError
+    results = prod(a[:-1]) * b[-1]
+    return 2 * results * a[-1], call.bytes(left, left + 1) + results * (width or call.width(left))
+
+
+def _added(call: _Call, batch: int = 0) -> _Cost:
+    """What is added comes first."""
+    flops, moved = _product(call, 1, batch)
+    return flops, moved + call.bytes(0)
+
+
+def _scaled_mm(call: _Call) -> _Cost:
+    """Arguments are self, mat2, scale_a, scale_b, bias, scale_result, out_dtype: the result is of the last's type."""
+    number = call.text(6)
+    width = _SCALAR_TYPES.get(int(number), 0) if re.fullmatch(r"\d{1,3}", number) else 0
+    flops, moved = _product(call, 0, width=width)
+    return flops, moved + sum(call.optional(position) for position in range(2, 6))
+
+
+def _dot(call: _Call) -> _Cost:
+    (length,), (other,) = call.shape(0, 1), call.shape(1, 1)
+    if length != other:
+        raise _UnknownCostError
+    return 2 * length, call.bytes(0, 1) + call.width(0)
+
+
+def _matrix_vector(call: _Call, matrix: int) -> _Cost:
+    (rows, columns), (length,) = call.shape(matrix, 2), call.shape(matrix + 1, 1)
+    if columns != length:
+        raise _UnknownCostError
+    return 2 * rows * columns, call.bytes(*range(matrix + 2)) + rows * call.width(matrix)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a convolution's arguments stand; -1 for those that it does not take."""
+
+    stride: int
+    padding: int
+    dilation: int
+    groups: int
+    bias: int = 2
+    transposed: int = -1
+    output_padding: int = -1
+    is_transposed: bool = False
+
+
+def _convolution(call: _Call, layout: _Layout) -> _Cost:
+    """A convolution: of an output's element, or of an input's where it is transposed, once with the whole kernel."""
+    kernel = call.shape(1, 3, 4, 5)
+    image = call.shape(0, len(kernel), len(kernel) - 1)
+    if len(image) < len(kernel):
+        image = (1, *image)
+    result, flops = _convolved(call, layout, image, kernel)
+    moved = call.bytes(0, 1) + prod(result) * call.width(0)
+    return flops, moved + (call.optional(layout.bias) if layout.bias >= 0 else 0)
+
+
+def _convolved(call: _Call, layout: _Layout, image: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[list[int], int]:
+    """Shape of a convolution's result, and FLOPs."""
+    spatial = len(kernel) - 2
+    is_transposed = call.flags(layout.transposed, 1)[0] if layout.transposed >= 0 else layout.is_transposed
+    (groups,) = call.integers(layout.groups, 1)
+    strides, dilations = call.integers(layout.stride, spatial), call.integers(layout.dilation, spatial)
+    spans = [dilation * (size - 1) + 1 for dilation, size in zip(dilations, kernel[2:], strict=True)]
+    if not groups or 0 in strides or 0 in dilations or 0 in kernel:
+        raise _UnknownCostError
+    paddings = call.integers(layout.padding, spatial)
+    if is_transposed:
+        extra = call.integers(layout.output_padding, spatial)
+        sizes = [
+            (size - 1) * stride - 2 * padding + span + more
+            for size, stride, padding, span, more in zip(image[2:], strides, paddings, spans, extra, strict=True)
+        ]
+        channels, expected, work = kernel[1] * groups, kernel[0], image[2:]
+    else:
+        sizes = [
+            (size + 2 * padding - span) // stride + 1
+            for size, stride, padding, span in zip(image[2:], strides, paddings, spans, strict=True)
+        ]
+        channels, expected, work = kernel[0], kernel[1] * groups, tuple(sizes)
+    if image[1] != expected or channels % groups or any(size < 1 for size in sizes):
+        raise _UnknownCostError
+    return [image[0], channels, *sizes], 2 * image[0] * prod(work) * prod(kernel)
+
+
+def _convolution_backward(call: _Call) -> _Cost:
+    """Arguments begin with grad, input, weight, bias_sizes; for each gradient asked for as much work as forward."""
+    kernel = call.shape(2, 3, 4, 5)
+    image = call.shape(1, len(kernel))
+    layout = _Layout(stride=4, padding=5, dilation=6, transposed=7, output_padding=8, groups=9)
+    result, flops = _convolved(call, layout, image, kernel)
+    if list(call.shape(0)) != result:
+        raise _UnknownCostError
+    of_input, of_weight, of_bias = call.flags(10, 3)
+    moved = call.bytes(0) + result[1] * call.width(2) * of_bias
+    moved += (of_input + of_weight) * call.bytes(1, 2)  # each is read for the other's gradient, or written as its own
+    return flops * (of_input + of_weight), moved
+
+
+def _attention(call: _Call, *, bias: int = -1, ends: int = -1) -> _Cost:
+    """Scores and their product with the values.
+
+    Ops that take the ends of packed sequences (at `ends` and after) have heads after the sequence; what they cost where
+    sequences are packed no shape says.
+    """
+    if ends >= 0 and any(call.dims[ends : ends + 2]):
+        raise _UnknownCostError
+    batch, heads, queries, keys, width, value_width = _attended(call, 0, heads_last=ends >= 0)
+    moved = call.bytes(0, 1, 2) + batch * heads * queries * value_width * call.width(0)
+    read = call.optional(bias) if bias >= 0 else 0
+    return 2 * batch * heads * queries * keys * (width + value_width), moved + read
+
+
+def _attention_backward(call: _Call, *, out: int = 4, bias: int = -1) -> _Cost:
+    """Five products: the scores again, and the gradients of scores, values, queries and keys."""
+    batch, heads, queries, keys, width, value_width = _attended(call, 1)
+    moved = call.bytes(0, out) + 2 * call.bytes(1, 2, 3)
+    read = call.optional(bias) if bias >= 0 else 0
+    return 2 * batch * heads * queries * keys * (3 * width + 2 * value_width), moved + read
+
+
+def _attended(call: _Call, query: int, *, heads_last: bool = False) -> tuple[int, int, int, int, int, int]:
+    """Batch, heads, queries, keys, and the widths of a key and a value."""
+    q, k, v = (call.shape(position, 4) for position in (query, query + 1, query + 2))
+    if heads_last:
+        q, k, v = ((shape[0], shape[2], shape[1], shape[3]) for shape in (q, k, v))
+    fits = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
+    if not fits or not k[1] or q[1] % k[1]:
+        raise _UnknownCostError
+    return q[0], q[1], q[2], k[2], q[3], v[3]
+
+
+_PLAIN = _Layout(stride=3, padding=4, dilation=5, groups=6)
+_GENERAL = _Layout(stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8)
+_LIBRARY = _Layout(padding=3, stride=4, dilation=5, groups=6)
+_CUDNN = _Layout(padding=2, stride=3, dilation=4, groups=5, bias=-1)
+_CUDNN_TRANSPOSED = _Layout(padding=2, output_padding=3, stride=4, dilation=5, groups=6, bias=-1, is_transposed=True)
+_TRANSPOSED = _Layout(stride=3, padding=4, output_padding=5, groups=6, dilation=7, is_transposed=True)
+
+_OPS: dict[str, Callable[[_Call], _Cost]] = {
+    "aten::mm": lambda call: _product(call, 0),
+    "aten::_int_mm": lambda call: _product(call, 0, width=4),
+    "aten::_scaled_mm": _scaled_mm,
+    "aten::addmm": _added,
+    "aten::_addmm_activation": _added,
+    "aten::bmm": lambda call: _product(call, 0, 1),
+    "aten::baddbmm": lambda call: _added(call, 1),
+    "aten::dot": _dot,
+    "aten::mv": lambda call: _matrix_vector(call, 0),
+    "aten::addmv": lambda call: _matrix_vector(call, 1),
+    **{f"aten::conv{n}d": lambda call: _convolution(call, _PLAIN) for n in (1, 2, 3)},
+    **{f"aten::conv_transpose{n}d": lambda call: _convolution(call, _TRANSPOSED) for n in (1, 2, 3)},
+    "aten::convolution": lambda call: _convolution(call, _GENERAL),
+    "aten::_convolution": lambda call: _convolution(call, _GENERAL),
+    "aten::convolution_overrideable": lambda call: _convolution(call, _GENERAL),
+    "aten::mkldnn_convolution": lambda call: _convolution(call, _LIBRARY),
+    "aten::miopen_convolution": lambda call: _convolution(call, _LIBRARY),
+    "aten::cudnn_convolution": lambda call: _convolution(call, _CUDNN),
+    "aten::cudnn_convolution_transpose": lambda call: _convolution(call, _CUDNN_TRANSPOSED),
+    "aten::convolution_backward": _convolution_backward,
+    "aten::_scaled_dot_product_flash_attention": _attention,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": lambda call: _attention(call, bias=5),
+    "aten::_scaled_dot_product_efficient_attention": lambda call: _attention(call, bias=3),
+    "aten::_scaled_dot_product_cudnn_attention": lambda call: _attention(call, bias=3),
+    "aten::_flash_attention_forward": lambda call: _attention(call, ends=3),
+    "aten::_efficient_attention_forward": lambda call: _attention(call, bias=3, ends=4),
+    "aten::_scaled_dot_product_flash_attention_backward": _attention_backward,
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda call: _attention_backward(call, bias=8),
+    "aten::_scaled_dot_product_efficient_attention_backward": lambda call: _attention_backward(call, out=5, bias=4),
+    "aten::_scaled_dot_product_cudnn_attention_backward": lambda call: _attention_backward(call, bias=8),
+}

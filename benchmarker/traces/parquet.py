@@ -1,0 +1,70 @@
+"""The event table as a Parquet file, with what it comes to in the file's metadata."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from benchmarker.errors import UserError
+from benchmarker.traces.events import FLOATS, INTEGERS, TEXTS, codes, frame, words
+from benchmarker.traces.ingest import Ingested
+from benchmarker.traces.summary import Scope, Trace
+
+_KEY = b"benchmarker"
+MAGIC = b"PAR1"
+
+
+class _Summary(Struct, frozen=True, forbid_unknown_fields=True):
+    trace: Trace
+    scopes: list[Scope]
+
+
+def encode(ingested: Ingested) -> bytes:
+    """The file's content; what stands for none in the table is null in it."""
+    events = ingested.events
+    columns: dict[str, pa.Array] = {"event_id": pa.array(events.index.to_numpy())}
+    for name in TEXTS:
+        column = events[name]
+        code = codes(column)
+        texts = pa.array([str(value) for value in column.cat.categories], pa.string())
+        columns[name] = pa.DictionaryArray.from_arrays(pa.array(code, mask=(column == "").to_numpy()), texts)
+    for name in INTEGERS:
+        values = events[name].to_numpy()
+        columns[name] = pa.array(values, mask=values == -1)
+    for name in FLOATS:
+        columns[name] = pa.array(events[name].to_numpy(), from_pandas=True)
+    summary = msgspec.json.encode(_Summary(ingested.trace, ingested.scopes))
+    table = pa.table(columns).replace_schema_metadata({_KEY: summary})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def load(path: Path) -> Ingested:
+    """The event table in a file, and what it comes to; raises `UserError` where it is none."""
+    try:
+        table = pq.read_table(path)
+        summary = msgspec.json.decode((table.schema.metadata or {})[_KEY], type=_Summary)
+        columns = {name: _texts(table[name]) for name in TEXTS}
+        columns |= {name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS}
+        columns |= {name: table[name].to_numpy().astype(float) for name in FLOATS}
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise UserError(f"{path}: no event table of this version: {' '.join(str(error).split())}") from None
+    return Ingested(frame(columns, table.num_rows), summary.trace, summary.scopes)
+
+
+def _texts(column: pa.ChunkedArray) -> pd.Categorical:
+    chunk = column.unify_dictionaries().combine_chunks()
+    if isinstance(chunk, pa.ChunkedArray):
+        chunk = chunk.chunk(0) if chunk.num_chunks else pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), [""])
+    values = chunk.dictionary.to_pylist()
+    return words(chunk.indices.fill_null(len(values)).to_numpy(), [*values, ""])

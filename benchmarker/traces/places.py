@@ -1,0 +1,98 @@
+"""Where traces lie: the event table of a record stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarker import store
+from benchmarker.configurations import facts, label, varying
+from benchmarker.errors import UserError
+from benchmarker.record import Record
+from benchmarker.traces import parquet
+from benchmarker.traces.ingest import Ingested, ingest
+
+EVENTS = ".events.parquet"
+ANNOTATED = ".annotated.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A trace, where it was found, and the record that it belongs to, where there is one."""
+
+    path: Path
+    record: Record | None
+    ingested: Ingested
+
+
+def profiles(places: Sequence[Path]) -> list[Profile]:
+    """Every trace at places: records, event tables, profilers' own files, or folders of records.
+
+    Of a folder, the records without a trace are passed over. Raises `UserError` where a place has none.
+    """
+    found = []
+    for place in places:
+        if not place.is_dir():
+            found.append(_profile(place))
+            continue
+        tables = sorted(place.rglob(f"*{EVENTS}"))
+        if not tables:
+            raise UserError(f"{place} holds no record with a profile; run with --profile")
+        found += [_profile(_record_path(table) if _record_path(table).exists() else table) for table in tables]
+    return found
+
+
+def open_trace(place: Path) -> Ingested:
+    """The one trace at a place; raises `UserError` where there is none, or more."""
+    found = profiles([place])
+    if len(found) > 1:
+        raise UserError(f"{place} holds {len(found)} profiles; name one record of it, as {found[0].path}")
+    return found[0].ingested
+
+
+def events_of(place: Path) -> pd.DataFrame:
+    """The event table at a place."""
+    return open_trace(place).events
+
+
+def names(several: Sequence[Profile]) -> list[str]:
+    """What tells traces apart: in what their cases differ, and the trial; of those without a record, the file."""
+    cases = [facts(each.record.case) for each in several if each.record]
+    if len(cases) < len(several):
+        return [str(each.path) for each in several]
+    made = [label(case, varying(cases)) or str(case["problem"]) for case in cases]
+    return [
+        f"{name} trial {each.record.trial}" if made.count(name) > 1 and each.record else name
+        for name, each in zip(made, several, strict=True)
+    ]
+
+
+def annotated_path(place: Path) -> Path:
+    """Where the annotated trace of a place goes: beside its table."""
+    name = place.name
+    for ending in (EVENTS, ".gz", ".json", ".pb", ".xplane"):
+        name = name.removesuffix(ending)
+    return place.with_name(name + ANNOTATED)
+
+
+def _profile(path: Path) -> Profile:
+    try:
+        with path.open("rb") as file:
+            first = file.read(4)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if first == parquet.MAGIC:
+        return Profile(path, None, parquet.load(path))
+    record = store.read_record(path) if path.suffix == ".json" else None
+    if not isinstance(record, Record):
+        return Profile(path, None, ingest(path))
+    if record.trace is None:
+        raise UserError(f"{path} has no profile: {record.reasons['trace']}")
+    return Profile(path, record, parquet.load(path.with_name(path.stem + EVENTS)))
+
+
+def _record_path(table: Path) -> Path:
+    return table.with_name(table.name.removesuffix(EVENTS) + ".json")

@@ -1,0 +1,113 @@
+"""Statistics of an event table, by name, category, scope, op, phase, or any of its columns of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.events import ON_DEVICE, codes
+
+QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
+
+
+def work(events: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose time is counted: what an accelerator executed, or where none did, the host's ops."""
+    on_device = events["kind"].isin(ON_DEVICE)
+    return events[on_device] if on_device.any() else events[events["kind"] == "op"]
+
+
+def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """One line for each group of rows that agree in the columns `by`, the longest busy time first.
+
+    `total_ns` is the sum of durations, with what a row encloses; `self_ns` and `busy_ns` that of own times and of
+    shares of the device's busy time, `share` that of all busy time of `rows`. Mean, median, percentiles (linear
+    interpolation), extremes and deviation are of the rows' own times. `flops` and `bytes` are sums over the rows that
+    have them (else NaN), `flop_per_s` and `bytes_per_s` by the busy time of the same rows.
+    """
+    group, labels = _groups(rows, by)
+    count = len(labels)
+    own = rows["self_ns"].to_numpy()
+    shares = rows["busy_ns"].to_numpy()
+    order = np.lexsort((own, group))
+    values = own[order]
+    sizes = np.bincount(group, minlength=count)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64) if count else np.empty(0, np.int64)
+    total = np.bincount(group, own, count)
+    mean = total / np.maximum(sizes, 1)
+    made = labels.assign(
+        count=sizes,
+        total_ns=_sum(group, rows["dur_ns"].to_numpy(), count),
+        self_ns=_sum(group, own, count),
+        busy_ns=_sum(group, shares, count),
+        mean_ns=mean,
+        **{name: _quantile(values, first, sizes, share) for name, share in QUANTILES.items()},
+        min_ns=values[first] if count else values,
+        max_ns=values[first + sizes - 1] if count else values,
+        std_ns=np.sqrt(np.bincount(group, (own - mean[group]) ** 2, count) / np.maximum(sizes, 1)),
+    )
+    made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(shares.sum())))
+    for name, rate in (("flops", "flop_per_s"), ("bytes", "bytes_per_s")):
+        amounts = rows[name].to_numpy()
+        known = np.isfinite(amounts)
+        amount = np.bincount(group[known], amounts[known], count)
+        busy_s = np.bincount(group[known], shares[known], count) / 1e9
+        has = np.bincount(group[known], minlength=count) > 0
+        made[name] = np.where(has, amount, np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            made[rate] = np.where(has & (busy_s > 0), amount / busy_s, np.nan)
+    return made.sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _groups(rows: pd.DataFrame, by: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
+    """The number of each row's group, and what the groups have in common."""
+    key = np.zeros(len(rows), np.int64)
+    for column in by:
+        key = key * (len(rows[column].cat.categories) + 1) + codes(rows[column])
+        key = np.unique(key, return_inverse=True)[1]
+    _, first = np.unique(key, return_index=True)
+    labels = rows.iloc[first][list(by)].astype(object).reset_index(drop=True)
+    return key, labels
+
+
+def _sum(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """Exact sums of integers."""
+    found = np.zeros(count, np.int64)
+    np.add.at(found, group, values)
+    return found
+
+
+def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: float) -> np.ndarray:
+    """A quantile of each group of sorted values, between two by linear interpolation."""
+    if not len(first):
+        return np.empty(0)
+    at = (sizes - 1) * share
+    low = np.floor(at).astype(np.int64)
+    high = np.minimum(low + 1, sizes - 1)
+    below, above = values[first + low], values[first + high]
+    found: np.ndarray = below + (above - below) * (at - low)
+    return found
+
+
+def ops(events: pd.DataFrame) -> pd.DataFrame:
+    """Statistics of HLO instructions, or of a framework's ops.
+
+    Instructions come with program, opcode, scope and phase, and `intensity`, FLOPs a byte. Ops that ran on the host
+    for an accelerator come with the busy time of what they launched, `device_ns`, the longest first.
+    """
+    rows = work(events)
+    if (rows["opcode"] != "").any():
+        found = describe(rows, ["program", "op", "opcode", "category", "leaf", "phase"])
+        found["intensity"] = found["flops"] / found["bytes"]
+        return found.rename(columns={"leaf": "scope"})
+    hosts = events[events["kind"] == "op"]
+    if hosts.index.equals(rows.index):
+        return describe(rows, ["op", "category"])
+    found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share"])
+    launched = describe(rows, ["op"]).set_index("op")["busy_ns"]
+    found.insert(2, "device_ns", found["name"].map(launched).fillna(0).astype(np.int64))
+    found.insert(3, "share", found["device_ns"] / max(1, int(launched.sum())))
+    return found.rename(columns={"name": "op"}).sort_values(
+        "device_ns", ascending=False, kind="stable", ignore_index=True
+    )
