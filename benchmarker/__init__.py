@@ -28,7 +28,7 @@ from benchmarker.precision import PRECISIONS, Precision
 from benchmarker.record import Record
 
 if TYPE_CHECKING:
-    from benchmarker.frames import load, load_blocks
+    from benchmarker.frames import load, load_blocks, load_events
 
 __version__ = "0.1.0"
 
@@ -55,12 +55,13 @@ __all__ = [
     "hookimpl",
     "load",
     "load_blocks",
+    "load_events",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import pandas only for those who load frames: it takes longer than all else."""
-    if name in ("load", "load_blocks"):
+    if name in ("load", "load_blocks", "load_events"):
         from benchmarker import frames
 
         return getattr(frames, name)

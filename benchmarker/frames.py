@@ -52,6 +52,16 @@ def load_blocks(*places: str | PathLike[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def load_events(place: str | PathLike[str]) -> pd.DataFrame:
+    """The event table of a profiled record, one row an event; docs/traces.md says what its columns are.
+
+    A place is a record, an event table, or a profiler's own file; raises `UserError` where it has no trace.
+    """
+    from benchmarker.traces.places import events_of  # Arrow takes long to import
+
+    return events_of(Path(place))
+
+
 def _head(record: Record) -> dict[str, Any]:
     return {
         "run_id": record.run_id,

@@ -7,6 +7,7 @@ as JAX's do, the instruction says its own scopes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.categories import categorize
+from benchmarker.traces.costs import counted_once
 from benchmarker.traces.events import ON_DEVICE, codes, words
 from benchmarker.traces.hlo import Instruction, Program
 from benchmarker.traces.nesting import Nest, busy, inherit, nest
 from benchmarker.traces.paths import leaf, place, to_leaf
 from benchmarker.traces.reading import Reading
 
+_NOT_SYMBOL = re.compile(r"\W")
 _BACKWARD_ROW = "autograd::engine::evaluate_function"
 _FORWARD, _BACKWARD, _REMAT, _UNKNOWN = 0, 1, 2, 3
 _PHASES = ["forward", "backward", "remat", ""]
@@ -84,7 +87,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
         events["purity"] = 1.0
         _categorise(events)
-    events = _timed(events, kind)
+    events = counted_once(_timed(events, kind), nested, launch, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
     return Attributed(events, unmatched_ops, unmatched_backward, unlaunched, nested.overlapping)
 
@@ -267,6 +270,7 @@ def _from_programs(
     events: pd.DataFrame, programs: Mapping[int, Program], kind: _Kinds, known: Collection[str]
 ) -> tuple[pd.DataFrame, int]:
     """Scopes, phases, opcodes and costs by the programs' own instructions; how many rows of work have none."""
+    events = _joined_by_name(events, programs, kind)
     key = pd.MultiIndex.from_arrays([events["program_id"], codes(events["op"]), codes(events["scope"])])
     number, unique = pd.factorize(key)
     ops, paths = events["op"].cat.categories, events["scope"].cat.categories
@@ -289,6 +293,29 @@ def _from_programs(
     if lacking.any():
         _categorise(events, lacking)
     return events, int((kind.work & (events["op"] != "").to_numpy() & ~matched).sum())
+
+
+def _joined_by_name(events: pd.DataFrame, programs: Mapping[int, Program], kind: _Kinds) -> pd.DataFrame:
+    """Kernels that say no instruction are those of the one instruction, of all programs, that has their name.
+
+    XLA names a kernel for its instruction, with what cannot stand in a symbol made `_`; AMD's runtime adds `.kd`.
+    """
+    lacking = kind.on_device & (events["op"] == "").to_numpy()
+    if not lacking.any():
+        return events
+    named: dict[str, list[tuple[int, str]]] = {}
+    for number, program in programs.items():
+        for instruction in program.instructions:
+            named.setdefault(_NOT_SYMBOL.sub("_", instruction), []).append((number, instruction))
+    names = events["name"].cat.categories
+    owners = [named.get(_NOT_SYMBOL.sub("_", name.removesuffix(".kd")), []) for name in names]
+    owner = [each[0] if len(each) == 1 else (-1, "") for each in owners]
+    name = codes(events["name"])
+    program = np.array([number for number, _ in owner])[name]
+    texts = [*events["op"].cat.categories, *(instruction for _, instruction in owner)]
+    op = np.where(lacking & (program >= 0), len(events["op"].cat.categories) + name, codes(events["op"]))
+    program_id = np.where(lacking & (program >= 0), program, events["program_id"])
+    return events.assign(op=words(op, texts), program_id=program_id)
 
 
 @dataclass(frozen=True, slots=True)

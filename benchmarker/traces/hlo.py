@@ -107,22 +107,35 @@ class Program:
         if len(operands) < 2:
             return 0
         first, second = (each.shape.dimensions for each in operands[:2])
-        if instruction.opcode == "convolution":
-            if not 0 <= instruction.kernel_output_feature < len(second):
-                return 0
-            return (
-                2 * instruction.shape.elements * math.prod(second) // max(1, second[instruction.kernel_output_feature])
-            )
+        result = instruction.shape.parts[0] if instruction.shape.parts else instruction.shape
+        if instruction.opcode == "convolution" or instruction.kernel_output_feature >= 0:
+            return _convolution_flops(instruction, first, second, result.dimensions)
         contracting: tuple[int, ...] = ()
-        result = instruction.shape
         if instruction.opcode == "dot":
             contracting = instruction.contracting
         elif instruction.opcode == "custom-call":
             contracting = _gemm_contracting(instruction.config)
-            result = result.parts[0] if result.parts else result
         if not contracting or max(contracting) >= len(first):
             return 0
         return 2 * result.elements * math.prod(first[axis] for axis in contracting)
+
+
+def _convolution_flops(
+    instruction: Instruction, first: tuple[int, ...], second: tuple[int, ...], result: tuple[int, ...]
+) -> int:
+    """Of each output number, one product with each number of the kernel that makes it.
+
+    In cuDNN's custom calls for the gradients, the output's own gradient is an operand, and of the kernel's gradient the
+    result is the kernel.
+    """
+    output, kernel = result, second
+    if "BackwardInput" in instruction.target:
+        output = first
+    elif "BackwardFilter" in instruction.target:
+        output, kernel = second, result
+    if not 0 <= instruction.kernel_output_feature < len(kernel):
+        return 0
+    return 2 * math.prod(output) * math.prod(kernel) // max(1, kernel[instruction.kernel_output_feature])
 
 
 def _gemm_contracting(config: str) -> tuple[int, ...]:

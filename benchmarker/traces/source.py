@@ -67,4 +67,4 @@ class Source:
                     yield piece
         if fed and not member.eof:
             yield member.flush()
-            self.cut_short = True
+            self.cut_short = not member.eof

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.events import ON_DEVICE, codes
+from benchmarker.traces.nesting import nest
 
 QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
 
@@ -21,10 +22,11 @@ def work(events: pd.DataFrame) -> pd.DataFrame:
 def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """One line for each group of rows that agree in the columns `by`, the longest busy time first.
 
-    `total_ns` is the sum of durations, with what a row encloses; `self_ns` and `busy_ns` that of own times and of
-    shares of the device's busy time, `share` that of all busy time of `rows`. Mean, median, percentiles (linear
-    interpolation), extremes and deviation are of the rows' own times. `flops` and `bytes` are sums over the rows that
-    have them (else NaN), `flop_per_s` and `bytes_per_s` by the busy time of the same rows.
+    `total_ns` is the sum of durations, with what a row encloses, but for rows within another of their group; `self_ns`
+    and `busy_ns` are that of own times and of shares of the device's busy time, `share` that of all busy time of
+    `rows`. Mean, median, percentiles (linear interpolation), extremes and deviation are of the rows' own times.
+    `flops` and `bytes` are sums over the rows that have them (else NaN), `flop_per_s` and `bytes_per_s` by the busy
+    time of the same rows.
     """
     group, labels = _groups(rows, by)
     count = len(labels)
@@ -38,7 +40,7 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     mean = total / np.maximum(sizes, 1)
     made = labels.assign(
         count=sizes,
-        total_ns=_sum(group, rows["dur_ns"].to_numpy(), count),
+        total_ns=_sum(group, np.where(_within_own(rows, group), 0, rows["dur_ns"].to_numpy()), count),
         self_ns=_sum(group, own, count),
         busy_ns=_sum(group, shares, count),
         mean_ns=mean,
@@ -69,6 +71,17 @@ def _groups(rows: pd.DataFrame, by: Sequence[str]) -> tuple[np.ndarray, pd.DataF
     _, first = np.unique(key, return_index=True)
     labels = rows.iloc[first][list(by)].astype(object).reset_index(drop=True)
     return key, labels
+
+
+def _within_own(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
+    """Which rows lie within another of their group on their thread; an accelerator's rows enclose nothing."""
+    duration = rows["dur_ns"].to_numpy()
+    if rows["kind"].isin(ON_DEVICE).any() or (rows["self_ns"].to_numpy() >= duration).all():
+        return np.zeros(len(rows), bool)
+    track = group.astype(np.int64) * (len(rows["track"].cat.categories) + 1) + codes(rows["track"])
+    begin = rows["ts_ns"].to_numpy()
+    parent: np.ndarray = nest(track, begin, begin + duration).parent
+    return parent >= 0
 
 
 def _sum(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
@@ -104,10 +117,13 @@ def ops(events: pd.DataFrame) -> pd.DataFrame:
     hosts = events[events["kind"] == "op"]
     if hosts.index.equals(rows.index):
         return describe(rows, ["op", "category"])
-    found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share"])
-    launched = describe(rows, ["op"]).set_index("op")["busy_ns"]
-    found.insert(2, "device_ns", found["name"].map(launched).fillna(0).astype(np.int64))
-    found.insert(3, "share", found["device_ns"] / max(1, int(launched.sum())))
+    rates = ["flops", "flop_per_s", "bytes", "bytes_per_s"]
+    found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share", *rates])
+    launched = describe(rows, ["op"]).set_index("op")
+    busy = launched["busy_ns"]
+    found.insert(2, "device_ns", found["name"].map(busy).fillna(0).astype(np.int64))
+    found.insert(3, "share", found["device_ns"] / max(1, int(busy.sum())))
+    found = found.join(launched[rates], on="name")
     return found.rename(columns={"name": "op"}).sort_values(
         "device_ns", ascending=False, kind="stable", ignore_index=True
     )

@@ -15,6 +15,8 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types."""
 
 _MAX_VARINT = 10
+_MOST_KINDS = 64
+"""Kinds of fields at one place of messages of one kind; no schema that is read here has as many."""
 
 
 class WireError(ValueError):
@@ -48,17 +50,17 @@ def fields(buffer: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 def varint(buffer: memoryview, at: int) -> tuple[int, int]:
     """The integer at a position, and the position after it."""
-    value = shift = 0
+    value = 0
     try:
-        while (byte := buffer[at]) >= 128:
-            value |= (byte & 127) << shift
-            shift += 7
+        for shift in range(0, 7 * _MAX_VARINT, 7):
+            byte = buffer[at]
             at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value & 0xFFFF_FFFF_FFFF_FFFF, at
     except IndexError:
         raise WireError("it ends within a number") from None
-    if shift > 7 * (_MAX_VARINT - 1):
-        raise WireError("a number of more than 64 bits")
-    return (value | byte << shift) & 0xFFFF_FFFF_FFFF_FFFF, at + 1
+    raise WireError("a number of more than 64 bits")
 
 
 def text(value: int | memoryview) -> str:
@@ -108,7 +110,10 @@ def columns(buffer: np.ndarray, start: np.ndarray, end: np.ndarray) -> dict[tupl
             break
         key, at = _varints(buffer, at)
         after = np.empty_like(at)
-        for each in np.unique(key).tolist():
+        kinds = np.unique(key).tolist()
+        if len(kinds) > _MOST_KINDS:
+            raise WireError("its messages have too many kinds of fields")
+        for each in kinds:
             chosen = slice(None) if key[0] == each and (key == each).all() else np.flatnonzero(key == each)
             value, until = _values(buffer, at[chosen], each & 7)
             if (until > limit[chosen]).any():
