@@ -102,6 +102,49 @@ def test_numpy_has_no_profile_and_says_so(cli, tmp_path):
     assert "it has no profiler" in asked.stderr
 
 
+QUERIES = {
+    "op": "SELECT extract_arg(arg_set_id, 'args.op') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.self_ns')) AS self_ns, MIN(extract_arg(arg_set_id, 'args.self_ns')) AS min_ns, "
+    "MAX(extract_arg(arg_set_id, 'args.self_ns')) AS max_ns FROM slice WHERE category = 'op' GROUP BY key",
+    "category": "SELECT extract_arg(arg_set_id, 'args.category') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
+    "phase": "SELECT extract_arg(arg_set_id, 'args.phase') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
+    "leaf": "SELECT COALESCE(extract_arg(arg_set_id, 'args.leaf'), '') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
+}
+"""Statistics by the columns of the event table, as Perfetto's engine takes them from the annotated trace."""
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_statistics_are_those_of_perfetto_to_the_nanosecond(cli, tmp_path, framework):
+    _, path = profiled(
+        cli, tmp_path, f"--framework={framework}", "--problem=gpt2", "--mode=forward_backward", *SIZE
+    )
+    ingested = open_trace(path)
+    rows = work(ingested.events)
+
+    def sql(query: str) -> list[dict[str, Any]]:
+        done = cli("sql", str(path), query, "--json")
+        assert (done.returncode, done.stderr) == (0, "")  # nothing is dropped
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    for column, query in QUERIES.items():
+        ours = {row[column]: row for row in describe(rows, [column]).to_dict("records")}
+        theirs = {row.pop("key"): row for row in sql(query)}
+        assert {key: {name: ours[key][name] for name in row} for key, row in theirs.items()} == theirs
+        assert len(theirs) == len(ours)
+    (durations,) = sql("SELECT COUNT(*) AS count, SUM(dur) AS total FROM slice WHERE category = 'op'")
+    assert durations == {"count": len(rows), "total": int(rows["dur_ns"].sum())}
+    scope = "SELECT name, extract_arg(arg_set_id,'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'"
+    products = rows[(rows["leaf"] == "attn_q_k") & (rows["kind"] == "op")]
+    assert sorted(row["dur"] for row in sql(scope + " AND category = 'op'")) == sorted(products["dur_ns"])
+    shown = cli("trace", str(path))
+    assert Path(shown.stdout.strip()).stat().st_size > 1000
+    assert "ui.perfetto.dev" in shown.stderr
+
+
 def test_a_profile_lies_beside_its_record_and_can_be_asked(cli, tmp_path):
     record, path = profiled(cli, tmp_path, "--framework=torch", "--problem=gpt2", *SIZE)
     names = sorted(each.name.removeprefix(record.trial_id) for each in path.parent.glob(f"{record.trial_id}*"))
@@ -115,6 +158,9 @@ def test_a_profile_lies_beside_its_record_and_can_be_asked(cli, tmp_path):
     assert sum(each["busy_ns"] for each in by_category) == record.trace.busy_ns
     ops = json.loads(cli("ops", str(path), "--top=0", "--json").stdout)
     assert {"aten::addmm", "aten::bmm", "aten::gelu"} < {each["op"] for each in ops}
+    shown = cli("show", str(path)).stdout
+    assert f"{STEPS} steps of" in shown
+    assert "most time in" in shown
     text = cli("kernels", str(path), "--top=3").stdout
     assert "more, " in text
     assert "flop/s" in text

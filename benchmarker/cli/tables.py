@@ -201,6 +201,23 @@ def _how(record: Record) -> list[list[str]]:
                 f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {cost.samples} sample(s)",
             ]
         )
+    rows += _profile(record)
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in record.harness.stages_s.items())
     rows.append(["time, s", f"{record.harness.wall_s:.1f} in all: {stages}"])
     return rows
+
+
+def _profile(record: Record) -> list[list[str]]:
+    """What its profile says, or why there is none though it was asked for."""
+    trace = record.trace
+    if trace is None:
+        return [] if record.case.measuring.profiling == "no" else [["profile", f"none: {record.reasons['trace']}"]]
+    busy = max(1, trace.busy_ns)
+    steps = f"{trace.steps} steps of {si(median(trace.step_ns) / 1e9, 's')}" if trace.step_ns else "no steps"
+    largest = sorted(record.scopes, key=lambda each: -each.root_ns)[:5]
+    names = (f"{each.scope or 'outside any scope'} {each.phase} {each.root_ns / busy:.0%}" for each in largest)
+    return [
+        ["profile", f"{steps}{', separable' if trace.separable else ''}, busy {busy / max(1, trace.wall_ns):.0%}"],
+        ["most time in", ", ".join(names)],
+        *(["INCOMPLETE", text] for text in trace.missing),
+    ]
