@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from benchmarker import diagnosis
 from benchmarker.comparison import STEP_TIME, Classical, Comparison, Family, GeometricMean, Rules, Verdict
+from benchmarker.notes import notes_on
 from benchmarker.pairing import Key, Sample, Tested, step_times
 from benchmarker.stats.classical import describe, rank_sum
-from benchmarker.stats.shift import fewest, paired, unpaired
+from benchmarker.stats.shift import paired, unpaired
 from benchmarker.stats.verdict import enough, holm, judge
 
 if TYPE_CHECKING:
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from benchmarker.stats.verdict import Outcome
 
 
-def compare(matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: Sequence[str] = ()) -> Family:
-    """Judge matches together; a claim has to hold in spite of the number of claims (Holm)."""
+def compare(
+    matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: Sequence[str] = (), notes: Sequence[str] = ()
+) -> Family:
+    """Judge matches together; a claim has to hold in spite of the number of claims (Holm).
+
+    Parts of a step have no geometric mean: they differ in weight.
+    """
     tested = [Tested(match, rules, derive) for match in matches]
     different = holm([each.p_different for each in tested])
     same = holm([each.p_same for each in tested])
@@ -38,13 +43,17 @@ def compare(matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: S
     means = [
         _Mean.of(group)
         for group in groups.values()
-        if len(group) > 1 and all(each.shift is not None for each in group) and not rules.blocks_as_trials
+        if len(group) > 1
+        and all(each.shift is not None for each in group)
+        and not rules.blocks_as_trials
+        and rules.level == "trial"
     ]
     different, same = holm([mean.p_different for mean in means]), holm([mean.p_same for mean in means])
     return Family(
         comparisons=comparisons,
         geometric_means=[mean.judged(*ps) for mean, *ps in zip(means, different, same, strict=True)],
         unmatched=list(unmatched),
+        notes=list(notes),
     )
 
 
@@ -66,7 +75,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         baseline_trials={trial.record.trial_id: math.exp(trial.log) for trial in a.trials},
         contender_trials={trial.record.trial_id: math.exp(trial.log) for trial in b.trials},
         blocks=len(tested.differences) if tested.method == "paired" else None,
-        timed_blocks=float(np.median(blocks or [0])),
+        timed_blocks=float(np.median(blocks or [0])) if rules.level == "trial" else None,
         baseline_value=a.median,
         contender_value=b.median,
         ratio=math.exp(tested.shift.estimate) if tested.shift else None,
@@ -83,7 +92,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         low_noise_ratio=_low_noise(tested) if test and rules.metric == STEP_TIME else None,
         verdict=word(outcome, metric),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
-        notes=_notes(tested, family),
+        notes=notes_on(tested, family),
     )
 
 
@@ -211,61 +220,6 @@ class _Mean:
             p_adjusted=p_adjusted if self.interval else None,
             verdict=word(judge(self.shift, p_adjusted, p_same, first.rules.alpha), metric),
         )
-
-
-def _notes(tested: Tested, family: int) -> list[str]:
-    """What a reader of the verdict has to know."""
-    a, b = tested.baseline, tested.contender
-    found = [*_too_few(tested, family), *_missing(tested)]
-    found += diagnosis.differences(a.records, b.records)
-    found += diagnosis.disturbed(a.records, b.records)
-    found += diagnosis.unsteady([*a.records, *b.records])
-    if tested.method == "paired":
-        found += diagnosis.effects(
-            np.array(list(tested.differences.values())),
-            np.array([two.record.design.slot > one.record.design.slot for one, two in tested.pairs]),
-            np.array([(one.log + two.log) / 2 for one, two in tested.pairs]),
-        )
-    elif tested.method == "unpaired":
-        found += [*diagnosis.drifting(a.name, a.logs), *diagnosis.drifting(b.name, b.logs)]
-    return found
-
-
-def _too_few(tested: Tested, family: int) -> list[str]:
-    """Whether the numbers of trials allow a verdict at all, and whether the run looked at it several times."""
-    found = []
-    if tested.test is not None:
-        alpha, is_paired = tested.alpha / family, tested.method == "paired"
-        if 2 * tested.test.null.cdf(0) > alpha:
-            n = " and ".join(map(str, tested.test.sizes))
-            what, each = ("blocks", "") if is_paired else ("trials", " a side")
-            least = fewest(alpha, is_paired=is_paired)
-            found.append(f"{n} {what} cannot reach p < {alpha:.2g}, whatever they say: {least}{each} can")
-        if len(tested.looks) > 1:
-            found.append(
-                f"the run could stop early: each look has {tested.alpha:.2g} of alpha, and intervals are wider"
-            )
-    return found
-
-
-def _missing(tested: Tested) -> list[str]:
-    """Trials that say nothing, and why."""
-    found = []
-    for sample in (tested.baseline, tested.contender):
-        errors = [record.error for record in sample.all if record.error]
-        if errors:
-            found.append(f"{sample.name}: {len(errors)} of {len(sample.all)} trials failed ({errors[0].message})")
-        elif not sample.trials:
-            reason = (sample.metric and sample.metric.reason) or "its value is not above 0"
-            found.append(f"{sample.name}: no trial has a {tested.rules.metric}: {reason}")
-        elif tested.method == "paired" and len(sample.trials) > len(tested.differences):
-            left = len(sample.trials) - len(tested.differences)
-            found.append(f"{sample.name}: {left} trials left out, for the other side has none in their blocks")
-    if tested.method == "unpaired":
-        runs = [len({record.run_id for record in sample.records}) for sample in (tested.baseline, tested.contender)]
-        if max(runs) > 1:
-            found.append(f"the sides come from {runs[0]} and {runs[1]} runs, which may differ among themselves")
-    return found
 
 
 def classical(match: Match) -> Classical | None:

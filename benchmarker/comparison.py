@@ -12,6 +12,7 @@ from benchmarker.stats.classical import Description, RankSum
 
 Method = Literal["paired", "unpaired", "blocks of one process as if independent", "none"]
 Verdict = Literal["faster", "slower", "better", "worse", "same", "undecided"]
+Level = Literal["trial", "scope", "kernel"]
 
 METHODS: dict[Method, str] = {
     "paired": "paired by block: exact signed-rank test, Hodges-Lehmann ratio, interval from Walsh averages",
@@ -22,6 +23,9 @@ METHODS: dict[Method, str] = {
     "none": "no test: with a single process on a side, or none, the spread between processes cannot be seen",
 }
 STEP_TIME = "step_time_median_s"
+PROFILED: dict[Level, str] = {"scope": "scope_time_median_s", "kernel": "kernel_time_median_s"}
+"""What is compared within a step."""
+DELTAS: dict[Level, float] = {"trial": 0.02, "scope": 0.05, "kernel": 0.05}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,9 @@ class Rules:
 
     metric: str = STEP_TIME
     alpha: float = 0.05
-    delta: float = 0.02
+    delta: float = DELTAS["trial"]
     blocks_as_trials: bool = False
+    level: Level = "trial"
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -43,6 +48,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     block, or of two trials. `process_deviation` is the spread between processes (standard deviation of the logarithm);
     `variance_inflation`, by how much the variance of a process's mean exceeds what its blocks would give were they
     independent. `enough` is how many blocks (or trials a side) would likely decide.
+    `timed_blocks` is null where what is compared was profiled, not timed.
     """
 
     case: dict[str, Value]
@@ -56,7 +62,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     baseline_trials: dict[str, float]
     contender_trials: dict[str, float]
     blocks: int | None
-    timed_blocks: float
+    timed_blocks: float | None
     baseline_value: float | None
     contender_value: float | None
     ratio: float | None
@@ -93,11 +99,12 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """Comparisons made together, their geometric means, and what could not be compared."""
+    """Comparisons made together, their geometric means, what could not be compared, and notes on all of it."""
 
     comparisons: list[Comparison]
     geometric_means: list[GeometricMean]
     unmatched: list[str]
+    notes: list[str] = []
 
 
 class Classical(Struct, frozen=True, kw_only=True):

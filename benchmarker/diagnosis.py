@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.record import Record
+    from benchmarker.traces.summary import Scope
 
 CERTAINTY = 0.01
 """Largest p-value of an effect that is told: several are looked for in each comparison."""
+PURE = 0.9
+"""Least share of a scope's time that is its own, and of its own time that is counted to it, without a note."""
 
 
-def differences(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:
+def differences(baseline: Sequence[Record], contender: Sequence[Record], *, profiled: bool = False) -> list[str]:
     """What surrounds the two sides' trials and is not the same, and work that is not the same."""
     if not baseline or not contender:
         return []
@@ -39,10 +43,8 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record]) -> list
         )
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
-        found.append(
-            f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP; "
-            "--metric=flop_per_s compares rates"
-        )
+        remedy = "" if profiled else "; --metric=flop_per_s compares rates"
+        found.append(f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
     return found
 
 
@@ -79,6 +81,43 @@ def unsteady(records: Sequence[Record]) -> list[str]:
             most = f"at most {worst.share:+.0%} after {worst.after} of {n} blocks"
             notes.append(f"{what} {len(these)} of {len(found)} trials ({most})")
     return notes
+
+
+def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:
+    """What makes the profiled times of one part of a step doubtful; a side is its name and records of that part."""
+    found = []
+    separable = [[record.trace.separable for record in records if record.trace] for _, records in sides]
+    if len({each for side in separable for each in side}) > 1:
+        counts = " and ".join(f"{sum(each)} of {len(each)}" for each in separable)
+        found.append(f"not all was profiled with --separable, which changes what is fused: {counts} trials were")
+    for name, records in sides:
+        traces = [record.trace for record in records if record.trace]
+        if incomplete := [trace for trace in traces if not trace.complete]:
+            lost = "; ".join(incomplete[0].missing[:1])
+            found.append(f"{name}: {len(incomplete)} of {len(traces)} profiles are incomplete, for instance: {lost}")
+        found += _fused(name, [scope for record in records for scope in record.scopes])
+    runs = [_runs_a_step(records) for _, records in sides]
+    if len(set(runs)) > 1:
+        counts = " and ".join(f"{each:.3g}" for each in runs)
+        found.append(f"it runs {counts} times in a step; what is compared is the time of one run")
+    return found
+
+
+def _fused(name: str, scopes: Sequence[Scope]) -> list[str]:
+    """Whether one scope's time by root holds time of others, or theirs holds its own."""
+    found = []
+    ran = [scope for scope in scopes if scope.root_ns]
+    if ran and (purity := median(scope.purity for scope in ran)) < PURE:
+        found.append(f"{name}: fused with others, purity {purity:.0%}: its time by root holds time of theirs")
+    if ran and (own := median(scope.root_ns / max(scope.root_ns, scope.any_ns) for scope in ran)) < PURE:
+        found.append(f"{name}: fused with others: {1 - own:.0%} of the time that it has a part in is counted to them")
+    return found
+
+
+def _runs_a_step(records: Sequence[Record]) -> float | None:
+    """How often the kernel of these records runs in a step; None where they hold none."""
+    ran = [(record.kernels, record.trace) for record in records if record.kernels and record.trace]
+    return median(sum(each.count for each in kernels) / max(1, trace.steps) for kernels, trace in ran) if ran else None
 
 
 def drifting(name: str, levels: np.ndarray) -> list[str]:

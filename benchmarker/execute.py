@@ -126,7 +126,8 @@ def _stored(
         try:
             record = add_profile(record, folder, environment(record.case.gpu), listener.hear)
         except KeyboardInterrupt:
-            folder.save(without_profile(record, "the profile was interrupted"))
+            path = folder.save(without_profile(record, "the profile was interrupted"))
+            listener.say(f"interrupted: the trial is stored without its profile: {path}")
             raise
         if record.trace is None:
             listener.say(f"trial {record.trial_id} has no profile: {record.reasons['trace']}")

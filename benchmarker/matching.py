@@ -41,10 +41,11 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What is compared, and the configurations that have no counterpart, by name."""
+    """What is compared, what has no counterpart, by name, and notes on the choice."""
 
     matches: tuple[Match, ...]
     unmatched: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def between(places: Sequence[tuple[str, Sequence[Record]]]) -> Matching:

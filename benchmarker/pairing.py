@@ -38,19 +38,24 @@ class Trial:
 
 
 class Sample:
-    """The trials of one side, those that have a value of the metric apart."""
+    """The trials of one side, those that have a value of the metric apart; `lacking` says why others have none."""
 
     def __init__(self, side: Side, rules: Rules, derive: Derive) -> None:
         self.name = side.name
         self.all = side.records
         found = [(record, derive(record)) for record in side.records]
         self.metric = next((metrics[rules.metric] for _, metrics in found if rules.metric in metrics), None)
-        self.trials = []
+        self.trials: list[Trial] = []
+        self.lacking: list[str] = []
         for record, metrics in found:
-            value = metrics[rules.metric].value if rules.metric in metrics else None
-            if record.error is None and value is not None and value > 0:
+            if record.error is not None:
+                continue
+            metric = metrics.get(rules.metric)
+            if metric is None or metric.value is None or metric.value <= 0:
+                self.lacking.append((metric and metric.reason) or "its value is not above 0")
+            else:
                 low_noise = metrics[LOW_NOISE].value if LOW_NOISE in metrics else None
-                self.trials.append(Trial(record, math.log(value), math.log(low_noise or math.nan)))
+                self.trials.append(Trial(record, math.log(metric.value), math.log(low_noise or math.nan)))
         self.records = [trial.record for trial in self.trials]
         self.logs = np.array([trial.log for trial in self.trials])
         blocks = {trial.block: trial for trial in self.trials}

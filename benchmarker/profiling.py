@@ -21,7 +21,7 @@ from benchmarker.protocol import Request
 from benchmarker.record import Harness, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from benchmarker.conversation import Environment, Event
 
@@ -66,8 +66,12 @@ def _profiled(
         file, ending = _file(Path(name))
         hear({"stage": "reading the profile"})
         found = ingest(file, Expected(scopes, case.measuring.separable, variables))
-        store.write(folder.profile_path(record.trial_id, ending), gzip.compress(file.read_bytes(), 6))
-    store.write(folder.events_path(record.trial_id), parquet.encode(found))
+        _write(
+            {
+                folder.events_path(record.trial_id): parquet.encode(found),
+                folder.profile_path(record.trial_id, ending): gzip.compress(file.read_bytes(), 6),
+            }
+        )
     least = LEAST_SHARE * found.trace.busy_ns
     return msgspec.structs.replace(
         record,
@@ -76,6 +80,17 @@ def _profiled(
         kernels=[kernel for kernel in found.kernels() if kernel.busy_ns >= least],
         reasons={path: reason for path, reason in record.reasons.items() if path != "trace"},
     )
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write all files, or none."""
+    for path, content in files.items():
+        try:
+            store.write(path, content)
+        except OSError as error:
+            for written in files:
+                written.unlink(missing_ok=True)
+            raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _take(
@@ -93,10 +108,12 @@ def _take(
 
     log = folder.log_path(f"{record.trial_id}.profile")
     request = Request(task="profile", framework=case.framework, cases=(case,), folder=str(into))
-    ending = converse(request, environment, case.measuring.timeout_s, log, listen)
-    text = ending_text(ending, log)
-    if log.stat().st_size == 0:
-        log.unlink()
+    try:
+        ending = converse(request, environment, case.measuring.timeout_s, log, listen)
+        text = ending_text(ending, log)
+    finally:
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink()
     for event in heard:
         if "refused" in event:
             raise UserError(f"{case.framework}: {event['refused']}")

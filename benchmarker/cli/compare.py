@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from benchmarker import matching, store
+from benchmarker import matching, parts, store
 from benchmarker.cli.comparisons import print_classical, print_family, print_speedups
 from benchmarker.cli.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.output import clean, json_option, print_json
 from benchmarker.compare import classical, compare
+from benchmarker.comparison import Level
 from benchmarker.errors import UserError
 from benchmarker.metrics import deriver
 
@@ -20,6 +21,13 @@ from benchmarker.metrics import deriver
 @click.argument("places", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--by", metavar="AXIS", help="Compare what differs in this alone: framework, m, host, ...")
 @click.option("--baseline", metavar="VALUE", help="Of the axis; else the first that was asked for.")
+@click.option(
+    "--level",
+    type=click.Choice(get_args(Level)),
+    default="trial",
+    show_default=True,
+    help="Whole trials, or of those that were profiled each scope, or each kernel; δ of these is 5% by default.",
+)
 @judging_options
 @click.option(
     "--unit",
@@ -38,6 +46,7 @@ def command(
     places: tuple[Path, ...],
     by: str | None,
     baseline: str | None,
+    level: Level,
     fail_on: str | None,
     unit: str,
     classically: bool,
@@ -50,7 +59,8 @@ def command(
 
     RESULT is a record, the folder of a run, or a folder of runs. Of several, the first is the baseline of the others,
     case by case. With --by, or within one run, configurations that differ in one axis alone are compared. Trials of
-    one interleaved run are paired by block; others are not, and the output says so.
+    one interleaved run are paired by block; others are not, and the output says so. With --level the same is said of
+    each scope or kernel that takes 1% of the busy time or more.
 
     The exit status is 1 where a file cannot be read, or where a verdict is one of --fail-on.
     """
@@ -60,7 +70,17 @@ def command(
         )
     if unit == "block" and (judging["metric"] or judging["statistic"]):
         raise UserError("--unit=block compares the step times of timed blocks; leave --metric and --statistic out")
-    rules, unwanted = rules_of(blocks_as_trials=unit == "block", **judging), verdicts_of(fail_on)
+    timed = {
+        "--metric": judging["metric"],
+        "--statistic": judging["statistic"],
+        "--unit=block": unit == "block",
+        "--classical": classically,
+        "--plot": plot,
+    }
+    if level != "trial" and (given := [name for name, value in timed.items() if value]):
+        raise UserError(f"--level={level} compares profiled times alone; leave {', '.join(given)} out")
+    rules = rules_of(level=level, blocks_as_trials=unit == "block", **judging)
+    unwanted = verdicts_of(fail_on)
     read = [store.read([place]) for place in places]
     faults = [fault for _, found in read for fault in found]
     for fault in faults:
@@ -68,7 +88,7 @@ def command(
     groups = [(str(place), records) for place, (records, _) in zip(places, read, strict=True)]
     if empty := [name for name, records in groups if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
-    derive = deriver()
+    derive = deriver() if level == "trial" else parts.deriver(level)
     known_metric(rules, derive(groups[0][1][0]))
     if by is not None:
         made = matching.by([record for _, records in groups for record in records], by, baseline)
@@ -76,13 +96,15 @@ def command(
         made = matching.within(groups[0][1])
     else:
         made = matching.between(groups)
-    family = compare(made.matches, rules, derive, made.unmatched)
+    if level != "trial":
+        made = parts.split(made, level)
+    family = compare(made.matches, rules, derive, made.unmatched, made.notes)
     if plot:
         from benchmarker.plot import boxes
 
         boxes(made.matches, plot)
         click.echo(f"picture: {plot}", err=True)
-    described = classically or any(each.method == "none" for each in family.comparisons)
+    described = classically or (level == "trial" and any(each.method == "none" for each in family.comparisons))
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     if as_json:
         print_json({"family": family, **({"classical": tables} if described else {})})

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.output import clean, print_table, si
+from benchmarker.cli.traces import cell
 from benchmarker.comparison import METHODS
-from benchmarker.configurations import label
+from benchmarker.configurations import label, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,13 @@ def print_family(family: Family) -> None:
         print_one(comparisons[0])
     elif comparisons:
         _print_several(family)
+    _print_left_out(family)
+
+
+def _print_left_out(family: Family) -> None:
+    """Notes on all of the family, and what could not be compared."""
+    for note in family.notes:
+        click.echo(clean(f"  note: {note}"))
     for name in family.unmatched:
         click.echo(clean(f"not compared, for it has no counterpart: {name}"))
 
@@ -31,7 +39,8 @@ def print_family(family: Family) -> None:
 def print_one(comparison: Comparison) -> None:
     """A comparison: its sides, the line with the verdict, the method, the notes."""
     unit = comparison.unit
-    click.echo(clean(f"{comparison.metric}, median over trials, and the contender (B) over the baseline (A)"))
+    what = f"{comparison.metric} of {label(comparison.case, list(comparison.case))}".removesuffix(" of ")
+    click.echo(clean(f"{what}, median over trials, and the contender (B) over the baseline (A)"))
     for name, side, value, trials in (
         ("A", comparison.baseline, comparison.baseline_value, comparison.trials[0]),
         ("B", comparison.contender, comparison.contender_value, comparison.trials[1]),
@@ -45,9 +54,10 @@ def print_one(comparison: Comparison) -> None:
 
 def line(comparison: Comparison) -> str:
     """A comparison in one line."""
+    timed = "" if comparison.timed_blocks is None else f" x {comparison.timed_blocks:.0f} timed blocks"
     parts = [
         f"B/A {ratio(comparison)} {comparison.verdict.upper()}{_enough(comparison)}",
-        f"{numbers(comparison)} x {comparison.timed_blocks:.0f} timed blocks",
+        f"{numbers(comparison)}{timed}",
     ]
     if comparison.p_value is not None and comparison.p_adjusted is not None:
         adjusted = comparison.p_adjusted != comparison.p_value
@@ -108,7 +118,7 @@ def _print_several(family: Family) -> None:
     )
     rows = [
         [
-            *(str(each.case.get(axis, "-")) for axis in axes),
+            *map(_cut, _place(each, axes)),
             each.baseline,
             each.contender,
             si(each.baseline_value, each.unit),
@@ -131,6 +141,16 @@ def _print_several(family: Family) -> None:
     _print_notes(comparisons, axes)
 
 
+def _place(comparison: Comparison, axes: Sequence[str]) -> tuple[str, ...]:
+    """A comparison's case as columns."""
+    return tuple(str(comparison.case.get(axis, "-")) for axis in axes)
+
+
+def _cut(name: str) -> str:
+    """A name that may be a kernel's, as long as a table takes it."""
+    return cell("kernel", name)
+
+
 def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None:
     """The methods, and each note once, with the comparisons that it is about."""
     for method in dict.fromkeys(each.method for each in comparisons):
@@ -138,7 +158,8 @@ def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None
     about: dict[str, list[str]] = {}
     for each in comparisons:
         for note in each.notes:
-            about.setdefault(note, []).append(f"{label(each.case, axes)} {each.contender}".strip())
+            where = label({name: _cut(text(value)) for name, value in each.case.items()}, axes)
+            about.setdefault(note, []).append(f"{where} {each.contender}".strip())
     for note, names in about.items():
         where = "all" if len(names) == len(comparisons) else ", ".join(names[:3])
         more = f" and {len(names) - 3} more" if where != "all" and len(names) > 3 else ""
@@ -150,18 +171,17 @@ def print_speedups(family: Family) -> None:
     comparisons, first = family.comparisons, family.comparisons[0]
     axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
     contenders = list(dict.fromkeys(each.contender for each in comparisons))
-    cases = list(dict.fromkeys(tuple(str(each.case.get(axis, "-")) for axis in axes) for each in comparisons))
-    cells = {
-        (tuple(str(each.case.get(axis, "-")) for axis in axes), each.contender): _speedup(each) for each in comparisons
-    }
+    cases = list(dict.fromkeys(_place(each, axes) for each in comparisons))
+    cells = {(_place(each, axes), each.contender): _speedup(each) for each in comparisons}
     same = f"= the same within {percent(first.delta)}"
     click.echo(clean(f"speed-up over {first.baseline} by {first.metric}; ? is undecided, {same}"))
-    rows = [[*case, *(cells.get((case, contender), "-") for contender in contenders)] for case in cases]
+    rows = [[*map(_cut, case), *(cells.get((case, contender), "-") for contender in contenders)] for case in cases]
     means = {mean.contender: _speedup(mean) for mean in family.geometric_means}
     if means and axes:
         rows.append(["geometric mean", *[""] * (len(axes) - 1), *(means.get(name, "-") for name in contenders)])
     print_table([*axes, *contenders], rows)
     _print_notes(comparisons, axes)
+    _print_left_out(family)
 
 
 def _speedup(each: Comparison | GeometricMean) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.cli.output import clean, json_option, print_json, print_table, si
 from benchmarker.cli.traces import from_place, warn
 from benchmarker.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarker.traces.summary import Trace
 
 
 @click.command("ingest", short_help="Read traces that other tools took.")
@@ -47,25 +51,34 @@ def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> None
         print_json([{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made])
         return
     for file, table, trace in made:
-        whole = [each for each in trace.devices if not each.track]
-        click.echo(
-            clean(
-                f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, {trace.kernels} of them work; "
-                f"{trace.uncategorised_ns / max(1, trace.busy_ns):.1%} of the busy time without a category, "
-                f"{trace.outside_ns / max(1, trace.busy_ns):.1%} outside any scope"
-            )
-        )
-        for note in trace.notes:
-            click.echo(clean(f"  note: {note}"))
-        print_table(
-            ["device", "rows", "busy", "idle", "wall"],
-            [
-                [
-                    each.device,
-                    str(each.count),
-                    *(si(ns / 1e9, "s") for ns in (each.busy_ns, each.idle_ns, each.wall_ns)),
-                ]
-                for each in whole
-            ],
-        )
+        _print(file, trace)
         click.echo(f"event table: {table}")
+
+
+def _print(file: Path, trace: Trace) -> None:
+    """What was read, and how the time of each device and stream divides."""
+    busy = max(1, trace.busy_ns)
+    click.echo(
+        clean(
+            f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, {trace.kernels} of them work; "
+            f"{trace.uncategorised_ns / busy:.1%} of the busy time without a category, "
+            f"{trace.outside_ns / busy:.1%} outside any scope"
+        )
+    )
+    for note in trace.notes:
+        click.echo(clean(f"  note: {note}"))
+    if moved := trace.communication_ns:
+        click.echo(
+            f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it beside other work"
+        )
+    rows = [
+        [
+            each.device,
+            each.track or "all",
+            str(each.count),
+            *(si(ns / 1e9, "s") for ns in (each.busy_ns, each.idle_ns, each.wall_ns)),
+            f"{each.busy_ns / max(1, each.wall_ns):.1%}",
+        ]
+        for each in trace.devices
+    ]
+    print_table(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)

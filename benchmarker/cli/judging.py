@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from benchmarker.cli.quantities import Share
-from benchmarker.comparison import Comparison, GeometricMean, Rules, Verdict
+from benchmarker.comparison import DELTAS, PROFILED, Comparison, GeometricMean, Level, Rules, Verdict
 from benchmarker.errors import UserError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -26,10 +26,8 @@ _OPTIONS = (
     click.option(
         "--delta",
         type=Share(),
-        default="2%",
-        show_default=True,
         metavar="SHARE",
-        help="The largest change that counts as none.",
+        help=f"The largest change that counts as none. [default: {DELTAS['trial']:.0%}]",
     ),
     click.option(
         "--alpha",
@@ -54,11 +52,19 @@ def judging_options(function: _F) -> _F:
     return function
 
 
-def rules_of(metric: str | None, statistic: str | None, delta: float, alpha: float, **more: Any) -> Rules:
+def rules_of(
+    metric: str | None,
+    statistic: str | None,
+    delta: float | None,
+    alpha: float,
+    level: Level = "trial",
+    **more: Any,
+) -> Rules:
     """The rules that were asked for; raises `UserError` where two options exclude each other."""
     if metric and statistic:
         raise UserError("--statistic is of the step time; leave it out with --metric")
-    return Rules(metric=metric or f"step_time_{statistic or 'median'}_s", delta=delta, alpha=alpha, **more)
+    metric = metric or PROFILED.get(level) or f"step_time_{statistic or 'median'}_s"
+    return Rules(metric=metric, delta=delta or DELTAS[level], alpha=alpha, level=level, **more)
 
 
 def verdicts_of(fail_on: str | None) -> set[str]:

@@ -10,13 +10,12 @@ import click
 from benchmarker.cli.output import csv_option, json_option, print_json, print_table
 from benchmarker.cli.progress import working
 from benchmarker.cli.traces import cell, phase_option, plain, warn
+from benchmarker.parts import OUTSIDE
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.traces.summary import Scope, Trace
-
-OUTSIDE = "(outside any)"
 
 
 @click.command("scopes", short_help="Show the scopes of profiles side by side.")
