@@ -224,3 +224,20 @@ def test_a_tutorial_shows_every_file_of_its_example_as_it_is(page: str, folder: 
     assert sorted(path for path, _ in shown) == sorted(files)
     for path, block in shown:
         assert block == files[path], f"docs/{page} shows another {path} than there is: copy the file into the block"
+
+
+def test_the_study_of_einsum_and_matmul_counts_each_product(cli, tmp_path):
+    """The example's plan at a small size: each product of attention, layers x steps times, in every record."""
+    text = (EXAMPLES / "einsum-vs-matmul/plan.toml").read_text()
+    small = 'n_layer = 2\nd_model = 24\nn_head = 2\nvocab_size = 97\nsize = "small"'
+    text = text.replace('size = "small"', small).replace("profile_steps = 50", "profile_steps = 3")
+    text = text.replace("trials = 10", "trials = 1").replace("seq_len = 64", "seq_len = 8")
+    (tmp_path / "plan.toml").write_text(text)
+    done = cli("run-plan", "plan.toml", timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "incomplete" not in done.stderr
+    shown = json.loads(cli("scopes", "results", "--json").stdout)
+    assert len({line["result"] for line in shown}) == 4
+    for scope in ("attn_q_k", "attn_att_v"):
+        counts = [(line["ran"], line["expected"]) for line in shown if line["scope"] == scope]
+        assert counts == [(6, 6)] * 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.output import clean, json_option, print_json, print_table, si
-from benchmarker.cli.traces import from_place, warn
+from benchmarker.cli.traces import cell, from_place, warn
 from benchmarker.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,13 +68,11 @@ def _print(file: Path, trace: Trace) -> None:
     for note in trace.notes:
         click.echo(clean(f"  note: {note}"))
     if moved := trace.communication_ns:
-        click.echo(
-            f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it beside other work"
-        )
+        click.echo(f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it beside other work")
     rows = [
         [
-            each.device,
-            each.track or "all",
+            cell("device", each.device),
+            cell("track", each.track or "all"),
             str(each.count),
             *(si(ns / 1e9, "s") for ns in (each.busy_ns, each.idle_ns, each.wall_ns)),
             f"{each.busy_ns / max(1, each.wall_ns):.1%}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_UNUSUAL = re.compile(r"[^\n -~]")
+"""Characters that may be unprintable; those of JSON are escaped so that a hostile name cannot steer the terminal."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON on standard output."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    click.echo(_UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text))
 
 
 def console(*, stderr: bool = False) -> Console:

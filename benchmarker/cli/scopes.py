@@ -9,7 +9,7 @@ import click
 
 from benchmarker.cli.output import csv_option, json_option, print_json, print_table
 from benchmarker.cli.progress import working
-from benchmarker.cli.traces import cell, phase_option, plain, warn
+from benchmarker.cli.traces import cell, phase_option, plain, print_csv, warn
 from benchmarker.parts import OUTSIDE
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(places: tuple[Path, ...], scope: str | None, phase: str | None, as_j
     if as_json:
         print_json(plain(table))
     elif as_csv:
-        click.echo(table.to_csv(index=False), nl=False)
+        print_csv(table)
     elif not len(table):
         click.echo("no scope is as asked for")
     elif len(found) == 1:

@@ -67,7 +67,7 @@ def print_statistics(table: pd.DataFrame, sort: str, top: int, as_json: bool, as
     if as_json:
         print_json(plain(chosen))
     elif as_csv:
-        click.echo(chosen.to_csv(index=False), nl=False)
+        print_csv(chosen)
     elif not len(table):
         click.echo("nothing ran that is as asked for")
     else:
@@ -78,6 +78,13 @@ def print_statistics(table: pd.DataFrame, sort: str, top: int, as_json: bool, as
             rest = table.iloc[len(chosen) :]
             share = f", {rest['share'].sum():.1%} of the busy time" if "share" in rest else ""
             click.echo(f"and {len(rest)} more{share}; --top=0 shows all")
+
+
+def print_csv(table: pd.DataFrame) -> None:
+    """Rows as CSV, each on one line: control characters in texts are made visible."""
+    texts = table.select_dtypes(exclude="number")
+    shown = texts.map(lambda value: clean(value) if isinstance(value, str) else value)
+    click.echo(table.assign(**{str(name): shown[name] for name in texts}).to_csv(index=False), nl=False)
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -17,13 +17,16 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.categories import categorize
+from benchmarker.traces.completion import completed
 from benchmarker.traces.costs import counted_once
-from benchmarker.traces.events import ON_DEVICE, codes, words
+from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
 from benchmarker.traces.hlo import Instruction, Program
-from benchmarker.traces.nesting import Nest, busy, inherit, nest
+from benchmarker.traces.nesting import Nest, busy, enclosed, inherit, nest
 from benchmarker.traces.paths import leaf, place, to_leaf
 from benchmarker.traces.reading import Reading
 
+_LONGEST_PATH = 4096
+"""Characters of a path to which another scope is added; what is longer is shortened at its begin."""
 _NOT_SYMBOL = re.compile(r"\W")
 _BACKWARD_ROW = "autograd::engine::evaluate_function"
 _FORWARD, _BACKWARD, _REMAT, _UNKNOWN = 0, 1, 2, 3
@@ -82,12 +85,13 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     unmatched_ops = 0
     if reading.framework == "jax":
         events, unmatched_ops = _from_programs(events, reading.programs, kind, known)
+        events = events.assign(end_ns=completed(events, reading.programs, kind.work))
     else:
         texts = [*events["name"].cat.categories, ""]
         events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
         events["purity"] = 1.0
         _categorise(events)
-    events = counted_once(_timed(events, kind), nested, launch, kind.on_device)
+    events = counted_once(_timed(events, kind, nested), nested, launch, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
     return Attributed(events, unmatched_ops, unmatched_backward, unlaunched, nested.overlapping)
 
@@ -229,7 +233,8 @@ def _paths(events: pd.DataFrame, nested: Nest, kind: _Kinds) -> _Paths:
         key = (int(outer), int(name[row]))
         if key not in known:
             known[key] = len(texts)
-            texts.append(f"{texts[outer]}/{names[key[1]]}" if outer else str(names[key[1]]))
+            above_it = texts[outer] if len(texts[outer]) < _LONGEST_PATH else "…"
+            texts.append(f"{above_it}/{names[key[1]]}" if outer else str(names[key[1]]))
         of[row] = known[key]
     return _Paths(of, texts)
 
@@ -241,10 +246,11 @@ def _steps(events: pd.DataFrame, kind: _Kinds, begin: np.ndarray, launch: np.nda
     if len(rows):
         order = rows[np.argsort(begin[rows], kind="stable")]
         until = begin[order] + events["dur_ns"].to_numpy()[order]
-        number = events["step"].to_numpy()[order]
+        number = np.unique(events["step"].to_numpy()[order], return_inverse=True)[1]
         at = np.searchsorted(begin[order], begin, side="right") - 1
         inside = (at >= 0) & (begin < until[at])
-        step[inside] = number[at[inside]] - number.min()
+        step[inside] = number[at[inside]]
+        step[order] = number
     launched = kind.on_device & (launch >= 0)
     step[launched] = step[launch[launched]]
     return step
@@ -271,12 +277,12 @@ def _from_programs(
 ) -> tuple[pd.DataFrame, int]:
     """Scopes, phases, opcodes and costs by the programs' own instructions; how many rows of work have none."""
     events = _joined_by_name(events, programs, kind)
-    key = pd.MultiIndex.from_arrays([events["program_id"], codes(events["op"]), codes(events["scope"])])
-    number, unique = pd.factorize(key)
+    program, op, path = events["program_id"].to_numpy(), codes(events["op"]), codes(events["scope"])
+    number, first = grouped(program, op, path)
     ops, paths = events["op"].cat.categories, events["scope"].cat.categories
     found = [
-        _explain(programs.get(program), ops[op], paths[path] if path >= 0 else "", known)
-        for program, op, path in unique
+        _explain(programs.get(int(program[row])), ops[op[row]], paths[path[row]] if path[row] >= 0 else "", known)
+        for row in first.tolist()
     ]
     texts = ("scope", "leaf", "phase", "members", "opcode", "category", "rule", "program", "source")
     columns = {name: words(number, [getattr(each, name) for each in found]) for name in texts}
@@ -284,7 +290,7 @@ def _from_programs(
         columns[name] = np.array([getattr(each, name) for each in found], float)[number]
     matched = np.array([each.matched for each in found])[number]
     execution = np.where(events["run"] >= 0, events["run"], events["step"])
-    occurrence = pd.factorize(pd.MultiIndex.from_arrays([codes(pd.Series(columns["scope"])), execution]))[0]
+    occurrence = grouped(columns["scope"].codes, execution)[0]
     columns["scope_id"] = np.where((execution >= 0) & kind.work, occurrence, -1)
     if not programs:
         columns.pop("program")
@@ -376,10 +382,10 @@ def _path(instruction: Instruction, members: list[Instruction]) -> str:
 
 def _categorise(events: pd.DataFrame, rows: np.ndarray | None = None) -> None:
     """Category and rule by the kernel's name and the op that launched it, once for each pair."""
-    key = pd.MultiIndex.from_arrays([codes(events["name"]), codes(events["op"])])
-    number, unique = pd.factorize(key)
+    name, op = codes(events["name"]), codes(events["op"])
+    number, first = grouped(name, op)
     names, ops = events["name"].cat.categories, events["op"].cat.categories
-    found = [categorize(name=names[name], op=ops[op]) for name, op in unique]
+    found = [categorize(name=names[name[row]], op=ops[op[row]]) for row in first.tolist()]
     for index, column in enumerate(("category", "rule")):
         made = words(number, [each[index] for each in found])
         if rows is not None:
@@ -390,13 +396,11 @@ def _categorise(events: pd.DataFrame, rows: np.ndarray | None = None) -> None:
         events[column] = made
 
 
-def _timed(events: pd.DataFrame, kind: _Kinds) -> pd.DataFrame:
+def _timed(events: pd.DataFrame, kind: _Kinds, nested: Nest) -> pd.DataFrame:
     """Own time and share of the busy time of each row that is work; other rows have their own time alone."""
     begin = events["ts_ns"].to_numpy()
     duration = events["dur_ns"].to_numpy()
-    parent = events["parent_id"].to_numpy()
-    inner = np.flatnonzero((parent >= 0) & ~kind.on_device)
-    own = duration - np.bincount(parent[inner], duration[inner], len(events)).astype(np.int64)
+    own = duration - enclosed(begin, begin + duration, nested)
     share = np.full(len(events), -1)
     device = codes(events["device"])
     for each in np.unique(device[kind.work]).tolist():
@@ -406,7 +410,5 @@ def _timed(events: pd.DataFrame, kind: _Kinds) -> pd.DataFrame:
         mine, tail = busy(first, last, events["end_ns"].to_numpy()[rows], within)
         share[rows] = np.diff(np.rint(np.cumsum(np.concatenate([[0.0], mine + tail])))).astype(np.int64)
         if within is not None:
-            inside = np.flatnonzero(within.parent >= 0)
-            enclosed = np.bincount(within.parent[inside], duration[rows[inside]], len(rows))
-            own[rows] = duration[rows] - enclosed.astype(np.int64) + np.rint(tail).astype(np.int64)
+            own[rows] = duration[rows] - enclosed(first, last, within) + np.rint(tail).astype(np.int64)
     return events.assign(self_ns=np.maximum(own, 0), busy_ns=share)

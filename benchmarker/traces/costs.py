@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.events import codes
+from benchmarker.traces.events import codes, grouped
 from benchmarker.traces.nesting import Nest, inherit
 
 _HEAVY = ("gemm", "convolution", "attention")
@@ -53,9 +53,7 @@ def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:
 
 def _instruction(events: pd.DataFrame) -> np.ndarray:
     """A number for each instruction of a program on a device."""
-    key = pd.MultiIndex.from_arrays([codes(events["device"]), events["program_id"], codes(events["op"])])
-    numbers: np.ndarray = pd.factorize(key)[0]
-    return numbers
+    return grouped(codes(events["device"]), events["program_id"], codes(events["op"]))[0]
 
 
 def _doing(events: pd.DataFrame, group: np.ndarray, rows: np.ndarray, *, together: bool) -> np.ndarray:

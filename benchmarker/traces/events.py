@@ -102,22 +102,52 @@ class Texts:
 
     def codes(self, numbers: np.ndarray, names: Mapping[int, str]) -> np.ndarray:
         """Numbers of the texts that other numbers stand for; what has no name has none."""
-        unique, inverse = np.unique(numbers, return_inverse=True)
-        own = np.array([self.code(names.get(number, "")) for number in unique.tolist()], np.int32)
-        return own[inverse] if len(unique) else np.empty(0, np.int32)
+        inverse, unique = pd.factorize(numbers, sort=True)
+        own: np.ndarray = np.array([self.code(names.get(number, "")) for number in unique.tolist()], np.int32)[inverse]
+        return own
 
     def matching(self, codes: np.ndarray, test: Callable[[str], Any]) -> np.ndarray:
         """Which of these texts pass a test."""
-        unique = np.unique(codes)
-        values = self.values()
-        passed = unique[[bool(test(values[code])) for code in unique.tolist()]] if len(unique) else unique
-        return np.isin(codes, passed)
+        values, passes = self.values(), np.zeros(len(self._codes), bool)
+        for code in _occurring(codes):
+            passes[code] = bool(test(values[code]))
+        passed: np.ndarray = passes[codes]
+        return passed
+
+    def translated(self, codes: np.ndarray, function: Callable[[str], int]) -> np.ndarray:
+        """The number that a function gives each text."""
+        values, given = self.values(), np.zeros(len(self._codes), np.int64)
+        for code in _occurring(codes):
+            given[code] = function(values[code])
+        made: np.ndarray = given[codes]
+        return made
 
     def column(self, codes: np.ndarray) -> pd.Categorical:
         """A column of texts, with those alone that occur in it."""
-        unique, inverse = np.unique(codes, return_inverse=True)
-        values = self.values()
-        return words(inverse, [values[code] for code in unique.tolist()])
+        values, places = self.values(), np.zeros(len(self._codes), np.int32)
+        occurring = _occurring(codes)
+        places[occurring] = np.arange(len(occurring))
+        return words(places[codes], [values[code] for code in occurring])
+
+
+def _occurring(codes: np.ndarray) -> list[int]:
+    """The numbers of texts that occur, in order."""
+    occurring: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return occurring
+
+
+def grouped(*columns: Any, ordered: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The group of each row, of rows that agree in all these columns of integers, and the first row of each group.
+
+    Groups are numbered as they occur, or if `ordered` by their values, the first column's first.
+    """
+    group = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        number, unique = pd.factorize(np.asarray(column), sort=ordered)
+        group = pd.factorize(group * len(unique) + number, sort=ordered)[0]
+    first = np.empty(int(group.max(initial=-1)) + 1, np.int64)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return group, first
 
 
 def words(codes: np.ndarray, values: Sequence[str]) -> pd.Categorical:
@@ -126,7 +156,7 @@ def words(codes: np.ndarray, values: Sequence[str]) -> pd.Categorical:
     if len(unique) != len(values):
         places = {value: place for place, value in enumerate(unique)}
         codes = np.array([places[value] for value in values], np.int32)[codes]
-    return pd.Categorical.from_codes(codes.astype(np.int32), pd.Index(unique, dtype=object))
+    return pd.Categorical.from_codes(codes.astype(np.int32, copy=False), pd.Index(unique, dtype=object))
 
 
 def constant(text: str, rows: int) -> pd.Categorical:

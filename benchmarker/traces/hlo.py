@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -18,8 +18,10 @@ _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 """Opcodes that execute nothing."""
 _CALLS = {"fusion", "call"}
 """Opcodes whose called computations are their members."""
-_DEEPEST = 16
-"""Fusions nest two or three deep; a file that says more is damaged."""
+_DEEPEST, _MOST_MEMBERS = 16, 1 << 18
+"""Fusions nest two or three deep and hold some hundreds of instructions; a file that says more is damaged."""
+_LARGEST_DIM = 1 << 40
+"""A greater dimension, or an unknown one (which is negative), is not counted with."""
 
 # Sizes of xla.PrimitiveType, in bits (xla_data.proto); tuples, tokens and opaque values have none.
 _BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128}
@@ -35,12 +37,12 @@ class Shape:
     parts: tuple[Shape, ...] = ()
 
     @property
-    def elements(self) -> int:
-        """Numbers in the array."""
-        return math.prod(self.dimensions)
+    def elements(self) -> float:
+        """Numbers in the array; NaN where a dimension is not known."""
+        return _product(self.dimensions)
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> float:
         """What it takes in memory."""
         return -(-self.elements * self.bits // 8) + sum(part.bytes for part in self.parts)
 
@@ -78,23 +80,52 @@ class Program:
 
     def members(self, instruction: Instruction) -> list[Instruction]:
         """The instructions that execute when this one does: those of a fusion, else itself."""
-        return list(self._members(instruction, 0))
+        return list(self._members(instruction))
 
-    def _members(self, instruction: Instruction, depth: int) -> Iterator[Instruction]:
-        if instruction.opcode not in _CALLS or depth == _DEEPEST:
+    def _members(self, instruction: Instruction) -> Iterator[Instruction]:
+        if instruction.opcode not in _CALLS:
             yield instruction
             return
         for call in instruction.calls:
             for each in self.computations.get(call, []):
                 if each.opcode not in _NO_WORK:
-                    yield from self._members(each, depth + 1)
+                    yield from self._members(each)
+
+    def users(self, name: str) -> set[str]:
+        """Names of the instructions that use the result of one, directly or through such as execute nothing."""
+        found: set[str] = set()
+        left = [self.instructions[name].id] if name in self.instructions else []
+        seen = set(left)
+        while left:
+            for each in self._users.get(left.pop(), ()):
+                if each.opcode not in _NO_WORK:
+                    found.add(each.name)
+                elif each.id not in seen:
+                    seen.add(each.id)
+                    left.append(each.id)
+        return found
+
+    @cached_property
+    def _users(self) -> Mapping[int, list[Instruction]]:
+        """The instructions that have each as an operand, by its number."""
+        users: dict[int, list[Instruction]] = {}
+        for each in self.instructions.values():
+            for operand in each.operands:
+                users.setdefault(operand, []).append(each)
+        return users
 
     def flops(self, instruction: Instruction) -> float:
-        """FLOPs of the matrix products and convolutions in one execution, a multiply-add as 2; 0 where it has none."""
+        """FLOPs of the matrix products and convolutions in one execution, a multiply-add as 2; 0 where it has none.
+
+        NaN where a dimension is not known.
+        """
         return float(sum(self._product_flops(each) for each in self.members(instruction)))
 
     def bytes(self, instruction: Instruction) -> float:
-        """The least that one execution moves: operands read once, results written once; NaN for control flow."""
+        """The least that one execution moves: operands read once, results written once.
+
+        NaN for control flow, and where a dimension is not known.
+        """
         if instruction.opcode in ("while", "conditional", "call"):
             return math.nan
         return float(instruction.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
@@ -102,7 +133,7 @@ class Program:
     def _operands(self, instruction: Instruction) -> list[Instruction]:
         return [self._by_id[number] for number in instruction.operands if number in self._by_id]
 
-    def _product_flops(self, instruction: Instruction) -> int:
+    def _product_flops(self, instruction: Instruction) -> float:
         operands = self._operands(instruction)
         if len(operands) < 2:
             return 0
@@ -117,12 +148,18 @@ class Program:
             contracting = _gemm_contracting(instruction.config)
         if not contracting or max(contracting) >= len(first):
             return 0
-        return 2 * result.elements * math.prod(first[axis] for axis in contracting)
+        return 2 * result.elements * _product([first[axis] for axis in contracting])
+
+
+def _product(dimensions: Sequence[int]) -> float:
+    """The product of dimensions; NaN where one is not known, or where it is beyond all floats."""
+    product = math.prod(map(float, dimensions))
+    return product if math.isfinite(product) and max(dimensions, default=0) <= _LARGEST_DIM else math.nan
 
 
 def _convolution_flops(
     instruction: Instruction, first: tuple[int, ...], second: tuple[int, ...], result: tuple[int, ...]
-) -> int:
+) -> float:
     """Of each output number, one product with each number of the kernel that makes it.
 
     In cuDNN's custom calls for the gradients, the output's own gradient is an operand, and of the kernel's gradient the
@@ -135,16 +172,17 @@ def _convolution_flops(
         output, kernel = second, result
     if not 0 <= instruction.kernel_output_feature < len(kernel):
         return 0
-    return 2 * math.prod(output) * math.prod(kernel) // max(1, kernel[instruction.kernel_output_feature])
+    return 2 * _product(output) * _product(kernel) / max(1, kernel[instruction.kernel_output_feature])
 
 
 def _gemm_contracting(config: str) -> tuple[int, ...]:
     """Axes of the first operand that a library's matrix product sums over, from its backend configuration."""
     try:
         numbers = json.loads(config)["gemm_backend_config"]["dot_dimension_numbers"]
-        return tuple(int(axis) for axis in numbers["lhs_contracting_dimensions"])
-    except (ValueError, KeyError, TypeError):
+        axes = tuple(int(axis) for axis in numbers["lhs_contracting_dimensions"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return ()
+    return axes if min(axes, default=0) >= 0 else ()
 
 
 def parse(proto: memoryview) -> Program:
@@ -167,8 +205,33 @@ def parse(proto: memoryview) -> Program:
                 elif inner == 2 and isinstance(part, memoryview):
                     instructions.append(_instruction(part))
             computations[key] = instructions
+    sizes: dict[int, tuple[int, int]] = {}
+    for key in computations:
+        _size(key, computations, sizes, 0)
     by_name = {each.name: each for instructions in computations.values() for each in instructions}
     return Program(name, program_id, by_name, computations)
+
+
+def _size(
+    key: int, computations: Mapping[int, list[Instruction]], known: dict[int, tuple[int, int]], depth: int
+) -> tuple[int, int]:
+    """How many instructions a computation executes with those that it calls, and how deep; raises where too many."""
+    if depth > _DEEPEST:
+        raise WireError("its fusions nest too deep")
+    if key not in known:
+        instructions = computations.get(key, [])
+        inner = [
+            _size(call, computations, known, depth + 1)
+            for each in instructions
+            if each.opcode in _CALLS
+            for call in each.calls
+        ]
+        size = len(instructions) + sum(count for count, _ in inner)
+        deep = 1 + max((levels for _, levels in inner), default=0)
+        if size > _MOST_MEMBERS or deep > _DEEPEST:
+            raise WireError("its fusions nest too deep, or hold too much")
+        known[key] = size, deep
+    return known[key]
 
 
 def _instruction(proto: memoryview) -> Instruction:
@@ -179,7 +242,7 @@ def _instruction(proto: memoryview) -> Instruction:
         if number in _TEXT_FIELDS:
             found[_TEXT_FIELDS[number]] = text(value)
         elif number == 35:
-            found["id"] = value
+            found["id"] = value if isinstance(value, int) else 0
         elif number == 36:
             operands += integers(value)
         elif number == 38:
@@ -190,7 +253,7 @@ def _instruction(proto: memoryview) -> Instruction:
             elif number == 7:
                 found["paths"], found["source"] = _metadata(value)
             elif number == 16:
-                found["kernel_output_feature"] = next((v for n, v in fields(value) if n == 4), 0)
+                found["kernel_output_feature"] = next((v for n, v in fields(value) if n == 4 and isinstance(v, int)), 0)
             elif number == 30:
                 found["contracting"] = tuple(axis for n, v in fields(value) if n == 1 for axis in integers(v))
     return Instruction(**found, operands=tuple(operands), calls=tuple(calls))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from benchmarker.errors import UserError
 from benchmarker.traces import chrome, xplane
 from benchmarker.traces.attribution import Attributed, attribute
 from benchmarker.traces.categories import UNCATEGORISED
-from benchmarker.traces.events import codes
+from benchmarker.traces.events import codes, grouped
 from benchmarker.traces.nesting import union_ns
 from benchmarker.traces.reading import Reading
 from benchmarker.traces.scopes import scopes
@@ -24,6 +24,9 @@ from benchmarker.traces.summary import DeviceTime, Kernel, Scope, Trace
 from benchmarker.traces.wire import WireError
 
 _COMMUNICATION = "communication"
+_LONGEST_NS = 1 << 61
+"""Sums of times that are longer are no longer exact, or do not fit."""
+_MOST_DEVICES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def read(path: Path) -> Reading:
     pieces = source.pieces()
     first = next(pieces, b"")
     if not first:
-        raise UserError(f"{path}: an empty file")
+        raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
     try:
         if first.lstrip()[:1] in (b"{", b"["):
             reading = chrome.read(chain([first], pieces))
@@ -82,6 +85,10 @@ def read(path: Path) -> Reading:
         ) from None
     except msgspec.DecodeError as error:
         raise UserError(f"{path}: no trace in Chrome's JSON format: {error}") from None
+    if reading.events["dur_ns"].to_numpy().astype(float).sum() > _LONGEST_NS:
+        raise UserError(f"{path}: its events last 73 years together: the times are not those of a trace")
+    if reading.events["device"].nunique() > _MOST_DEVICES:
+        raise UserError(f"{path}: its events are of more than {_MOST_DEVICES} devices: this is no trace")
     if source.cut_short:
         return replace(reading, lost=(*reading.lost, "the compressed file is cut short"))
     return reading
@@ -152,9 +159,8 @@ def _uneven(rows: pd.DataFrame) -> int:
     run = rows[(rows["run"] >= 0) & (rows["op"] != "")]
     if not len(run):
         return 0
-    key = pd.MultiIndex.from_arrays([run["device"].cat.codes, run["program_id"], codes(run["op"])])
-    op = pd.factorize(key)[0]
-    program = pd.factorize(pd.MultiIndex.from_arrays([run["device"].cat.codes, run["program_id"]]))[0]
+    program = grouped(codes(run["device"]), run["program_id"])[0]
+    op = grouped(program, codes(run["op"]))[0]
     counts = pd.DataFrame({"op": op, "program": program, "run": run["run"].to_numpy()}).value_counts().reset_index()
     runs = counts.groupby("program")["run"].nunique()
     most = counts.groupby(["op", "program"])["count"].agg(["max", "sum"]).reset_index("program")

@@ -1,13 +1,15 @@
 """The events of a chrome-format JSON trace, decoded piece by piece, so that memory does not grow with the file.
 
 A piece ends where an event does. Whether a place between braces is the end of an event is not looked for but tried:
-only there do the brackets before it close, so a piece that decodes is whole.
+only there do the brackets before it close, so a piece that decodes is whole. Where none does, because an event is
+damaged or holds many others in its arguments, the events are read one by one.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,10 +18,13 @@ from msgspec import Struct
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*,\s*$")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_AFTER = re.compile(r"[ \t\r\n]*(?:,[ \t\r\n]*|(?=\])|\Z)")
+"""What may follow an event."""
 _SPACES = 256
 """The most space that is looked for between two events."""
 _TRIES = 24
-"""Places that are tried before more is read."""
+"""Places that are tried before the events are read one by one."""
 LONGEST = 1 << 28
 """Bytes within which an event must end."""
 _EXACT_US = float(1 << 43)
@@ -30,6 +35,7 @@ class Args(Struct, gc=False):
     """The arguments that are read, of any type, for a file may hold any."""
 
     external_id: Any = msgspec.field(default=None, name="External id")
+    older_external_id: Any = msgspec.field(default=None, name="external id")
     correlation: Any = None
     correlation_id: Any = None
     sequence_nr: Any = msgspec.field(default=None, name="Sequence number")
@@ -69,6 +75,11 @@ class _ExactSlice(Slice, gc=False):
 
 _decoder = msgspec.json.Decoder(list[Slice])
 _exact_decoder = msgspec.json.Decoder(list[_ExactSlice])
+_each_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_decoders_of_one = (msgspec.json.Decoder(_ExactSlice), msgspec.json.Decoder(Slice))
+_scanner = json.JSONDecoder(strict=False, parse_int=len, parse_float=len)
+"""Finds the end of what `msgspec` takes for no JSON too: NaN, lone surrogates, control characters."""
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class JsonEvents:
@@ -78,6 +89,7 @@ class JsonEvents:
         self.beside: dict[str, Any] = {}
         self.malformed = 0
         self.unread_bytes = 0
+        self.endless = False
 
     def read(self, pieces: Iterator[bytes]) -> Iterator[list[Slice]]:
         """Lists of events; raises `msgspec.DecodeError` where the file is not a trace."""
@@ -125,7 +137,9 @@ class JsonEvents:
                 if found is not None:
                     del buffer[:at]
                     return found
-        return None
+        found, end = self._one_by_one(buffer, ended=False)
+        del buffer[:end]
+        return found or None
 
     def _last(self, buffer: bytearray, before: bytes) -> Iterator[list[Slice]]:
         """The events up to the array's end; where the file ends before it, those that are whole."""
@@ -137,39 +151,71 @@ class JsonEvents:
             found = self._decoded(b"[" + buffer[: at + 1])
             if found is not None:
                 yield found
-                self._read_beside(before + b"[" + buffer[at:])
+                self._read_beside(before, buffer[at:])
                 return
-        yield self._split(buffer) or []
-        self.unread_bytes = len(buffer)
+        found, at = self._one_by_one(buffer, ended=True)
+        yield found
+        if buffer[at : at + 1] == b"]":
+            self._read_beside(before, buffer[at:])
+        else:
+            self.endless = True
+            self.unread_bytes = len(buffer) - at
 
-    def _read_beside(self, text: bytes) -> None:
-        """What the file says of itself; a bare array says nothing."""
-        if not text.startswith(b"["):
+    def _read_beside(self, before: bytes, after: bytearray) -> None:
+        """What the file says of itself around the events; a bare array says nothing."""
+        try:
+            if before:
+                self.beside = msgspec.json.decode(before + b"[" + after, type=dict[str, Any])
+                whole = self.beside.pop("traceEvents", None) == []  # else the list that was read was another
+            else:
+                whole = msgspec.json.decode(b"[" + after) == []
+        except _UNREADABLE:
+            whole = False
+        if not whole:
+            self.unread_bytes = len(after)
+
+    def _one_by_one(self, buffer: bytearray, *, ended: bool) -> tuple[list[Slice], int]:
+        """The events that are whole, and where in the buffer the next thing begins."""
+        text = buffer.decode("latin-1")
+        space = _SPACE.match(text)
+        at = space.end() if space else 0
+        items = []
+        while at < len(text) and text[at] != "]":
             try:
-                self.beside = msgspec.json.decode(text, type=dict[str, Any])
-            except msgspec.DecodeError:
-                self.unread_bytes = len(text)
+                end = _scanner.raw_decode(text, at)[1]
+            except (ValueError, RecursionError):
+                break
+            after = _AFTER.match(text, end)
+            if not after or (after.end() == len(text) and not (ended and text[at] == "{")):
+                break
+            items.append(buffer[at:end])
+            at = after.end()
+        return self._of_each(items), at
 
     def _decoded(self, text: bytes | bytearray) -> list[Slice] | None:
-        """The events in a JSON array, None where it is none; events that are no objects are counted."""
+        """The events in a JSON array, None where it is none."""
         try:
-            found = _decoder.decode(text)
-        except msgspec.ValidationError:
-            found = self._sorted_out(text)
-        except msgspec.DecodeError:
-            return None
-        if any(type(each.ts) is float and abs(each.ts) >= _EXACT_US for each in found[:100]):
             try:
-                return list(_exact_decoder.decode(text))
+                found = _decoder.decode(text)
+                times = [each.ts for each in found if type(each.ts) is float]
+                if times and max(map(abs, times)) >= _EXACT_US:
+                    return list(_exact_decoder.decode(text))
             except msgspec.ValidationError:
-                return found
-        return found
+                return self._of_each(_each_decoder.decode(text))
+            return found
+        except _UNREADABLE:
+            return None
 
-    def _sorted_out(self, text: bytes | bytearray) -> list[Slice]:
-        found = []
-        for item in msgspec.json.decode(text, type=list[msgspec.Raw]):
-            try:
-                found.append(msgspec.json.decode(item, type=Slice))
-            except msgspec.DecodeError:
+    def _of_each(self, items: Sequence[bytes | bytearray | msgspec.Raw]) -> list[Slice]:
+        """The events among values; those that are damaged or no objects are counted."""
+        found: list[Slice] = []
+        for item in items:
+            for decoder in _decoders_of_one:
+                try:
+                    found.append(decoder.decode(item))
+                except _UNREADABLE:
+                    continue
+                break
+            else:
                 self.malformed += 1
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -80,13 +79,12 @@ def _one_by_one(
 
 def inherit(nested: Nest, own: np.ndarray) -> np.ndarray:
     """Each row's own value, or where that is -1, that of the nearest row around it that has one."""
-    found = own.copy()
-    order = np.argsort(nested.level, kind="stable")
-    bounds = np.searchsorted(nested.level[order], np.arange(1, int(nested.level.max(initial=0)) + 2))
-    for low, high in pairwise(bounds.tolist()):
-        rows = order[low:high]
-        lacking = rows[found[rows] < 0]
-        found[lacking] = found[nested.parent[lacking]]
+    found, above = own.copy(), nested.parent.copy()
+    rows = np.flatnonzero((found < 0) & (above >= 0))
+    while len(rows):  # each time from twice as far above
+        at = above[rows]
+        found[rows], above[rows] = found[at], above[at]
+        rows = rows[(found[rows] < 0) & (above[rows] >= 0)]
     return found
 
 
@@ -95,50 +93,62 @@ def busy(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of a device's busy time, in ns: each row's own, and what of it came of its asynchronous tail.
 
-    Each moment is divided equally among the rows that run at it: of nested ones the innermost. Where no row runs, it
-    is divided among those that have ended but are not `complete` (-1: they were complete when they ended). The shares
-    add up to the length of the union of all intervals and tails.
+    Each moment is divided equally among the rows that run at it: of those of a thread, the last that began. Where none
+    runs, it is divided among those that have ended but are not `complete` (-1: they were complete when they ended). The
+    shares add up to the length of the union of all intervals and tails.
     """
     if not len(begin):
         return np.zeros(0), np.zeros(0)
-    origin = int(begin.min())
-    begin, end = (begin - origin).astype(float), (end - origin).astype(float)
     if nested is None:
         tops, inside = np.ones(len(begin), bool), None
     else:
         tops, inside = nested.parent < 0, nested
-        end = _clipped(end, nested)
-        begin = np.minimum(begin, end)
-    tail = np.where(complete >= 0, (complete - origin).astype(float), end)
-    tail = np.maximum(tail, end)
-    times = np.concatenate([begin[tops], end[tops], end[tail > end], tail[tail > end]])
-    running = np.concatenate([np.ones(tops.sum()), -np.ones(tops.sum()), np.zeros(2 * int((tail > end).sum()))])
-    pending = np.zeros(len(times))
-    pending[2 * tops.sum() :] = np.repeat([1.0, -1.0], int((tail > end).sum()))
+        end = _extended(end, nested)
+    tail = np.maximum(np.where(complete >= 0, complete, end), end)
+    late = tail > end
+    times = np.concatenate([begin[tops], end[tops], end[late], tail[late]])
+    running = np.concatenate([np.ones(tops.sum()), -np.ones(tops.sum()), np.zeros(2 * int(late.sum()))])
+    pending = np.concatenate([np.zeros(2 * tops.sum()), np.ones(late.sum()), -np.ones(late.sum())])
     order = np.argsort(times, kind="stable")
     at = times[order]
-    count, waiting = np.cumsum(running[order])[:-1], np.cumsum(pending[order])[:-1]
-    length = np.diff(at)
-    ran = np.concatenate([[0.0], np.cumsum(np.where(count > 0, length / np.maximum(count, 1), 0))])
-    waited = np.concatenate(
-        [[0.0], np.cumsum(np.where((count == 0) & (waiting > 0), length / np.maximum(waiting, 1), 0))]
-    )
-    share = np.interp(end, at, ran) - np.interp(begin, at, ran)
+    count, waiting = np.cumsum(running[order]), np.cumsum(pending[order])
+    run_rate = np.where(count > 0, 1 / np.maximum(count, 1), 0)
+    wait_rate = np.where((count == 0) & (waiting > 0), 1 / np.maximum(waiting, 1), 0)
+    # Times stay integers, which tell the ns of any epoch apart; only lengths are divided.
+    share = _until(end, at, run_rate) - _until(begin, at, run_rate)
     own = share.copy()
     if inside is not None:
         children = inside.parent >= 0
         own -= np.bincount(inside.parent[children], share[children], len(share))
-    return own, np.interp(tail, at, waited) - np.interp(end, at, waited)
+    return own, _until(tail, at, wait_rate) - _until(end, at, wait_rate)
 
 
-def _clipped(end: np.ndarray, nested: Nest) -> np.ndarray:
-    """Ends that are not after the ends of the rows around them."""
+def _until(when: np.ndarray, at: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """What has come together at each time, where each of the times `at` sets the rate from then on."""
+    total = np.concatenate([[0.0], np.cumsum(np.diff(at) * rate[:-1])])
+    place = np.searchsorted(at, when, side="right") - 1
+    found: np.ndarray = total[place] + (when - at[place]) * rate[place]
+    return found
+
+
+def enclosed(begin: np.ndarray, end: np.ndarray, nested: Nest) -> np.ndarray:
+    """How much of each row's time is that of rows within it, in ns."""
+    found = np.zeros(len(begin), np.int64)
+    inner = np.flatnonzero(nested.parent >= 0)
+    outer = nested.parent[inner]
+    np.add.at(found, outer, np.minimum(_extended(end, nested)[inner], end[outer]) - begin[inner])
+    return found
+
+
+def _extended(end: np.ndarray, nested: Nest) -> np.ndarray:
+    """Ends that are not before the ends of the rows within."""
     if not nested.overlapping:
         return end
     end = end.copy()
-    for depth in range(1, int(nested.level.max()) + 1):
-        rows = np.flatnonzero(nested.level == depth)
-        end[rows] = np.minimum(end[rows], end[nested.parent[rows]])
+    order = np.argsort(-nested.level, kind="stable")
+    bounds = np.flatnonzero(np.diff(nested.level[order])) + 1
+    for rows in np.split(order, bounds)[:-1]:
+        np.maximum.at(end, nested.parent[rows], end[rows])
     return end
 
 

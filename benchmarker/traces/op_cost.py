@@ -104,6 +104,11 @@ class _Call:
 _Cost = tuple[int, int]
 
 
+def has_cost(op: str) -> bool:
+    """Whether the cost of an op can be told."""
+    return op in _OPS
+
+
 def aten_cost(
     op: str, dims: Sequence[Sequence[int]], types: Sequence[str], concrete: Sequence[str] = ()
 ) -> tuple[float, float] | None:

@@ -63,6 +63,8 @@ def load(path: Path) -> Ingested:
 
 
 def _texts(column: pa.ChunkedArray) -> pd.Categorical:
+    if not pa.types.is_dictionary(column.type):
+        raise ValueError("a column of texts is none")
     chunk = column.unify_dictionaries().combine_chunks()
     if isinstance(chunk, pa.ChunkedArray):
         chunk = chunk.chunk(0) if chunk.num_chunks else pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), [""])

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-_WRAPPER = re.compile(r"([\w.\-<>]+)\((.*)\)$", re.DOTALL)
+_OPENING = re.compile(r"([\w.\-<>]+)\(")
 _CALLED = {"jit", "pjit", "xla_call", "core_call", "closed_call", "custom_jvp_call", "custom_vjp_call", "named_call"}
 """Wrappers of a function's name, which is no scope."""
 _NOT_SCOPES = {
@@ -40,12 +40,13 @@ def place(path: str) -> Place:
     backward = remat = False
     tokens = _tokens(path)
     for number, wrapped in enumerate(tokens):
-        token, called = wrapped, False
-        while match := _WRAPPER.match(token):
+        start, end, called = 0, len(wrapped), False
+        while wrapped[end - 1 : end] == ")" and (match := _OPENING.match(wrapped, start, end)):
             backward = backward or match[1] == "transpose"
             remat = remat or match[1] in _REMAT
             called = called or match[1] in _CALLED
-            token = match[2]
+            start, end = match.end(), end - 1
+        token = wrapped[start:end]
         remat = remat or token in _REMAT
         last = number == len(tokens) - 1
         if token and not called and not last and token not in _NOT_SCOPES and not token.startswith("branch_"):
@@ -57,7 +58,7 @@ def _tokens(path: str) -> list[str]:
     """The parts between slashes that stand in no parentheses."""
     tokens, depth, start = [], 0, 0
     for index, char in enumerate(path):
-        depth += (char == "(") - (char == ")")
+        depth = max(0, depth + (char == "(") - (char == ")"))
         if char == "/" and depth == 0:
             tokens.append(path[start:index])
             start = index + 1

@@ -63,7 +63,12 @@ def names(several: Sequence[Profile]) -> list[str]:
     cases = [facts(each.record.case) for each in several if each.record]
     if len(cases) < len(several):
         return [str(each.path) for each in several]
-    made = [label(case, varying(cases)) or str(case["problem"]) for case in cases]
+    needed = varying(cases)
+    for name in reversed(needed.copy()):
+        fewer = [each for each in needed if each != name]
+        if len({label(case, fewer) for case in cases}) == len({label(case, needed) for case in cases}):
+            needed = fewer  # as `compile`, which goes with the framework
+    made = [label(case, needed) or str(case["problem"]) for case in cases]
     return [
         f"{name} trial {each.record.trial}" if made.count(name) > 1 and each.record else name
         for name, each in zip(made, several, strict=True)

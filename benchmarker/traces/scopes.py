@@ -17,17 +17,14 @@ def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> lis
     `expected` is how often each scope is entered in a step. A scope that never ran is in the list too.
     """
     rows = work(events)
-    parts = _parts(rows)
+    parts = pd.concat([_opened(rows[rows["members"] == ""]), _fused(rows[rows["members"] != ""])])
+    parts = parts.groupby(["leaf", "phase"]).agg({"ran": "sum", "any_ns": "sum"})
+    counted = dict(list(rows.groupby(["leaf", "phase"], observed=True, sort=False)))
     found = [
-        _scope(name, phase, chosen, parts, steps, expected)
-        for (name, phase), chosen in rows.groupby(["leaf", "phase"], observed=True, sort=False)
+        _scope(name, phase, counted.get((name, phase), rows.iloc[:0]), parts, steps, expected)
+        for name, phase in {**counted, **dict.fromkeys(parts.index)}
     ]
-    have = {(each.scope, each.phase) for each in found}
-    for name, phase in parts.index.unique():
-        if (name, phase) not in have:
-            found.append(_scope(name, phase, rows.iloc[:0], parts, steps, expected))
-            have.add((name, phase))
-    forward = {name for name, phase in have if phase == "forward"}
+    forward = {each.scope for each in found if each.phase == "forward"}
     found += [
         Scope(name, "forward", 0, 0, count * steps, 0, 0, 0, 0.0, [0] * steps)
         for name, count in expected.items()
@@ -36,19 +33,32 @@ def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> lis
     return sorted(found, key=lambda each: -each.any_ns)
 
 
-def _parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Busy time and executions of each scope by any of a row's members: lines by leaf, phase, path and execution."""
-    columns = ["members", "scope", "leaf", "phase", "run", "step", "scope_id"]
-    lines = rows.groupby(columns, observed=True, sort=False)["busy_ns"].sum().reset_index()
-    members = lines["members"].astype(object)
-    fused = members != ""
+def _opened(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of rows that can hold one scope alone: how often each scope was opened, and its time."""
+    rows = rows.assign(none=rows["scope_id"] < 0)
+    lines = rows.groupby(["leaf", "phase"], observed=True).agg({"scope_id": "nunique", "none": "any", "busy_ns": "sum"})
+    lines["scope_id"] -= lines.pop("none").astype(int)
+    return (
+        lines.rename(columns={"scope_id": "ran", "busy_ns": "any_ns"})
+        .reset_index()
+        .astype({"leaf": object, "phase": object})
+    )
+
+
+def _fused(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of instructions: executions and time of each scope that one of their members is in.
+
+    A path ran as often as that of its instructions which ran most, on one device: in a loop more than once a run.
+    """
+    columns = ["device", "program_id", "op", "name", "phase", "members"]
+    lines = rows.groupby(columns, observed=True)["busy_ns"].agg(["size", "sum"]).reset_index()
+    lines["path"] = lines["members"].astype(object).str.split(";")
     lines["line"] = np.arange(len(lines))
-    lines["path"] = np.where(fused, members, lines["scope"].astype(object))
-    split = lines[fused].assign(path=members[fused].str.split(";")).explode("path")
-    split["leaf"] = [path.rpartition("/")[2] for path in split["path"]]
-    split["scope_id"] = -1
-    every = pd.concat([lines[~fused], split], ignore_index=True)
-    return every.astype({"leaf": object, "phase": object}).set_index(["leaf", "phase"]).sort_index()
+    each = lines.explode("path").astype({"phase": object})
+    each["leaf"] = [path.rpartition("/")[2] for path in each["path"]]
+    ran = each.groupby(["leaf", "phase", "path"])["size"].max().groupby(["leaf", "phase"]).sum()
+    time = each.drop_duplicates(["line", "leaf"]).groupby(["leaf", "phase"])["sum"].sum()
+    return pd.DataFrame({"ran": ran, "any_ns": time}).reset_index()
 
 
 def _scope(
@@ -60,25 +70,17 @@ def _scope(
     of_step = np.zeros(steps, np.int64)
     inside = (step >= 0) & (step < steps)
     np.add.at(of_step, step[inside], share[inside])
-    mine = parts.loc[[(name, phase)]] if (name, phase) in parts.index else parts.iloc[:0]
+    root_ns = int(share.sum())
+    ran, any_ns = (int(value) for value in parts.loc[(name, phase)]) if (name, phase) in parts.index else (0, root_ns)
     return Scope(
         scope=name,
         phase=phase,
         rows=len(rows),
-        occurrences=_occurrences(mine) if name else None,
+        occurrences=(ran or None) if name else None,
         expected=expected[name] * steps if name in expected and phase == "forward" else None,
-        root_ns=int(share.sum()),
-        any_ns=int(mine.loc[~mine["line"].duplicated(), "busy_ns"].sum()),
+        root_ns=root_ns,
+        any_ns=any_ns,
         pure_ns=int(share[purity >= 1].sum()),
-        purity=float(np.average(purity, weights=share)) if share.sum() else 0.0,
+        purity=float(np.average(purity, weights=share)) if root_ns else 0.0,
         step_ns=of_step.tolist(),
     )
-
-
-def _occurrences(parts: pd.DataFrame) -> int | None:
-    """Different occurrences: rows that opened it, or paths in an execution; None where none can be told apart."""
-    opened = set(parts.loc[parts["scope_id"] >= 0, "scope_id"]) - {-1}
-    execution = np.where(parts["run"] >= 0, parts["run"], parts["step"])
-    fused = parts[(parts["scope_id"] < 0) & (execution >= 0)]
-    ran = set(zip(fused["path"], execution[(parts["scope_id"] < 0) & (execution >= 0)], strict=True))
-    return len(opened) + len(ran) if opened or ran else None

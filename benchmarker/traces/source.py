@@ -10,7 +10,7 @@ from benchmarker.errors import UserError
 
 _GZIP = b"\x1f\x8b"
 _READ = 1 << 20
-PIECE = 1 << 24
+PIECE = 1 << 22
 """Bytes that are given at once."""
 BOMB_BYTES, BOMB_RATIO = 1 << 28, 200
 """A file that grows to more bytes than this, and by more than this ratio, is no trace: those shrink 10- to 40-fold."""
@@ -66,5 +66,7 @@ class Source:
                 if piece:
                     yield piece
         if fed and not member.eof:
-            yield member.flush()
+            rest = member.flush()
             self.cut_short = not member.eof
+            if rest:
+                yield rest

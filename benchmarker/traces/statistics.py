@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.events import ON_DEVICE, codes
+from benchmarker.traces.events import ON_DEVICE, codes, grouped
 from benchmarker.traces.nesting import nest
 
 QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
@@ -64,13 +64,8 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 def _groups(rows: pd.DataFrame, by: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
     """The number of each row's group, and what the groups have in common."""
-    key = np.zeros(len(rows), np.int64)
-    for column in by:
-        key = key * (len(rows[column].cat.categories) + 1) + codes(rows[column])
-        key = np.unique(key, return_inverse=True)[1]
-    _, first = np.unique(key, return_index=True)
-    labels = rows.iloc[first][list(by)].astype(object).reset_index(drop=True)
-    return key, labels
+    group, first = grouped(*(codes(rows[column]) for column in by), ordered=True)
+    return group, rows.iloc[first][list(by)].astype(object).reset_index(drop=True)
 
 
 def _within_own(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:

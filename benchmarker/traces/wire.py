@@ -88,7 +88,8 @@ def signed(value: int) -> int:
 class Column:
     """One field of many messages: whose it is (the message's index), and its value, where it occurs.
 
-    Integers are uint64 in `value`; of everything else `value` is where the bytes begin, and `end` where they end.
+    Integers are uint64 in `value`, and `end` is empty; of everything else `value` is where the bytes begin, and `end`
+    where they end.
     """
 
     owner: np.ndarray
@@ -108,18 +109,19 @@ def columns(buffer: np.ndarray, start: np.ndarray, end: np.ndarray) -> dict[tupl
             owner, at, limit = owner[left], at[left], limit[left]
         if not len(owner):
             break
-        key, at = _varints(buffer, at)
+        key, at = varints(buffer, at)
         after = np.empty_like(at)
-        kinds = np.unique(key).tolist()
+        kinds = [int(key[0])] if (key == key[0]).all() else np.unique(key).tolist()
         if len(kinds) > _MOST_KINDS:
             raise WireError("its messages have too many kinds of fields")
         for each in kinds:
-            chosen = slice(None) if key[0] == each and (key == each).all() else np.flatnonzero(key == each)
+            chosen = slice(None) if len(kinds) == 1 else np.flatnonzero(key == each)
             value, until = _values(buffer, at[chosen], each & 7)
             if (until > limit[chosen]).any():
                 raise WireError("it ends within a field")
             after[chosen] = until
-            found.setdefault((each >> 3, each & 7), []).append((owner[chosen], value, until))
+            ends = EMPTY if each & 7 == VARINT else until
+            found.setdefault((each >> 3, each & 7), []).append((owner[chosen], value, ends))
         at = after
     return {key: Column(*(np.concatenate(parts) for parts in zip(*runs, strict=True))) for key, runs in found.items()}
 
@@ -131,9 +133,9 @@ NOTHING = Column(EMPTY, EMPTY, EMPTY)
 def _values(buffer: np.ndarray, at: np.ndarray, wire: int) -> tuple[np.ndarray, np.ndarray]:
     """Values of one wire type, and the positions after them."""
     if wire == VARINT:
-        return _varints(buffer, at)
+        return varints(buffer, at)
     if wire == BYTES:
-        length, at = _varints(buffer, at)
+        length, at = varints(buffer, at)
         if (length > len(buffer)).any():
             raise WireError("it ends within a field")
         return at, at + length.astype(np.int64)
@@ -142,7 +144,7 @@ def _values(buffer: np.ndarray, at: np.ndarray, wire: int) -> tuple[np.ndarray, 
     raise WireError(f"a field of wire type {wire}")
 
 
-def _varints(buffer: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def varints(buffer: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The integers at positions, and the positions after them."""
     if (at >= len(buffer)).any():
         raise WireError("it ends within a number")

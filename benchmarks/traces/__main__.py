@@ -1,0 +1,122 @@
+"""What it costs to go from a profiler's file to statistics of its kernels, beside other ways: `--help` says more."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from contenders import CONTENDERS  # noqa: E402
+
+_MIB = 1 << 20
+_HUGE = 10_000_000
+_MOST_BYTES = 8 * 10**9
+
+
+@click.command()
+@click.option("--slices", default=1_000_000, show_default=True, help="Slices of the trace of PyTorch.")
+@click.option("--events", default=2_000_000, show_default=True, help="Events of the trace of JAX.")
+@click.option("--repeats", default=3, show_default=True, help="Runs of each contender.")
+@click.option("--hta", "hta_python", default=sys.executable, help="A Python that has HolisticTraceAnalysis.")
+@click.option("--scale", is_flag=True, help="Only this tool, at these sizes, twice and four times as much.")
+@click.option("--huge", is_flag=True, help="Only this tool, at 10,000,000 each; fails where it takes 8 GB.")
+def main(slices: int, events: int, repeats: int, hta_python: str, scale: bool, huge: bool) -> None:
+    """Print seconds and peak memory from a trace's file to count, total, mean, median and p95 of each kernel.
+
+    Each run is a process of its own, in an order drawn anew each time; its imports are not counted. All must agree.
+    """
+    sizes = {"chrome": slices, "xplane": events}
+    if scale or huge:
+        _alone({kind: [_HUGE] if huge else [size, 2 * size, 4 * size] for kind, size in sizes.items()}, huge)
+        return
+    for kind, size in sizes.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = _generated(Path(folder), kind, size)
+            _compare(kind, path, size, repeats, hta_python)
+
+
+def _generated(folder: Path, kind: str, size: int) -> Path:
+    """A trace's file, made in a process of its own: this one's memory must stay small, for others inherit its peak."""
+    endings = {"chrome": ".json.gz" if size >= _HUGE else ".json", "xplane": ".xplane.pb"}
+    path = folder / f"trace{endings[kind]}"
+    subprocess.run([sys.executable, HERE / "generate.py", kind, path, str(size)], check=True)
+    return path
+
+
+def _compare(kind: str, path: Path, size: int, repeats: int, hta_python: str) -> None:
+    print(f"\n{kind}: {size:,} events, {path.stat().st_size / 1e6:.0f} MB")
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS[kind]}
+    rng = random.Random(0)
+    for _ in range(repeats):
+        for name in rng.sample(sorted(found), len(found)):
+            run = _run(kind, name, path, hta_python)
+            if isinstance(run, str):
+                print(f"{name} is skipped: {run}")
+                del found[name]
+            else:
+                found[name].append(run)
+    reference, *_ = found.values()
+    _agree({name: runs[0]["statistics"] for name, runs in found.items()}, reference[0]["statistics"])
+    print(f"{'':20} {'seconds':>8} {'ratio':>6} {'events/s':>10} {'peak memory':>12} {'ratio':>6}")
+    for name, runs in found.items():
+        seconds, peak = (statistics.median(run[what] for run in runs) for what in ("seconds", "bytes"))
+        slower, larger = (
+            statistics.median(run[what] / own[what] for run, own in zip(runs, reference, strict=True))
+            for what in ("seconds", "bytes")
+        )
+        print(
+            f"{name:20} {seconds:8.1f} {slower:6.2f} {size / seconds:10,.0f} {peak / _MIB:8.0f} MiB {larger:6.2f}",
+            flush=True,
+        )
+
+
+def _run(kind: str, name: str, path: Path, hta_python: str) -> dict[str, Any] | str:
+    """What a process finds, or why there is none."""
+    python = hta_python if name == "HTA" else sys.executable
+    words = [python, HERE / "contenders.py", kind, name, path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or ["no word"])[-1]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _agree(all_statistics: dict[str, dict[str, list[float]]], expected: dict[str, list[float]]) -> None:
+    """Counts and totals are equal to the nanosecond, means and quantiles but for the last digits of a float."""
+    for contender, found in all_statistics.items():
+        assert found.keys() == expected.keys(), f"{contender} finds other kernels"
+        for name, (count, total, *rest) in found.items():
+            assert [count, total] == expected[name][:2], f"{contender}: {name}"
+            close = (math.isclose(a, b, rel_tol=1e-9) for a, b in zip(rest, expected[name][2:], strict=True))
+            assert all(close), f"{contender}: {name}: {rest}, not {expected[name][2:]}"
+
+
+def _alone(sizes: dict[str, list[int]], limited: bool) -> None:
+    print(f"{'':8} {'events':>12} {'file':>8} {'seconds':>8} {'peak memory':>12} {'bytes an event':>15}")
+    for kind, each in sizes.items():
+        for size in each:
+            with tempfile.TemporaryDirectory() as folder:
+                path = _generated(Path(folder), kind, size)
+                run = _run(kind, "this tool", path, sys.executable)
+                assert not isinstance(run, str), run
+                print(
+                    f"{kind:8} {size:12,} {path.stat().st_size / 1e6:5.0f} MB {run['seconds']:8.1f} "
+                    f"{run['bytes'] / _MIB:8.0f} MiB {run['bytes'] / size:15.0f}",
+                    flush=True,
+                )
+            assert not limited or run["bytes"] < _MOST_BYTES, f"it takes {run['bytes']} bytes"
+
+
+if __name__ == "__main__":
+    main()
