@@ -111,7 +111,8 @@ class _Kinds:
 def _nest_hosts(events: pd.DataFrame, kind: _Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:
     """Nest the rows of each thread; those of a device's streams enclose nothing."""
     hosts = np.flatnonzero(~kind.on_device)
-    within = nest(codes(events["track"])[hosts], begin[hosts], end[hosts])
+    thread = grouped(codes(events["device"])[hosts], codes(events["track"])[hosts])[0]
+    within = nest(thread, begin[hosts], end[hosts])
     parent, level = np.full(len(events), -1), np.zeros(len(events), np.int32)
     has = within.parent >= 0
     parent[hosts[has]] = hosts[within.parent[has]]

@@ -73,9 +73,9 @@ def _within_own(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
     duration = rows["dur_ns"].to_numpy()
     if rows["kind"].isin(ON_DEVICE).any() or (rows["self_ns"].to_numpy() >= duration).all():
         return np.zeros(len(rows), bool)
-    track = group.astype(np.int64) * (len(rows["track"].cat.categories) + 1) + codes(rows["track"])
+    thread = grouped(group, codes(rows["device"]), codes(rows["track"]))[0]
     begin = rows["ts_ns"].to_numpy()
-    parent: np.ndarray = nest(track, begin, begin + duration).parent
+    parent: np.ndarray = nest(thread, begin, begin + duration).parent
     return parent >= 0
 
 

@@ -69,7 +69,7 @@ def read(content: bytes) -> Reading:
         raise WireError("it holds no plane")
     lost = [f"the profiler says: {text(value)[:_LONGEST]}" for number, value in top if number == _ERRORS]
     if _HOSTNAMES not in dict(top):
-        lost.append("the host's name, the last thing in a file, is not in it: the file is cut short")
+        lost.append("the host's name, the last thing in a file, is not in it: the file may be cut short")
     programs = {
         number: program for plane in planes if plane.name == _METADATA_PLANE for number, program in _programs(plane)
     }
@@ -217,6 +217,9 @@ def _rows(plane: _Plane, line: _Line, device: str, op_kind: str, interned: Texts
         if device == "cpu":
             kind[found["hlo_op"] > 0] = interned.code(op_kind)
             kind[found["step_num"] >= 0] = interned.code("step")
+        elif line.name == _XLA_OPS:
+            kind[:] = interned.code("op")
+            _describe_ops(found, plane, interned)
         else:
             kind[:] = interned.code("kernel")
             kind[interned.matching(name, _COPY.search)] = interned.code("copy")
@@ -229,6 +232,29 @@ def _rows(plane: _Plane, line: _Line, device: str, op_kind: str, interned: Texts
             "dur_ns": end_ps // 1000 - start_ps // 1000,
         }
         yield _Part({stat: found[stat] for stat in (*_NUMBERS, *_TEXTS.values())} | made, timeless)
+
+
+def _describe_ops(found: dict[str, np.ndarray], plane: _Plane, interned: Texts) -> None:
+    """A TPU says an op's name and program once for all of its events, in what describes them."""
+    names, programs = {}, {}
+    for entry in plane.metadata:
+        number, stats = 0, {}
+        for field_number, value in fields(entry):
+            if field_number == 1 and isinstance(value, int):
+                number = signed(value)
+            elif field_number == 4:
+                names[number] = text(value)
+            elif field_number == 5 and isinstance(value, memoryview):
+                of = dict(fields(value))
+                stats[of.get(1)] = of.get(3, of.get(4))
+        for stat in plane.numbers_of("program_id"):
+            if isinstance(program := stats.get(stat), int):
+                programs[number] = signed(program)
+    metadata = found["metadata"]
+    own = interned.codes(metadata, names)
+    found["hlo_op"] = np.where(found["hlo_op"] > 0, found["hlo_op"], own)
+    of_op = np.array([programs.get(number, -1) for number in metadata.tolist()], np.int64)
+    found["program_id"] = np.where(found["program_id"] >= 0, found["program_id"], of_op)
 
 
 def _decode(

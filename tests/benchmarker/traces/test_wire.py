@@ -52,7 +52,7 @@ messages = st.fixed_dictionaries(
 ).map(lambda each: Any(**each))
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(messages)
 def test_fields_are_those_of_protobuf(message):
     found = dict(wire.fields(memoryview(message.SerializeToString())))
@@ -68,7 +68,7 @@ def test_fields_are_those_of_protobuf(message):
     assert [wire.signed(each) for each in wire.integers(found.get(20, memoryview(b"")))] == list(message.packed)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(messages, max_size=12))
 def test_columns_are_those_of_protobuf(made):
     parts = [message.SerializeToString() for message in made]
@@ -101,7 +101,7 @@ def test_columns_are_those_of_protobuf(made):
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(messages, st.data())
 def test_a_message_that_is_cut_is_refused_or_ends_at_a_field(message, data):
     content = message.SerializeToString()
@@ -127,7 +127,7 @@ def _columns(content: bytes):
         return None
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_alike_or_refused_alike(content):
     try:

@@ -46,7 +46,7 @@ def test_a_tpus_profile_has_the_line_of_ops():
     tpu.line("Steps", [tpu.event("0", 0, 9000)]).line("XLA Modules", [tpu.event("jit_f", 0, 9000)]).line("XLA Ops", ops)
     found = xplane.read(space(tpu))
     assert rows(found, "kind", "op", "device", "track", "ts_ns", "dur_ns") == [
-        ["kernel", "dot.1", "tpu:3", "XLA Ops", 1, 2]
+        ["op", "dot.1", "tpu:3", "XLA Ops", 1, 2]
     ]
 
 
@@ -163,7 +163,7 @@ def test_what_the_profiler_says_is_told():
 def test_a_file_that_ends_between_planes_is_told():
     content = space(Plane("/host:metadata").program("f(1)", small_program()), host(), hostname=None)
     assert xplane.read(content).lost == (
-        "the host's name, the last thing in a file, is not in it: the file is cut short",
+        "the host's name, the last thing in a file, is not in it: the file may be cut short",
     )
 
 
