@@ -83,6 +83,18 @@ def frame(columns: Mapping[str, Any], rows: int) -> pd.DataFrame:
     return pd.DataFrame(made, index=pd.RangeIndex(rows, name="event_id"), copy=False)
 
 
+class Kinds:
+    """Which rows are of which kind; `work` is what an accelerator executed, or where none did, the host's ops."""
+
+    def __init__(self, events: pd.DataFrame) -> None:
+        kinds = events["kind"]
+        self.op, self.scope, self.step, self.runtime = (
+            (kinds == name).to_numpy() for name in ("op", "scope", "step", "runtime")
+        )
+        self.on_device = kinds.isin(ON_DEVICE).to_numpy()
+        self.work = self.on_device if self.on_device.any() else self.op
+
+
 class Texts:
     """Texts by number, each once; 0 is the empty one, which stands for none."""
 
