@@ -10,6 +10,7 @@ from benchmarker.cli import group
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks/README.md"]
+PAGES += sorted(ROOT.glob("examples/*/README.md"))
 README = PAGES[0].read_text()
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 
