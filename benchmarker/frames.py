@@ -55,11 +55,13 @@ def load_blocks(*places: str | PathLike[str]) -> pd.DataFrame:
 def load_events(place: str | PathLike[str]) -> pd.DataFrame:
     """The event table of a profiled record, one row an event; docs/traces.md says what its columns are.
 
-    A place is a record, an event table, or a profiler's own file; raises `UserError` where it has no trace.
+    A place is a record, an event table, or a profiler's own file; raises `UserError` where it has no trace. What is
+    not known is missing (NA, NaN).
     """
+    from benchmarker.traces.events import with_missing
     from benchmarker.traces.places import events_of  # Arrow takes long to import
 
-    return events_of(Path(place))
+    return with_missing(events_of(Path(place)))
 
 
 def _head(record: Record) -> dict[str, Any]:

@@ -118,9 +118,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_the_statistics_are_those_of_perfetto_to_the_nanosecond(cli, tmp_path, framework):
-    _, path = profiled(
-        cli, tmp_path, f"--framework={framework}", "--problem=gpt2", "--mode=forward_backward", *SIZE
-    )
+    _, path = profiled(cli, tmp_path, f"--framework={framework}", "--problem=gpt2", "--mode=forward_backward", *SIZE)
     ingested = open_trace(path)
     rows = work(ingested.events)
 

@@ -104,12 +104,12 @@ _MEASURING = (
         type=click.IntRange(min=1),
         default=_DEFAULT.profile_steps,
         show_default=True,
-        help="Profiled steps.",
+        help="Profiled steps, with --profile.",
     ),
     click.option(
         "--separable",
         is_flag=True,
-        help="Profile with what keeps scopes apart that are fused by default: its times are not the default's.",
+        help="Profile with what keeps scopes apart that are fused by default; its times are those of another program.",
     ),
 )
 _STORE = (

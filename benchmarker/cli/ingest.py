@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.output import clean, json_option, print_json, print_table, si
-from benchmarker.cli.traces import cell, from_place, warn
+from benchmarker.cli.traces import cell, from_place
 from benchmarker.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="Folder for the event tables; else each goes beside its trace.",
 )
 @json_option
-def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
+def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
     """Read profilers' traces into event tables, which `kernels`, `scopes`, `ops`, `sql` and `trace` take.
 
     FILE is what JAX's profiler writes (`.xplane.pb`, or the viewer's `.trace.json.gz`), what PyTorch's does, or any
@@ -33,26 +33,41 @@ def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> None
     """
     from benchmarker import store
     from benchmarker.traces import parquet
-    from benchmarker.traces.places import EVENTS, annotated_path
 
     made = []
-    for file in files:
-        ingested = from_place(file)
-        beside = annotated_path(file)
-        table = (output or beside.parent) / (beside.name.split(".annotated.")[0] + EVENTS)
+    tables = {file: _table(file, output) for file in dict.fromkeys(files)}
+    twice = [table for table in tables.values() if list(tables.values()).count(table) > 1]
+    if twice:
+        raise UserError(f"several of these files would become {twice[0]}; read them apart, each with an -o of its own")
+    for file, table in tables.items():
+        try:
+            ingested = from_place(file)
+        except UserError as error:
+            click.echo(clean(f"benchmarker: error: {error}"), err=True)
+            continue
         try:
             table.parent.mkdir(parents=True, exist_ok=True)
             store.write(table, parquet.encode(ingested))
         except OSError as error:
             raise UserError(f"cannot write {table}: {error.strerror}; name another folder with -o") from None
-        warn([ingested.trace], [str(file)], aside=True)
+        for text in ingested.trace.missing:
+            click.echo(clean(f"INCOMPLETE profile of {file}: {text}"), err=True)
         made.append((file, table, ingested.trace))
     if as_json:
         print_json([{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made])
-        return
-    for file, table, trace in made:
-        _print(file, trace)
-        click.echo(f"event table: {table}")
+    else:
+        for file, table, trace in made:
+            _print(file, trace)
+            click.echo(clean(f"event table: {table}"))
+    return 0 if len(made) == len(tables) else 2
+
+
+def _table(file: Path, output: Path | None) -> Path:
+    """Where the event table of a file goes."""
+    from benchmarker.traces.places import ANNOTATED, EVENTS, annotated_path
+
+    beside = annotated_path(file)
+    return (output or beside.parent) / (beside.name.removesuffix(ANNOTATED) + EVENTS)
 
 
 def _print(file: Path, trace: Trace) -> None:

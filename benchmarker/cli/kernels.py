@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchmarker.cli.output import csv_option, json_option
 from benchmarker.cli.traces import from_place, phase_option, print_statistics, sort_options, warn
+from benchmarker.parts import OUTSIDE
 
 _BY = {
     "name": ["name", "category"],
@@ -36,25 +38,27 @@ def command(
     scope: str | None,
     phase: str | None,
     rule: bool,
-    sort: str,
-    top: int,
     as_json: bool,
     as_csv: bool,
+    **shown: Any,
 ) -> None:
     """Show what ran on the device in a profile: how often, how long, for what share of the busy time.
 
     RESULT is a record that was profiled, an event table, or a profiler's own file. On a CPU the kernels are the
-    instructions or ops themselves. TOTAL is with what a kernel encloses, SELF without; mean, median, percentiles and
-    extremes are of SELF.
+    instructions or ops themselves. SHARE is of the busy time of the whole profile. TOTAL is with what a kernel
+    encloses, SELF without; where they do not differ from BUSY they are not shown. Mean, median, percentiles and
+    extremes are of SELF. FLOPs are divided by the time of the whole line, also where only some of its rows say theirs.
     """
     from benchmarker.traces.statistics import describe, work
 
     ingested = from_place(place)
     rows = work(ingested.events)
     if scope is not None:
-        rows = rows[rows["leaf"] == scope]
+        rows = rows[rows["leaf"] == ("" if scope == OUTSIDE else scope)]
     if phase is not None:
         rows = rows[rows["phase"] == phase]
     table = describe(rows, [*_BY[by], *(["rule"] if rule else [])])
     warn([ingested.trace], [str(place)], aside=as_json or as_csv)
-    print_statistics(table.rename(columns={"leaf": "scope"}), sort, top, as_json, as_csv)
+    table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
+    table = table.rename(columns={"leaf": "scope"})
+    print_statistics(table, ingested.trace, as_json=as_json, as_csv=as_csv, **shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from benchmarker.cli.traces import from_place, print_statistics, sort_options, w
 @sort_options
 @json_option
 @csv_option
-def command(place: Path, sort: str, top: int, as_json: bool, as_csv: bool) -> None:
+def command(place: Path, as_json: bool, as_csv: bool, **shown: Any) -> None:
     """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
 
     An instruction is shown with its program, opcode and scope, an op with the time of what it launched on a device.
@@ -27,4 +28,4 @@ def command(place: Path, sort: str, top: int, as_json: bool, as_csv: bool) -> No
     ingested = from_place(place)
     table = ops(ingested.events)
     warn([ingested.trace], [str(place)], aside=as_json or as_csv)
-    print_statistics(table, sort, top, as_json, as_csv)
+    print_statistics(table, ingested.trace, as_json=as_json, as_csv=as_csv, **shown)

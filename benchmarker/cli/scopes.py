@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.output import csv_option, json_option, print_json, print_table
+from benchmarker.cli.output import clean, csv_option, json_option, print_json, print_table
 from benchmarker.cli.progress import working
-from benchmarker.cli.traces import cell, phase_option, plain, print_csv, warn
+from benchmarker.cli.traces import cell, headline, phase_option, plain, print_csv, warn
 from benchmarker.parts import OUTSIDE
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.traces.places import Profile
     from benchmarker.traces.summary import Scope, Trace
+
+_KNOWN = 30
+"""Names of scopes that are listed where none is as asked for."""
 
 
 @click.command("scopes", short_help="Show the scopes of profiles side by side.")
@@ -51,9 +56,10 @@ def command(places: tuple[Path, ...], scope: str | None, phase: str | None, as_j
     elif as_csv:
         print_csv(table)
     elif not len(table):
-        click.echo("no scope is as asked for")
+        click.echo(f"no scope is as asked for; there are: {', '.join(_known(found))}")
     elif len(found) == 1:
-        _print(table.drop(columns="result"))
+        headline(found[0].ingested.trace)
+        _print(table.drop(columns="result"), found[0].ingested.trace)
     else:
         _print_side_by_side(table)
 
@@ -74,16 +80,23 @@ def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
     }
 
 
-def _print(table: pd.DataFrame) -> None:
+def _known(found: Sequence[Profile]) -> list[str]:
+    """The first names of scopes in profiles."""
+    names = list(dict.fromkeys(of.scope or OUTSIDE for profile in found for of in profile.ingested.scopes))
+    return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
+
+
+def _print(table: pd.DataFrame, trace: Trace) -> None:
     rows = [[cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
     print_table([name.removesuffix("_ns") for name in table.columns], rows)
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
-        click.echo(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}; --separable keeps them apart")
+        remedy = "" if trace.separable else "; --separable keeps apart what can be"
+        click.echo(clean(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}"))
 
 
 def _print_side_by_side(table: pd.DataFrame) -> None:
     """Each result's time a step, and its share of that result's busy time."""
-    results = list(dict.fromkeys(table["result"]))
+    results = sorted(dict.fromkeys(table["result"]))
     cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
     click.echo("time a step by root, and share of the busy time")
     lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +40,11 @@ def command(place: Path, statement: str, as_json: bool, as_csv: bool, engine: Pa
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other; give one of them")
-    path = trace.write(place)
-    with open_trace(path, engine=engine, download=download, tell=_tell) as opened:
-        found = opened.query(statement)
-        dropped = opened.dropped()
+    with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
+        path = trace.write(place, None if _writable(place) else Path(folder) / "trace.json")
+        with open_trace(path, engine=engine, download=download, tell=_tell) as opened:
+            found = opened.query(statement)
+            dropped = opened.dropped()
     headings = [str(name) for name in found.columns]
     columns = [_plain(found.iloc[:, place]) for place in range(len(headings))]
     rows = list(zip(*columns, strict=True))
@@ -53,6 +56,11 @@ def command(place: Path, statement: str, as_json: bool, as_csv: bool, engine: Pa
         print_table([clean(name) for name in headings], [[_cell(value) for value in row] for row in rows])
     if dropped:
         _tell(_lost(dropped))
+
+
+def _writable(place: Path) -> bool:
+    """Whether the annotated trace can go beside a place."""
+    return os.access(place if place.is_dir() else place.parent, os.W_OK)
 
 
 def _tell(text: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from benchmarker.cli.output import clean, print_json, print_table, si
 from benchmarker.cli.progress import working
+from benchmarker.parts import OUTSIDE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 SORTS = ("total", "self", "busy", "count", "mean", "median", "max", "name")
-_WIDEST = 60
-"""Longer names are cut in tables; JSON and CSV have them whole."""
+_WIDEST = 56
+"""Longer names are cut in the middle in tables; JSON and CSV have them whole."""
+_WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
+"""Columns that a table shows only with --wide."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B", "flops": "FLOP", "bytes": "B"}
 _HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
 
@@ -36,6 +40,7 @@ def sort_options(function: _F) -> _F:
         click.option(
             "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Lines; 0 for all of them."
         ),
+        click.option("--wide", is_flag=True, help="All columns: mean, percentiles, minimum, deviation, FLOPs, bytes."),
         click.option("--sort", type=click.Choice(SORTS), default="busy", show_default=True, help="Column to sort by."),
     ):
         function = option(function)
@@ -53,16 +58,31 @@ def from_place(place: Path) -> Ingested:
 def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
     """Say what is missing from traces, above the table that is drawn from them; `aside`, on standard error."""
     for trace, name in zip(traces, names, strict=True):
+        of = f" of {name}" if len(names) > 1 else ""
+        if trace.separable:
+            click.echo(clean(f"SEPARABLE profile{of}: another program than the one that was timed"), err=aside)
         for text in trace.missing:
-            click.echo(clean(f"INCOMPLETE profile{f' of {name}' if len(names) > 1 else ''}: {text}"), err=aside)
+            click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
 
 
-def print_statistics(table: pd.DataFrame, sort: str, top: int, as_json: bool, as_csv: bool) -> None:
-    """Statistics as a table for people, with as many lines as asked for, or whole as JSON or CSV."""
-    column = sort if sort in table else f"{sort}_ns"
-    if column not in table:
-        column = str(table.columns[0])
-    table = table.sort_values(column, ascending=sort == "name", kind="stable", ignore_index=True)
+def headline(trace: Trace) -> None:
+    """A line above a table: what was profiled, and how its time divides."""
+    step_s = median(trace.step_ns or [0]) / 1e9
+    steps = f"{trace.steps} steps, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
+    whole = [each for each in trace.devices if not each.track]
+    devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices"
+    busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, trace.wall_ns))
+    share = trace.busy_ns / max(1, trace.wall_ns)
+    click.echo(clean(f"{steps}{devices}: wall {wall}, busy {busy} ({share:.0%}), idle {idle}"))
+
+
+def print_statistics(
+    table: pd.DataFrame, trace: Trace, *, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
+) -> None:
+    """Statistics as a table for people, with the columns that matter unless it is to be `wide`, or as JSON or CSV."""
+    column = next((name for name in (sort, f"{sort}_ns") if name in table), None)
+    if column:  # else the table is in order as it is
+        table = table.sort_values(column, ascending=sort == "name", kind="stable", ignore_index=True)
     chosen = table.head(top) if top else table
     if as_json:
         print_json(plain(chosen))
@@ -71,7 +91,12 @@ def print_statistics(table: pd.DataFrame, sort: str, top: int, as_json: bool, as
     elif not len(table):
         click.echo("nothing ran that is as asked for")
     else:
+        headline(trace)
         shown = chosen.dropna(axis=1, how="all")
+        if not wide:
+            shown = shown.drop(columns=[name for name in _WIDE if name in shown])
+            same = [name for name in ("total_ns", "self_ns") if (shown.get(name) == shown.get("busy_ns")).all()]
+            shown = shown.drop(columns=same if "busy_ns" in shown else [])
         rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
         print_table([_HEADINGS.get(name, name.removesuffix("_ns")) for name in shown.columns], rows)
         if len(chosen) < len(table):
@@ -108,5 +133,5 @@ def cell(name: str, value: Any) -> str:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    text = str(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    text = OUTSIDE if name == "scope" and value == "" else str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2]}…{text[-(_WIDEST // 2) + 1 :]}"

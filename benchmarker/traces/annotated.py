@@ -16,7 +16,7 @@ import tempfile
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -60,12 +60,16 @@ class _Slice(msgspec.Struct, omit_defaults=True, tag_field="ph", tag="X", gc=Fal
 
 
 def write(events: pd.DataFrame, path: Path) -> None:
-    """Write a table of events to `path`, whole or not at all."""
+    """Write a table of events to `path`, whole or not at all; it is compressed where the name ends in `.gz`."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                _write(events, file)
+                if path.suffix == ".gz":
+                    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
+                        _write(events, packed)
+                else:
+                    _write(events, file)
             Path(name).chmod(0o644)
             Path(name).replace(path)
         except BaseException:
@@ -75,7 +79,7 @@ def write(events: pd.DataFrame, path: Path) -> None:
         raise UserError(f"cannot write {path}: {error.strerror or error}; mend that or name another place") from error
 
 
-def _write(events: pd.DataFrame, file: BinaryIO) -> None:
+def _write(events: pd.DataFrame, file: IO[bytes] | gzip.GzipFile) -> None:
     begin = events.ts_ns.to_numpy(np.int64)
     length = np.maximum(events.dur_ns.to_numpy(np.int64), 0)
     base = int(begin.min()) if len(begin) else 0
@@ -89,34 +93,33 @@ def _write(events: pd.DataFrame, file: BinaryIO) -> None:
         "cat": _texts(events["kind"]),
         **{name: _texts(events[name]) for name in ("scope", "leaf", "phase", "category", "op", "program")},
     }
-    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
-        packed.write(b'{"displayTimeUnit":"ns","otherData":{"base_ts_ns":"%d"},"traceEvents":[\n' % base)
-        packed.write(b",\n".join(map(msgspec.json.encode, metadata)))
-        for start in range(0, len(order), _PIECE_ROWS):
-            rows = order[start : start + _PIECE_ROWS]
-            texts = {name: values[codes[rows]].tolist() for name, (codes, values) in columns.items()}
-            args = map(
-                _Args,
-                events.index.to_numpy()[rows].tolist(),
-                map(_path, texts["scope"], texts["op"]),
-                *(texts[name] for name in ("scope", "leaf", "phase", "category", "op", "program")),
-                *(events[name].to_numpy()[rows].tolist() for name in ("step", "self_ns", "busy_ns")),
-            )
-            slices = map(
-                _Slice,
-                texts["name"],
-                texts["cat"],
-                pid[rows].tolist(),
-                tid[rows].tolist(),
-                ((begin[rows] - base) / 1000).tolist(),
-                (length[rows] / 1000).tolist(),
-                args,
-                [hex(number) if number >= 0 else "" for number in bind[rows].tolist()],
-                into[rows].tolist(),
-                out[rows].tolist(),
-            )
-            packed.write(b",\n" + msgspec.json.encode(list(slices))[1:-1])
-        packed.write(b"\n]}\n")
+    file.write(b'{"displayTimeUnit":"ns","otherData":{"base_ts_ns":"%d"},"traceEvents":[\n' % base)
+    file.write(b",\n".join(map(msgspec.json.encode, metadata)))
+    for start in range(0, len(order), _PIECE_ROWS):
+        rows = order[start : start + _PIECE_ROWS]
+        texts = {name: values[codes[rows]].tolist() for name, (codes, values) in columns.items()}
+        args = map(
+            _Args,
+            events.index.to_numpy()[rows].tolist(),
+            map(_path, texts["scope"], texts["op"]),
+            *(texts[name] for name in ("scope", "leaf", "phase", "category", "op", "program")),
+            *(events[name].to_numpy()[rows].tolist() for name in ("step", "self_ns", "busy_ns")),
+        )
+        slices = map(
+            _Slice,
+            texts["name"],
+            texts["cat"],
+            pid[rows].tolist(),
+            tid[rows].tolist(),
+            ((begin[rows] - base) / 1000).tolist(),
+            (length[rows] / 1000).tolist(),
+            args,
+            [hex(number) if number >= 0 else "" for number in bind[rows].tolist()],
+            into[rows].tolist(),
+            out[rows].tolist(),
+        )
+        file.write(b",\n" + msgspec.json.encode(list(slices))[1:-1])
+    file.write(b"\n]}\n")
 
 
 def _path(scope: str, op: str) -> str:

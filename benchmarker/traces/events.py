@@ -180,3 +180,10 @@ def codes(column: pd.Series) -> np.ndarray:
     """The numbers that the texts of a column have in it, as int32."""
     numbers: np.ndarray = column.cat.codes.to_numpy()
     return numbers.astype(np.int32)
+
+
+def with_missing(events: pd.DataFrame) -> pd.DataFrame:
+    """The table for those who go on by themselves: what stands for none in it is missing."""
+    texts = {name: events[name].cat.remove_categories([""]) for name in TEXTS if "" in events[name].cat.categories}
+    numbers = {name: events[name].astype("Int64").mask(events[name] == -1) for name in INTEGERS}
+    return events.assign(**texts, **numbers)

@@ -16,6 +16,8 @@ from benchmarker.traces.wire import WireError, fields, integers, text
 
 _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 """Opcodes that execute nothing."""
+_PARTIAL = {"gather", "dynamic-slice", "scatter", "dynamic-update-slice"}
+"""Opcodes that touch a part of an operand, which the shapes do not say."""
 _CALLS = {"fusion", "call"}
 """Opcodes whose called computations are their members."""
 _DEEPEST, _MOST_MEMBERS = 16, 1 << 18
@@ -124,9 +126,11 @@ class Program:
     def bytes(self, instruction: Instruction) -> float:
         """The least that one execution moves: operands read once, results written once.
 
-        NaN for control flow, and where a dimension is not known.
+        NaN for control flow, where a dimension is not known, and where a part of an operand is used.
         """
         if instruction.opcode in ("while", "conditional", "call"):
+            return math.nan
+        if any(each.opcode in _PARTIAL for each in self.members(instruction)):
             return math.nan
         return float(instruction.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
 

@@ -14,7 +14,7 @@ from benchmarker.errors import UserError
 from benchmarker.traces import chrome, xplane
 from benchmarker.traces.attribution import Attributed, attribute
 from benchmarker.traces.categories import UNCATEGORISED
-from benchmarker.traces.events import codes, grouped
+from benchmarker.traces.events import ON_DEVICE, codes, grouped
 from benchmarker.traces.nesting import union_ns
 from benchmarker.traces.reading import Reading
 from benchmarker.traces.scopes import scopes
@@ -190,11 +190,18 @@ def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: R
         "instructions ran unlike often in different runs": uneven,
     }
     missing = [text for text, count in counted.items() if count]
+    expected = [each for each in each_scope if each.expected]
+    if expected and not any(each.occurrences for each in expected):
+        return [*missing, "none of the scopes is in the trace: a step that is compiled as a whole carries none"]
     missing += [
         f"scope {each.scope} ran {each.occurrences or 0} times where {each.expected} were expected"
         for each in each_scope
         if each.expected is not None and each.occurrences != each.expected
     ]
+    rows = found.events
+    launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
+    if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():
+        missing.append("work was launched on a device, but no kernel is in the trace: all times are those of the host")
     if reading.framework == "jax" and not reading.programs:
         missing.append("the trace holds no program: scopes are known where its events say them alone")
     return missing

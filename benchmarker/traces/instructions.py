@@ -97,6 +97,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     own = leaf(where.scopes, known)
     inside = [place(each.paths[0]).scopes for each in members if each.paths]
     leaves = Counter(leaf(scopes, known) for scopes in inside)
+    paths = {to_leaf(scopes, each) for scopes in (where.scopes, *inside) if (each := leaf(scopes, known))}
     category, rule = categorize(
         name="", op=op, opcodes=[each.opcode for each in members] or [instruction.opcode], target=instruction.target
     )
@@ -105,7 +106,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
         scope=to_leaf(where.scopes, own),
         leaf=own,
         phase=where.phase,
-        members=";".join(sorted({to_leaf(scopes, leaf(scopes, known)) for scopes in inside if leaf(scopes, known)})),
+        members=";".join(sorted(paths)),
         opcode=instruction.opcode,
         category=category,
         rule=rule,

@@ -69,10 +69,15 @@ def names(several: Sequence[Profile]) -> list[str]:
         if len({label(case, fewer) for case in cases}) == len({label(case, needed) for case in cases}):
             needed = fewer  # as `compile`, which goes with the framework
     made = [label(case, needed) or str(case["problem"]) for case in cases]
-    return [
-        f"{name} trial {each.record.trial}" if made.count(name) > 1 and each.record else name
-        for name, each in zip(made, several, strict=True)
-    ]
+    for further in zip(*(_further(each.record) for each in several if each.record), strict=True):
+        more = [text if made.count(name) > 1 else "" for name, text in zip(made, further, strict=True)]
+        made = [f"{name} {text}".strip() for name, text in zip(made, more, strict=True)]
+    return made
+
+
+def _further(record: Record) -> tuple[str, str, str]:
+    """What tells records of one case apart, as far as it is needed."""
+    return "separable" * record.case.measuring.separable, f"trial {record.trial}", f"of run {record.run_id}"
 
 
 def annotated_path(place: Path) -> Path:

@@ -25,8 +25,8 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     `total_ns` is the sum of durations, with what a row encloses, but for rows within another of their group; `self_ns`
     and `busy_ns` are that of own times and of shares of the device's busy time, `share` that of all busy time of
     `rows`. Mean, median, percentiles (linear interpolation), extremes and deviation are of the rows' own times.
-    `flops` and `bytes` are sums over the rows that have them (else NaN), `flop_per_s` and `bytes_per_s` by the busy
-    time of the same rows.
+    `flops` and `bytes` are sums over the rows that have them, NaN where none has; `flop_per_s` and `bytes_per_s` are
+    these by the busy time of all rows of the line: where some have none, the least that it can be.
     """
     group, labels = _groups(rows, by)
     count = len(labels)
@@ -50,15 +50,13 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         std_ns=np.sqrt(np.bincount(group, (own - mean[group]) ** 2, count) / np.maximum(sizes, 1)),
     )
     made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(shares.sum())))
+    busy_s = np.where(made["busy_ns"] > 0, made["busy_ns"], np.nan) / 1e9
     for name, rate in (("flops", "flop_per_s"), ("bytes", "bytes_per_s")):
         amounts = rows[name].to_numpy()
         known = np.isfinite(amounts)
         amount = np.bincount(group[known], amounts[known], count)
-        busy_s = np.bincount(group[known], shares[known], count) / 1e9
-        has = np.bincount(group[known], minlength=count) > 0
-        made[name] = np.where(has, amount, np.nan)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            made[rate] = np.where(has & (busy_s > 0), amount / busy_s, np.nan)
+        made[name] = np.where(np.bincount(group[known], minlength=count) > 0, amount, np.nan)
+        made[rate] = made[name] / busy_s
     return made.sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
 
 
