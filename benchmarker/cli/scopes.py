@@ -48,7 +48,7 @@ def command(places: tuple[Path, ...], scope: str | None, phase: str | None, as_j
             {"result": name, **_row(of, profile.ingested.trace)}
             for name, profile in zip(names(found), found, strict=True)
             for of in profile.ingested.scopes
-            if scope in (None, of.scope) and phase in (None, of.phase)
+            if scope in (None, of.scope or OUTSIDE) and phase in (None, of.phase)
         ]
     )
     if as_json:

@@ -30,7 +30,7 @@ def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> lis
         for name, count in expected.items()
         if name not in forward
     ]
-    return sorted(found, key=lambda each: -each.any_ns)
+    return sorted(found, key=lambda each: (-each.root_ns, -each.any_ns))
 
 
 def _opened(rows: pd.DataFrame) -> pd.DataFrame:

@@ -236,3 +236,14 @@ def test_the_kernels_of_a_real_trace_of_jax_are_joined_to_its_programs():
     assert set(computing[computing["op"] != ""]["opcode"]) == {"custom-call"}
     assert len(found.trace.devices) == 8 + 4  # eight devices, the first with four streams
     assert found.trace.unmatched_ops == 0
+
+
+def test_many_scopes_are_each_counted(tmp_path):
+    """More names than a byte numbers, some rows outside any."""
+    events = [event("cpu_op", "aten::mul", 10_000 + at, 0.5) for at in range(3)]
+    for at in range(300):
+        events += [event("user_annotation", f"scope{at}", 10 * at, 8), event("cpu_op", "aten::add", 10 * at + 1, 2)]
+    found = read(tmp_path, events)
+    counts = {each.scope: (each.occurrences, each.root_ns) for each in found.scopes}
+    assert counts.pop("") == (None, 1500)
+    assert counts == {f"scope{at}": (1, 2000) for at in range(300)}
