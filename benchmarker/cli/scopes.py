@@ -10,7 +10,7 @@ import click
 
 from benchmarker.cli.output import clean, csv_option, json_option, print_json, print_table
 from benchmarker.cli.progress import working
-from benchmarker.cli.traces import cell, headline, phase_option, plain, print_csv, warn
+from benchmarker.cli.traces import cell, headline, phase_option, plain, print_csv, top_option, warn
 from benchmarker.parts import OUTSIDE
 
 if TYPE_CHECKING:
@@ -27,9 +27,12 @@ _KNOWN = 30
 @click.argument("places", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--scope", help="Only this scope.")
 @phase_option
+@top_option
 @json_option
 @csv_option
-def command(places: tuple[Path, ...], scope: str | None, phase: str | None, as_json: bool, as_csv: bool) -> None:
+def command(
+    places: tuple[Path, ...], scope: str | None, phase: str | None, top: int, as_json: bool, as_csv: bool
+) -> None:
     """Show the time of each scope in a profile; of several, the time a step of each, side by side.
 
     ROOT is the time of what is counted to a scope: where a compiler fused instructions of several scopes, by the
@@ -59,9 +62,9 @@ def command(places: tuple[Path, ...], scope: str | None, phase: str | None, as_j
         click.echo(f"no scope is as asked for; there are: {', '.join(_known(found))}")
     elif len(found) == 1:
         headline(found[0].ingested.trace)
-        _print(table.drop(columns="result"), found[0].ingested.trace)
+        _print(table.drop(columns="result"), found[0].ingested.trace, top)
     else:
-        _print_side_by_side(table)
+        _print_side_by_side(table, top)
 
 
 def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
@@ -86,15 +89,22 @@ def _known(found: Sequence[Profile]) -> list[str]:
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
-def _print(table: pd.DataFrame, trace: Trace) -> None:
+def _print(table: pd.DataFrame, trace: Trace, top: int) -> None:
     rows = [[cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
-    print_table([name.removesuffix("_ns") for name in table.columns], rows)
+    _print_top([name.removesuffix("_ns") for name in table.columns], rows, top)
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable keeps apart what can be"
         click.echo(clean(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}"))
 
 
-def _print_side_by_side(table: pd.DataFrame) -> None:
+def _print_top(headings: Sequence[str], rows: Sequence[Sequence[str]], top: int) -> None:
+    """The first lines of a table, and how many more there are."""
+    print_table(headings, rows[: top or None])
+    if top and len(rows) > top:
+        click.echo(f"and {len(rows) - top} more; --top=0 shows all")
+
+
+def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
     """Each result's time a step, and its share of that result's busy time."""
     results = sorted(dict.fromkeys(table["result"]))
     cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
@@ -105,4 +115,4 @@ def _print_side_by_side(table: pd.DataFrame) -> None:
         of = [cells.get((scope, phase, result)) for result in results]
         texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
         rows.append([scope, phase, *texts])
-    print_table(["scope", "phase", *results], rows)
+    _print_top(["scope", "phase", *results], rows, top)

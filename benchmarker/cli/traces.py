@@ -32,14 +32,15 @@ _HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flo
 
 
 phase_option = click.option("--phase", type=click.Choice(["forward", "backward", "remat"]), help="Only this phase.")
+top_option = click.option(
+    "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Lines of a table; 0 for all of them."
+)
 
 
 def sort_options(function: _F) -> _F:
     """A decorator that gives a command the order and the length of its table."""
     for option in (
-        click.option(
-            "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Lines; 0 for all of them."
-        ),
+        top_option,
         click.option("--wide", is_flag=True, help="All columns: mean, percentiles, minimum, deviation, FLOPs, bytes."),
         click.option("--sort", type=click.Choice(SORTS), default="busy", show_default=True, help="Column to sort by."),
     ):

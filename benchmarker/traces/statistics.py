@@ -99,17 +99,24 @@ def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: f
 def ops(events: pd.DataFrame) -> pd.DataFrame:
     """Statistics of HLO instructions, or of a framework's ops.
 
-    Instructions come with program, opcode, scope and phase, and `intensity`, FLOPs a byte. Ops that ran on the host
-    for an accelerator come with the busy time of what they launched, `device_ns`, the longest first.
+    All come with `intensity`, FLOPs a byte; instructions with program, opcode, scope and phase. Ops that ran on the
+    host for an accelerator come with the busy time of what they launched, `device_ns`, the longest first.
     """
     rows = work(events)
-    if (rows["opcode"] != "").any():
-        found = describe(rows, ["program", "op", "opcode", "category", "leaf", "phase"])
-        found["intensity"] = found["flops"] / found["bytes"]
-        return found.rename(columns={"leaf": "scope"})
     hosts = events[events["kind"] == "op"]
-    if hosts.index.equals(rows.index):
-        return describe(rows, ["op", "category"])
+    if (rows["opcode"] != "").any():
+        found = describe(rows, ["program", "op", "opcode", "category", "leaf", "phase"]).rename(
+            columns={"leaf": "scope"}
+        )
+    elif hosts.index.equals(rows.index):
+        found = describe(rows, ["op", "category"])
+    else:
+        found = _launching(hosts, rows)
+    return found.assign(intensity=found["flops"] / found["bytes"])
+
+
+def _launching(hosts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Ops of the host by what they launched on a device."""
     rates = ["flops", "flop_per_s", "bytes", "bytes_per_s"]
     found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share", *rates])
     launched = describe(rows, ["op"]).set_index("op")
