@@ -96,8 +96,9 @@ def print_statistics(
         shown = chosen.dropna(axis=1, how="all")
         if not wide:
             shown = shown.drop(columns=[name for name in _WIDE if name in shown])
-            same = [name for name in ("total_ns", "self_ns") if (shown.get(name) == shown.get("busy_ns")).all()]
-            shown = shown.drop(columns=same if "busy_ns" in shown else [])
+            if "busy_ns" in shown:
+                same = [name for name in ("total_ns", "self_ns") if (shown[name] == shown["busy_ns"]).all()]
+                shown = shown.drop(columns=same)
         rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
         print_table([_HEADINGS.get(name, name.removesuffix("_ns")) for name in shown.columns], rows)
         if len(chosen) < len(table):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from decimal import Decimal
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +17,9 @@ import pandas as pd
 
 from benchmarker.traces.events import Texts, frame, grouped
 from benchmarker.traces.json_events import Args, JsonEvents, Slice
+from benchmarker.traces.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
 from benchmarker.traces.op_cost import aten_cost, has_cost
-from benchmarker.traces.reading import Reading
-from benchmarker.traces.wire import signed
+from benchmarker.traces.reading import COPY, DEVICE, STREAM, Reading
 
 _KINDS = {
     "cpu_op": "op",
@@ -40,9 +39,6 @@ _MODULE = "nn.Module: "
 _COLLECTIVE = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
 """Annotations that PyTorch's own collectives make: they are ops, no scopes of the program."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
-_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
-_STREAM = re.compile(r"Stream #(\d+)")
-_COPY = re.compile(r"mem(cpy|set)|(copy|fill)Buffer", re.IGNORECASE)
 JAX_LIMIT = 1_000_000
 """JAX's viewer file ends at this many events without a word (TF_PROFILER_TRACE_VIEWER_MAX_EVENTS lifts it)."""
 _ASYNCHRONOUS = set("bneSTpF")
@@ -94,20 +90,20 @@ class _Rows:
             if each.ph == "X":
                 continue
             if each.ph == "M":
-                name = _text((each.args or _NO_ARGS).name or "")
+                name = text_of((each.args or _NO_ARGS).name or "")
                 if each.name == "process_name":
-                    self.processes[_text(each.pid)] = name
+                    self.processes[text_of(each.pid)] = name
                 elif each.name == "thread_name":
-                    self.threads[_text(each.pid), _text(each.tid)] = name
+                    self.threads[text_of(each.pid), text_of(each.tid)] = name
             elif each.ph == "B":
-                self.open.setdefault((_text(each.pid), _text(each.tid)), []).append(each)
+                self.open.setdefault((text_of(each.pid), text_of(each.tid)), []).append(each)
             elif each.ph == "E":
-                stack = self.open.get((_text(each.pid), _text(each.tid)))
+                stack = self.open.get((text_of(each.pid), text_of(each.tid)))
                 if not stack:
                     self.unmatched += 1
                     continue
                 begun = stack.pop()
-                begin, end = _decimal(begun.ts), _decimal(each.ts)
+                begin, end = decimal_of(begun.ts), decimal_of(each.ts)
                 begun.ts, begun.dur = begin, end - begin if begin is not None and end is not None else None
                 yield begun
             elif not isinstance(each.ph, str):
@@ -117,7 +113,7 @@ class _Rows:
                 self.unknown += each.ph not in _ASYNCHRONOUS and each.ph not in _NO_DURATION
 
     def _add_slices(self, slices: list[Slice]) -> None:
-        ts, dur, valid = _times(slices)
+        ts, dur, valid = times_ns(slices)
         if not valid.all():
             self.timeless += int((~valid).sum())
             slices = [each for each, good in zip(slices, valid.tolist(), strict=True) if good]
@@ -125,19 +121,19 @@ class _Rows:
         args = [each.args or _NO_ARGS for each in slices]
         code = self.interned.code
         columns = {
-            "name": _numbers([each.name for each in slices], lambda value: code(_text(value))),
-            "cat": _numbers([each.cat for each in slices], lambda value: code(_text(value).lower())),
+            "name": numbers([each.name for each in slices], lambda value: code(text_of(value))),
+            "cat": numbers([each.cat for each in slices], lambda value: code(text_of(value).lower())),
             "place": self._numbered_places(slices),
-            "op": _numbers([each.hlo_op for each in args], lambda value: code(_text(value or ""))),
-            "program": _numbers([each.hlo_module for each in args], lambda value: code(_text(value or ""))),
-            "scope": _numbers([each.name for each in args], lambda value: code(_text(value or ""))),
-            "device": _numbers([each.device for each in args], lambda value: code(_given(value))),
-            "stream": _numbers([each.stream for each in args], lambda value: code(_given(value))),
+            "op": numbers([each.hlo_op for each in args], lambda value: code(text_of(value or ""))),
+            "program": numbers([each.hlo_module for each in args], lambda value: code(text_of(value or ""))),
+            "scope": numbers([each.name for each in args], lambda value: code(text_of(value or ""))),
+            "device": numbers([each.device for each in args], lambda value: code(given_text(value))),
+            "stream": numbers([each.stream for each in args], lambda value: code(given_text(value))),
         }
-        columns |= {name: _integers(list(map(attrgetter(name), args))) for name in _INTEGERS}
+        columns |= {name: integers(list(map(attrgetter(name), args))) for name in _INTEGERS}
         if (columns["external_id"] < 0).all():
-            columns["external_id"] = _integers([each.older_external_id for each in args])
-        columns["correlation"] = _integers([each.correlation or each.correlation_id for each in args])
+            columns["external_id"] = integers([each.older_external_id for each in args])
+        columns["correlation"] = integers([each.correlation or each.correlation_id for each in args])
         costs = np.full((2, len(slices)), np.nan)
         costing = np.flatnonzero(self.interned.matching(columns["name"], has_cost))
         if len(costing):
@@ -151,10 +147,10 @@ class _Rows:
         pid, tid = [each.pid for each in slices], [each.tid for each in slices]
 
         def number(value: Any) -> int:
-            return texts.setdefault(_text(value), len(texts))
+            return texts.setdefault(text_of(value), len(texts))
 
-        group, first = grouped(_numbers(pid, number), _numbers(tid, number))
-        keys = [(_text(pid[row]), _text(tid[row])) for row in first.tolist()]
+        group, first = grouped(numbers(pid, number), numbers(tid, number))
+        keys = [(text_of(pid[row]), text_of(tid[row])) for row in first.tolist()]
         found: np.ndarray = np.array([self.places.setdefault(key, len(self.places)) for key in keys], np.int32)[group]
         return found
 
@@ -162,7 +158,7 @@ class _Rows:
         """FLOPs and bytes of an op by the shapes of its inputs."""
         if not args.dims:
             return _NO_COST
-        key = (_text(event.name), bytes(args.dims), bytes(args.types), bytes(args.concrete))
+        key = (text_of(event.name), bytes(args.dims), bytes(args.types), bytes(args.concrete))
         if key not in self.costs:
             try:
                 dims, types, concrete = (msgspec.json.decode(part or b"[]") for part in key[1:])
@@ -244,7 +240,7 @@ class _Rows:
         steps = scopes[self.interned.matching(name[scopes], _STEP.match)]
         kind[steps] = code("step")
         step[steps] = each_of(name[steps], lambda text: int(match[1]) if (match := _STEP.match(text)) else -1)
-        if any(_DEVICE.match(process) for process in self.processes.values()) or (found["op"] > 0).any():
+        if any(DEVICE.match(process) for process in self.processes.values()) or (found["op"] > 0).any():
             self._jax_kinds(found, kind)
             chosen = found["step_num"] >= 0
             kind[chosen], step[chosen] = code("step"), found["step_num"][chosen]
@@ -256,10 +252,10 @@ class _Rows:
         """In JAX's file the process and the thread say what an event is."""
         code = self.interned.code
         names = [self._names(pid, tid) for pid, tid in self.places]
-        device = np.array([bool(_DEVICE.match(process)) for process, _ in names])[found["place"]]
-        stream = np.array([bool(_STREAM.search(thread)) for _, thread in names])[found["place"]]
-        copy = self.interned.matching(found["name"], _COPY.search)
-        on_device = any(_DEVICE.match(process) for process in self.processes.values())
+        device = np.array([bool(DEVICE.match(process)) for process, _ in names])[found["place"]]
+        stream = np.array([bool(STREAM.search(thread)) for _, thread in names])[found["place"]]
+        copy = self.interned.matching(found["name"], COPY.search)
+        on_device = any(DEVICE.match(process) for process in self.processes.values())
         host_kind = np.where(found["op"] > 0, code("runtime" if on_device else "op"), code("runtime"))
         device_kind = np.where(stream, np.where(copy, code("copy"), code("kernel")), _DROPPED)
         kind[:] = np.where(device, device_kind, host_kind)
@@ -278,7 +274,7 @@ class _Rows:
             pid, tid = places[place]
             process, thread = self._names(pid, tid)
             if accelerated:
-                match, number = _DEVICE.match(process), _STREAM.search(thread)
+                match, number = DEVICE.match(process), STREAM.search(thread)
                 devices.append(code(f"{match[1].lower()}:{match[2]}" if match else f"gpu:{values[index] or pid}"))
                 tracks.append(code(f"stream {number[1] if number else values[stream] or tid}"))
             else:
@@ -303,104 +299,3 @@ def _kind_of(category: str, torch: bool) -> str | None:
     if category in _COPIES_OF_OTHERS or category == "python_function":
         return None
     return _KINDS.get(category, None if torch else "op")
-
-
-def _text(value: Any) -> str:
-    """A text as it is, anything else as it is written."""
-    if type(value) is str:
-        return value
-    try:
-        return repr(value)
-    except RecursionError:
-        return f"({type(value).__name__})"
-
-
-def _given(value: Any) -> str:
-    return "" if value is None else _text(value)
-
-
-def _numbers(values: list[Any], number: Callable[[Any], int]) -> np.ndarray:
-    """The number of each value, which is asked for once for equal ones where these are surely written alike."""
-    if set(map(type, values)) <= {str, int, type(None)}:
-        known = {value: number(value) for value in dict.fromkeys(values)}
-        if len(known) == 1:
-            return np.full(len(values), known[values[0]], np.int32)
-        return np.fromiter(map(known.__getitem__, values), np.int32, len(values))
-    return np.array([number(value) for value in values], np.int32)
-
-
-def _integers(values: list[Any]) -> np.ndarray:
-    """Values as int64, -1 for what is none; texts of digits count as numbers."""
-    types = set(map(type, values))
-    if types == {type(None)}:
-        return np.full(len(values), -1)
-    if types <= {int, type(None)}:
-        try:
-            return np.array([-1 if value is None else value for value in values], np.int64)
-        except OverflowError:
-            pass
-    return np.array([_integer(value) for value in values], np.int64)
-
-
-def _integer(value: Any) -> int:
-    """A number of 64 bits, taken for signed; -1 for what is none."""
-    if type(value) not in (int, str) and not (type(value) is float and value.is_integer()):
-        return -1
-    try:
-        number = int(value)
-    except ValueError:
-        return -1
-    return signed(number) if 0 <= number < 1 << 64 else number if -(1 << 63) <= number < 0 else -1
-
-
-def _times(slices: list[Slice]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Begins and durations in ns, and which of them are times at all: numbers, not negative, of less than 146 years."""
-    times = [each.ts for each in slices], [each.dur for each in slices]
-    types = {*map(type, times[0]), *map(type, times[1])}
-    if not types <= {int, float, Decimal}:
-        times = [_decimal(value) for value in times[0]], [_decimal(value) for value in times[1]]
-    ts, dur = (_floats(values) for values in times)
-    with np.errstate(invalid="ignore"):
-        valid = (ts >= 0) & (ts < _LATEST_US) & (dur >= 0) & (dur < _LATEST_US)
-    if types <= {int, float}:
-        return _nanoseconds(np.where(valid, ts, 0)), _nanoseconds(np.where(valid, dur, 0)), valid
-    begin, length = (
-        np.array(
-            [_whole_ns(value) if good else 0 for value, good in zip(values, valid.tolist(), strict=True)], np.int64
-        )
-        for values in times
-    )
-    return begin, length, valid
-
-
-_LATEST_US = float(1 << 62) / 1000
-
-
-def _decimal(value: Any) -> Decimal | None:
-    """A number as it is written, None where it is none; texts of numbers count."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    try:
-        number = Decimal(value)
-    except ArithmeticError:
-        return None
-    return number if number.is_finite() else None
-
-
-def _floats(values: list[Any]) -> np.ndarray:
-    """Numbers as floats, NaN for none."""
-    try:
-        return np.array(values, float)
-    except OverflowError:  # an integer of more than 300 digits
-        return np.array([None if value is None else float(Decimal(value)) for value in values], float)
-
-
-def _whole_ns(microseconds: Any) -> int:
-    return round(Decimal(microseconds) * 1000)
-
-
-def _nanoseconds(microseconds: np.ndarray) -> np.ndarray:
-    """Whole ns; the whole µs are taken apart first, so that no digit of a large time is lost."""
-    whole = np.floor(microseconds)
-    found: np.ndarray = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
-    return found

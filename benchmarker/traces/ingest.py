@@ -192,12 +192,13 @@ def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: R
     missing = [text for text, count in counted.items() if count]
     expected = [each for each in each_scope if each.expected]
     if expected and not any(each.occurrences for each in expected):
-        return [*missing, "none of the scopes is in the trace: a step that is compiled as a whole carries none"]
-    missing += [
-        f"scope {each.scope} ran {each.occurrences or 0} times where {each.expected} were expected"
-        for each in each_scope
-        if each.expected is not None and each.occurrences != each.expected
-    ]
+        missing.append("none of the scopes is in the trace: a step that is compiled as a whole carries none")
+    else:
+        missing += [
+            f"scope {each.scope} ran {each.occurrences or 0} times where {each.expected} were expected"
+            for each in expected
+            if each.occurrences != each.expected
+        ]
     rows = found.events
     launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
     if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():

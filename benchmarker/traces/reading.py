@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,6 +10,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from benchmarker.traces.hlo import Program
+
+DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+STREAM = re.compile(r"Stream #(\d+)")
+"""How JAX's profiler names a device and a stream, in whichever format."""
+COPY = re.compile(r"mem(cpy|set)|(copy|fill)Buffer", re.IGNORECASE)
+"""Names of what copies or sets memory."""
 
 
 @dataclass(frozen=True, slots=True)

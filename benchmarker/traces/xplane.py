@@ -17,7 +17,7 @@ import pandas as pd
 from benchmarker.traces import hlo
 from benchmarker.traces.events import Texts, frame
 from benchmarker.traces.hlo import Program
-from benchmarker.traces.reading import Reading
+from benchmarker.traces.reading import COPY, DEVICE, STREAM, Reading
 from benchmarker.traces.wire import BYTES, NOTHING, VARINT, WireError, columns, fields, signed, text, varint, varints
 
 _CHUNK = 1 << 14
@@ -32,11 +32,8 @@ _LATEST_NS, _LATEST_PS = 1 << 61, 1 << 62
 
 _METADATA_PLANE = "/host:metadata"
 _HOST_PLANE = "/host:CPU"
-_DEVICE_PLANE = re.compile(r"/device:(GPU|TPU):(\d+)")
-_STREAM = re.compile(r"Stream #(\d+)")
 _XLA_OPS = "XLA Ops"
 _NUMBERED = re.compile(r"\((\d{1,20})\)$")
-_COPY = re.compile(r"mem(cpy|set)|(copy|fill)Buffer", re.IGNORECASE)
 _END = "end: "
 """What the CPU's marker of an op's completion has before the op's name."""
 _NOISE = "ThreadpoolListener::"
@@ -93,7 +90,7 @@ def read(content: bytes) -> Reading:
 def _device(plane: str) -> str | None:
     if plane == _HOST_PLANE:
         return "cpu"
-    match = _DEVICE_PLANE.match(plane)
+    match = DEVICE.match(plane)
     return f"{match[1].lower()}:{match[2]}" if match else None
 
 
@@ -186,7 +183,7 @@ def _chosen(plane: _Plane, *, on_host: bool) -> list[_Line]:
             if seen[line.name] > 1:  # another thread, whose rows those of the first do not enclose
                 lines[index] = replace(line, name=f"{line.name} ({seen[line.name]})")
         return lines
-    streams = [line for line in lines if _STREAM.match(line.name)]
+    streams = [line for line in lines if STREAM.match(line.name)]
     return streams or [line for line in lines if line.name == _XLA_OPS]
 
 
@@ -200,7 +197,7 @@ class _Part:
 
 def _rows(plane: _Plane, line: _Line, device: str, op_kind: str, interned: Texts) -> Iterator[_Part]:
     """The columns of a line's events, in chunks."""
-    match = _STREAM.match(line.name)
+    match = STREAM.match(line.name)
     track = interned.code(f"stream {match[1]}" if match else line.name)
     for at in range(0, len(line.start), _CHUNK):
         found = _decode(line.buffer, line.start[at : at + _CHUNK], line.end[at : at + _CHUNK], plane, interned)
@@ -222,7 +219,7 @@ def _rows(plane: _Plane, line: _Line, device: str, op_kind: str, interned: Texts
             _describe_ops(found, plane, interned)
         else:
             kind[:] = interned.code("kernel")
-            kind[interned.matching(name, _COPY.search)] = interned.code("copy")
+            kind[interned.matching(name, COPY.search)] = interned.code("copy")
         made = {
             "kind": kind,
             "name": name,

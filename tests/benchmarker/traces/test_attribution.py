@@ -247,3 +247,11 @@ def test_many_scopes_are_each_counted(tmp_path):
     counts = {each.scope: (each.occurrences, each.root_ns) for each in found.scopes}
     assert counts.pop("") == (None, 1500)
     assert counts == {f"scope{at}": (1, 2000) for at in range(300)}
+
+
+def test_a_trace_without_any_scope_and_without_its_kernels_says_both(tmp_path):
+    hosts = [each for each in TRAINING if each["cat"] in ("cpu_op", "cuda_runtime")]
+    assert read(tmp_path, hosts, layer=2, other=1).trace.missing == [
+        "none of the scopes is in the trace: a step that is compiled as a whole carries none",
+        "work was launched on a device, but no kernel is in the trace: all times are those of the host",
+    ]
