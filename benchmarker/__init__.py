@@ -24,6 +24,7 @@ from benchmarker.api import (
 )
 from benchmarker.errors import UserError
 from benchmarker.hookspecs import hookimpl
+from benchmarker.power.meter import Channel, Lack, Meter, NoMeterError
 from benchmarker.precision import PRECISIONS, Precision
 from benchmarker.record import Record
 
@@ -36,14 +37,18 @@ __all__ = [
     "MODES",
     "PRECISIONS",
     "Case",
+    "Channel",
     "Cost",
     "Data",
     "Device",
     "Framework",
     "FrameworkInfo",
+    "Lack",
     "Measuring",
+    "Meter",
     "Metric",
     "Mode",
+    "NoMeterError",
     "Precision",
     "Problem",
     "Profiling",

@@ -41,11 +41,22 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     profile: Annotated[bool, Meta(description="profile some steps, in a process of its own")] = False
     profile_steps: Annotated[int, Meta(ge=1, description="profiled steps")] = 10
     separable: Annotated[bool, Meta(description="profile with what keeps scopes apart")] = False
+    power: Annotated[str, Meta(description="meters to read: passive, auto, none, or names with commas between")] = (
+        "passive"
+    )
+    power_hz: Annotated[float, Meta(gt=0, le=100, description="how often meters are read, 1/s")] = 20.0
+    power_min_s: Annotated[float, Meta(ge=0, description="least timed part where power was asked for, s")] = 60.0
+    power_idle_s: Annotated[float, Meta(ge=0, description="rest before a trial, to measure idle power, s")] = 2.0
 
     @property
     def profiling(self) -> Profiling:
         """Whether the case is profiled, and how."""
         return "separable" if self.separable else "yes" if self.profile else "no"
+
+    @property
+    def wants_power(self) -> bool:
+        """Whether an energy figure was asked for, for which the timing lasts longer where there is a sensor."""
+        return self.power not in ("passive", "none")
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,13 +81,17 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that a framework reports, and the precisions that it does there."""
+    """A device that a framework reports, and the precisions that it does there.
+
+    Power sensors are matched to it by its `uuid` or its PCI address (`0000:65:00.0`).
+    """
 
     platform: str
     name: str
     precisions: tuple[str, ...]
     memory_bytes: int | None = None
     uuid: str | None = None
+    pci: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

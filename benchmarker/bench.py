@@ -62,7 +62,11 @@ class Bench:
         precision = PRECISIONS[self.case.precision]
         return {
             "device": DeviceInfo(
-                platform=device.platform, name=device.name, uuid=device.uuid, memory_bytes=device.memory_bytes
+                platform=device.platform,
+                name=device.name,
+                uuid=device.uuid,
+                pci=device.pci,
+                memory_bytes=device.memory_bytes,
             ),
             "types": Types(
                 parameter=precision.parameter,

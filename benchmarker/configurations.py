@@ -18,7 +18,7 @@ Value = bool | int | float | str | None
 Facts = Mapping[str, Value]
 
 
-_UNTIMED = {"profile", "profile_steps", "separable"}
+_UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
 """What is asked of a case and touches nothing that is timed."""
 
 

@@ -51,6 +51,7 @@ def converse(
             stdout=subprocess.PIPE,
             stderr=stderr,
             env={**os.environ, **environment},
+            pass_fds=[line.socket for line in request.sensors.values()],
             start_new_session=True,
         ) as process,
     ):

@@ -99,7 +99,7 @@ def of_plan(plan: Plan, records: Iterable[Record]) -> list[Record]:
 
 def probe(case: Case) -> Case:
     """The case, measured for as short a time as tells how long it takes."""
-    measuring = Measuring(warmup_steps=1, blocks=3, seconds=5.0, timeout_s=case.measuring.timeout_s)
+    measuring = Measuring(warmup_steps=1, blocks=3, seconds=5.0, timeout_s=case.measuring.timeout_s, power="none")
     return msgspec.structs.replace(case, measuring=measuring)
 
 

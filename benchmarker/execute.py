@@ -12,6 +12,7 @@ import msgspec
 from benchmarker import gpus, store
 from benchmarker.errors import UserError
 from benchmarker.estimate import TimeLeft
+from benchmarker.power import sampling
 from benchmarker.profiling import add_profile, without_profile
 from benchmarker.record import Design, Record
 from benchmarker.trial import Process, run_process, skip
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from benchmarker.api import Case
     from benchmarker.conversation import Environment, Event
     from benchmarker.plan import Place, Plan
+    from benchmarker.power.sampler import Found
 
 
 class Listener(Protocol):
@@ -62,6 +64,11 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
     left = TimeLeft(plan)
     left.learn(finished.values())
     environment = cache(lambda gpu: gpus.environment(gpu, os.environ))
+    find = cache(
+        lambda power, device, gpu, asked: _find_meters(
+            sampling.meters(power), device, environment(gpu), asked, listener
+        )
+    )
     ran = 0
     processes = plan.processes()
     for number, places in enumerate(processes, 1):
@@ -72,11 +79,14 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
             process = make_process(plan, places, slot=ran % len(plan.cases))
             names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in process.cases))
             title = f"[{number}/{len(processes)}] {names}, trial {process.trial}"
-            listener.begin(title, process.cases[0], left.seconds(ran))
+            case = process.cases[0]
+            measuring = case.measuring
+            meters = find(measuring.power, case.device, case.gpu, measuring.wants_power)
+            listener.begin(title, case, left.seconds(ran))
             if reason := _ran_out_before(process, finished):
                 records = skip(process, reason)
             else:
-                records = _measure(folder, process, environment(process.cases[0].gpu), listener, len(finished))
+                records = _measure(folder, process, environment(case.gpu), meters, listener, len(finished))
             for place, record in zip(places, records, strict=True):
                 finished[place] = _stored(folder, record, environment, listener)
             left.learn(records)
@@ -99,12 +109,28 @@ def _records(plan: Plan, ran: int, finished: dict[Place, Record]) -> list[Record
     return [finished[place] for place in sorted(plan.order[:ran])]
 
 
+def _find_meters(
+    names: Sequence[str], device: str, environment: Environment, asked: bool, listener: Listener
+) -> Mapping[str, Found]:
+    """What the meters read here; where power was asked for, it is told what none can read."""
+    found = sampling.find(names, device, environment)
+    for name, each in found.items():
+        if asked and not each.channels:
+            listener.say(f"no power from {name}: " + "; ".join(lack.text for lack in each.lacks))
+    return found
+
+
 def _measure(
-    folder: store.RunFolder, process: Process, environment: Environment, listener: Listener, stored: int
+    folder: store.RunFolder,
+    process: Process,
+    environment: Environment,
+    meters: Mapping[str, Found],
+    listener: Listener,
+    stored: int,
 ) -> list[Record]:
     log = folder.log_path(process.trial_ids[0])
     try:
-        return run_process(process, environment, log, listener.hear)
+        outcome = run_process(process, environment, meters, log, listener.hear)
     except KeyboardInterrupt:
         log.unlink(missing_ok=True)
         listener.say(
@@ -116,6 +142,15 @@ def _measure(
         raise UserError(
             f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
         ) from error
+    if any(each.samples for each in outcome.sampled):
+        from benchmarker.power import telemetry  # Arrow takes longer to import than all else
+
+        path = folder.telemetry_path(process.trial_ids[0])
+        try:
+            store.write(path, telemetry.encode(outcome.sampled))
+        except OSError as error:
+            listener.say(f"the trial is without its time line: cannot write {path}: {error.strerror}")
+    return outcome.records
 
 
 def _stored(

@@ -1,7 +1,8 @@
 """The hooks: all that a plugin can implement.
 
 Each entry point of the group `benchmarker` names one module, and its name is its address: `framework.torch`,
-`problem.gemm`, `workload.gemm.torch`, `metric.throughput`. A process loads only the addresses that it needs.
+`problem.gemm`, `workload.gemm.torch`, `meter.nvml`, `metric.throughput`. A process loads only the addresses that it
+needs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         Support,
         Workload,
     )
+    from benchmarker.power.meter import Meter
     from benchmarker.record import Record
 
 hookspec = pluggy.HookspecMarker("benchmarker")
@@ -73,6 +75,16 @@ def build_workload(framework: Framework, problem: Problem, case: Case, params: o
     """Put the case on the device, ready to step; called twice in a trial: for the check, and to be timed.
 
     Implemented by `workload.PROBLEM.FRAMEWORK`: `return TorchGemm(framework, case, params, data)`.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def make_meter(device: str | None) -> Meter:
+    """Open the meter, in a process of its own; `device` is the platform that the case runs on, None for all.
+
+    Raises `NoMeterError`, with the reason and the remedy, where it finds nothing that such a case would want.
+    Implemented by `meter.NAME`: `return MyMeter()`.
     """
     raise NotImplementedError
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from benchmarker.power.edges import Gauge
 from benchmarker.record import Preheat, StoppedBy
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ SYNCS_PER_BLOCK = 1000
 WINDOW_S = 1.0
 """Shortest preheat window."""
 PLATEAU = 0.01
-"""Two consecutive windows whose rates differ by no more than this share are a plateau."""
+"""Two consecutive windows are a plateau when their rates, and powers, differ by no more than this share."""
+PLATEAU_C = 1.0
+"""Nor, then, do their temperatures differ by more, °C."""
 
 Tell = Callable[[int, float], None]
 """Called between blocks with the number of blocks so far and the last block's seconds a step."""
@@ -75,8 +78,11 @@ class Stepper:
         return min(costs)
 
 
-def preheat(stepper: Stepper, measuring: Measuring, tell: Tell) -> Preheat:
-    """Bring the workload to a steady rate: a fixed count of steps, or, where asked for, a plateau."""
+def preheat(stepper: Stepper, measuring: Measuring, tell: Tell, gauge: Callable[[], Gauge] = Gauge) -> Preheat:
+    """Bring the workload to a steady rate: a fixed count of steps, or, where asked for, a plateau.
+
+    Where `gauge` tells power and temperature, they must stand still too.
+    """
     start = time.perf_counter()
     if not measuring.preheat:
         for done in range(1, measuring.warmup_steps + 1):
@@ -88,7 +94,10 @@ def preheat(stepper: Stepper, measuring: Measuring, tell: Tell) -> Preheat:
             window_steps_per_s=[],
         )
     rates: list[float] = []
+    powers: list[float] = []
+    temperatures: list[float] = []
     steps = 0
+    gauge()
     while True:
         window = 0
         window_start = time.perf_counter()
@@ -98,7 +107,15 @@ def preheat(stepper: Stepper, measuring: Measuring, tell: Tell) -> Preheat:
         steps += window
         rates.append(window / elapsed)
         tell(len(rates), elapsed / window)
-        plateau = len(rates) > 1 and abs(rates[-1] / rates[-2] - 1) <= PLATEAU
+        now = gauge()
+        if now.power_W is not None:
+            powers.append(now.power_W)
+        if now.temperature_C is not None:
+            temperatures.append(now.temperature_C)
+        steady = _differs_by(rates) <= PLATEAU * rates[-1] and _differs_by(powers) <= PLATEAU * max(
+            powers[-1:], default=0
+        )
+        plateau = len(rates) > 1 and steady and _differs_by(temperatures) <= PLATEAU_C
         duration = time.perf_counter() - start
         if plateau or duration >= measuring.preheat_max_s:
             return Preheat(
@@ -106,7 +123,14 @@ def preheat(stepper: Stepper, measuring: Measuring, tell: Tell) -> Preheat:
                 duration_s=duration,
                 steps=steps,
                 window_steps_per_s=rates,
+                window_power_W=powers,
+                window_temperature_C=temperatures,
             )
+
+
+def _differs_by(values: Sequence[float]) -> float:
+    """By how much the last value differs from the one before; 0 where there is none."""
+    return abs(values[-1] - values[-2]) if len(values) > 1 else 0.0
 
 
 def steps_per_block(stepper: Stepper) -> int:
@@ -118,19 +142,29 @@ def steps_per_block(stepper: Stepper) -> int:
     return max(1, math.ceil(steps * least / duration))
 
 
-def timed_blocks(stepper: Stepper, steps: int, measuring: Measuring, durations: list[int], tell: Tell) -> StoppedBy:
-    """Time blocks of `steps` steps until the count, the seconds or the precision asked for; returns which it was.
-
-    `durations` (ns) is filled as the blocks end, so that an error loses none of them.
-    """
+def quiet() -> None:
+    """Collect garbage, and take what is left out of the collector's sight."""
     gc.collect()
     gc.freeze()
-    deadline = time.perf_counter() + measuring.seconds
+
+
+def timed_blocks(
+    stepper: Stepper, steps: int, measuring: Measuring, durations: list[int], tell: Tell, least_s: float = 0.0
+) -> StoppedBy:
+    """Time blocks of `steps` steps until the count, the seconds or the precision asked for; returns which it was.
+
+    Before `least_s` the count and the precision do not end it. `durations` (ns) is filled as the blocks end, so that
+    an error loses none of them.
+    """
+    start = time.perf_counter()
+    deadline, least = start + max(measuring.seconds, least_s), start + least_s
     next_look = MIN_BLOCKS_FOR_INTERVAL
     while True:
         durations.append(stepper.block(steps))
         done = len(durations)
         tell(done, durations[-1] / steps / 1e9)
+        if time.perf_counter() < least:
+            continue
         if done >= measuring.blocks:
             return "blocks"
         if measuring.median_precision is not None and done >= next_look:
@@ -155,8 +189,6 @@ def duet_blocks(
     `durations` (ns) of both, and whether the second of the two went first, are filled as the pairs end; `turn.of` is
     kept at the one whose turn it is.
     """
-    gc.collect()
-    gc.freeze()
     deadline = time.perf_counter() + 2 * measuring.seconds
     while True:
         first = rng.getrandbits(1)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from benchmarker import params
 from benchmarker.api import Case, Device, FrameworkInfo, Measuring, Mode, Support
 from benchmarker.errors import UserError
+from benchmarker.power import sampling
 from benchmarker.precision import PRECISIONS
 from benchmarker.record import DesignKind
 
@@ -90,7 +91,12 @@ def make_plan(
     left_out: Sequence[str] = (),
     seed: int | None = None,
 ) -> Plan:
-    """Plan blocks, each with one trial of every case in an order drawn anew, from `seed` or from a seed drawn here."""
+    """Plan blocks, each with one trial of every case in an order drawn anew, from `seed` or from a seed drawn here.
+
+    Raises `UserError` where a case asks for a meter that is not registered.
+    """
+    for power in {case.measuring.power for case in cases}:
+        sampling.meters(power)
     seed = secrets.randbits(32) if seed is None else seed
     rng = random.Random(seed)  # noqa: S311 - an order, not a secret
     order = [(index, trial) for trial in range(trials) for index in rng.sample(range(len(cases)), len(cases))]
@@ -115,6 +121,8 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
             return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
     if cases[0].measuring.median_precision is not None:
         return "--median-precision does not go with a duet"
+    if cases[0].measuring.wants_power:
+        return "what each of two cases in one process takes of its power cannot be told apart"
     return None
 
 

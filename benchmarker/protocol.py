@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api import Case, Mode
+from benchmarker.power.edges import Line
 
 
 class Request(Struct, frozen=True, kw_only=True):
     """What the parent asks of a worker: to describe a framework, try or profile a case, or check a case's modes.
 
     A profile goes to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from `seed`.
-    `spawned_s` is the monotonic clock, which processes share, as the worker was started.
+    `sensors` are the ways to the samplers of its meters. `spawned_s` is the monotonic clock, which processes share, as
+    the worker was started.
     """
 
     task: Literal["describe", "trial", "check", "profile"]
@@ -26,6 +28,7 @@ class Request(Struct, frozen=True, kw_only=True):
     modes: tuple[Mode, ...] = ()
     steps: int = 0
     folder: str = ""
+    sensors: dict[str, Line] = {}
     spawned_s: float = 0.0
 
 

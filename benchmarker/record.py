@@ -4,6 +4,8 @@ Schema history (`SCHEMA_VERSION`):
 1  first
 2  `design` (where the trial stood in its run), `witnesses` (what disturbed it); failures of kind `skipped`, `partner`
 3  `trace`, `scopes`, `kernels` (what a profile says)
+4  `energy`, `telemetry`, `meters` (what was sensed); power and temperature in `preheat`; `witnesses.temperature_C`;
+   `device.pci`
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api import Case
+from benchmarker.power.summary import Conditions, Energy, MeterReport
 from benchmarker.traces.summary import Kernel, Scope, Trace
 
-SCHEMA_VERSION: Literal[3] = 3
+SCHEMA_VERSION: Literal[4] = 4
 
 Seconds = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -47,12 +50,18 @@ class Check(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preheat(Struct, frozen=True, forbid_unknown_fields=True):
-    """What ran before timing: until the rate stood still (`plateau`, else `timeout`), or a `fixed` count."""
+    """What ran before timing: until the rate stood still (`plateau`, else `timeout`), or a `fixed` count.
+
+    Where there are sensors, power and temperature had to stand still too: `window_power_W` and
+    `window_temperature_C` hold what was read at the end of each window.
+    """
 
     outcome: Literal["plateau", "timeout", "fixed"]
     duration_s: Seconds
     steps: Count
     window_steps_per_s: list[float]
+    window_power_W: list[float] = []
+    window_temperature_C: list[float] = []
 
 
 StoppedBy = Literal["blocks", "seconds", "median_precision", "failure"]
@@ -99,6 +108,7 @@ class DeviceInfo(Struct, frozen=True, forbid_unknown_fields=True):
     platform: str
     name: str
     uuid: str | None
+    pci: str | None
     memory_bytes: Count | None
 
 
@@ -188,6 +198,7 @@ class Witnesses(Struct, frozen=True, forbid_unknown_fields=True):
     voluntary_switches: Count
     involuntary_switches: Count
     frequency_MHz: float | None
+    temperature_C: float | None
 
 
 class Harness(Struct, frozen=True, forbid_unknown_fields=True):
@@ -200,7 +211,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. What could not be had is null, and `reasons` says why, by the path of the null."""
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     run_id: str
     trial_id: str
     trial: Count
@@ -222,6 +233,9 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cost: CostPart | None
     memory: Memory | None
     witnesses: Witnesses | None
+    energy: Energy | None
+    telemetry: list[Conditions]
+    meters: list[MeterReport]
     trace: Trace | None
     scopes: list[Scope]
     kernels: list[Kernel]
@@ -281,15 +295,25 @@ class _Versioned(Struct):
 def read(content: bytes) -> Record:
     """The record in a file's content, of this version of the schema or an earlier one; raises msgspec.DecodeError."""
     version = msgspec.json.decode(content, type=_Versioned).schema_version
-    if version not in (1, 2):
+    if version not in (1, 2, 3):
         return msgspec.json.decode(content, type=Record)
     fields = msgspec.json.decode(content, type=dict[str, Any])
-    reasons = {"trace": f"schema version {version} had none"}
+    lacking = f"schema version {version} had none"
+    reasons = {"energy": lacking}
     if version == 1:
-        reasons["witnesses"] = "schema version 1 had none"
+        reasons["witnesses"] = lacking
         fields |= {"design": {}, "witnesses": None}
+    elif fields.get("witnesses"):
+        reasons["witnesses.temperature_C"] = lacking
+        fields["witnesses"]["temperature_C"] = None
+    if fields.get("device"):
+        reasons["device.pci"] = lacking
+        fields["device"]["pci"] = None
+    if version < 3:
+        reasons["trace"] = lacking
+        fields |= {"trace": None, "scopes": [], "kernels": []}
     fields["reasons"] = {**fields.get("reasons", {}), **reasons}
-    fields |= {"schema_version": SCHEMA_VERSION, "trace": None, "scopes": [], "kernels": []}
+    fields |= {"schema_version": SCHEMA_VERSION, "energy": None, "telemetry": [], "meters": []}
     return msgspec.convert(fields, Record)
 
 

@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "framework": ("describe_framework", "make_framework"),
     "problem": ("make_problem",),
     "workload": ("describe_workload", "build_workload"),
-    "meter": (),
+    "meter": ("make_meter",),
     "metric": ("derive_metrics",),
 }
 """Kinds of plugin, and the hooks that each implements."""
@@ -68,7 +68,7 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is no address; "
-                f"addresses are framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, metric.NAME"
+                f"addresses are framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME"
             )
         if ":" in plugin.module:
             raise UserError(
@@ -103,7 +103,7 @@ def implementing(problem: str) -> list[str]:
 def load(addresses: Iterable[str]) -> pluggy.PluginManager:
     """Import the plugins at `addresses`, and no others, and give their hooks.
 
-    Raises `UserError` where an address is unknown or a library that it needs is missing.
+    Raises `UserError` where an address is unknown, or where its module or a library that it needs cannot be imported.
     """
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(hookspecs)
@@ -115,6 +115,9 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
             raise UserError(_missing(plugin, error.name or str(error))) from error
         except ImportError as error:
             raise UserError(f"{address} cannot be imported: {error}") from error
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(f"{address} cannot be imported: {text}") from error
         try:
             manager.register(module, name=address)
             manager.check_pending()
@@ -135,7 +138,8 @@ def trouble(plugin: Plugin) -> str | None:
         tree = ast.parse(source.read_bytes())
     except SyntaxError as error:
         return f"{plugin.address} cannot be read: {error}"
-    for node in tree.body:
+    guarded = (each for node in tree.body if isinstance(node, ast.With) for each in node.body)
+    for node in (*tree.body, *guarded):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -4,6 +4,10 @@ results/<run id>/plan.json          what was asked
 results/<run id>/<trial id>.json    a record
 results/<run id>/<trial id>.log     what the worker wrote to its standard error, where it wrote anything
 
+and of a trial whose meters had something to read
+
+results/<run id>/<trial id>.telemetry.parquet  the time line of all that they read
+
 and of a trial that was profiled
 
 results/<run id>/<trial id>.events.parquet  its event table
@@ -99,6 +103,10 @@ class RunFolder:
     def events_path(self, trial_id: str) -> Path:
         """Where the event table of a trial's profile lies."""
         return self.path / f"{trial_id}.events.parquet"
+
+    def telemetry_path(self, trial_id: str) -> Path:
+        """Where the time line of a trial's meters lies."""
+        return self.path / f"{trial_id}.telemetry.parquet"
 
     def profile_path(self, trial_id: str, ending: str) -> Path:
         """Where the profiler's own file goes, compressed."""

@@ -25,6 +25,7 @@ REASONS = {
     "witnesses.pressure_percent": "the operating system shows no pressure stall information",
     "witnesses.throttled_s": "no cgroup counts throttled time",
     "witnesses.frequency_MHz": "the operating system shows no frequency",
+    "witnesses.temperature_C": "the operating system shows no temperature of the processor",
 }
 """Why a field of `Witnesses` may be null."""
 
@@ -43,6 +44,7 @@ class Snapshot:
     voluntary: int
     involuntary: int
     frequency_MHz: float | None
+    temperature_C: float | None
 
 
 def look() -> Snapshot:
@@ -64,6 +66,7 @@ def look() -> Snapshot:
         voluntary=own.ru_nvcsw,
         involuntary=own.ru_nivcsw,
         frequency_MHz=_frequency_mhz(),
+        temperature_C=_temperature_c(),
     )
 
 
@@ -79,6 +82,7 @@ def between(start: Snapshot, end: Snapshot) -> Witnesses:
 
     steal, pressure = difference("steal_s"), difference("pressure_s")
     frequencies = [value for value in (start.frequency_MHz, end.frequency_MHz) if value is not None]
+    temperatures = [value for value in (start.temperature_C, end.temperature_C) if value is not None]
     return Witnesses(
         duration_s=duration,
         own_busy_cores=own,
@@ -89,6 +93,7 @@ def between(start: Snapshot, end: Snapshot) -> Witnesses:
         voluntary_switches=end.voluntary - start.voluntary,
         involuntary_switches=end.involuntary - start.involuntary,
         frequency_MHz=sum(frequencies) / len(frequencies) if frequencies else None,
+        temperature_C=max(temperatures, default=None),
     )
 
 
@@ -108,6 +113,8 @@ def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
     found = {}
     if record.preheat and record.preheat.outcome == "timeout":
         found["preheat"] = "no steady rate before timing"
+    if slowdowns := sorted({word for each in record.telemetry if each.measured for word in each.slowdowns}):
+        found["slowdown"] = f"the device held its clocks down: {', '.join(slowdowns)}"
     seen = record.witnesses
     if seen is None:
         return found
@@ -158,3 +165,19 @@ def _frequency_mhz() -> float | None:
             return None
         values.append(int(text) / 1000)
     return sum(values) / len(values) if values else None
+
+
+_PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
+"""Names of the drivers that show the processor's temperature."""
+
+
+def _temperature_c() -> float | None:
+    """The highest temperature that the processor's own sensors show now, °C (in m°C: Documentation/hwmon)."""
+    values = []
+    for name in Path("/sys/class/hwmon").glob("hwmon*/name"):
+        try:
+            if name.read_text().strip() in _PROCESSOR_SENSORS:
+                values += [int(file.read_text()) / 1000 for file in name.parent.glob("temp*_input")]
+        except (OSError, ValueError):
+            continue
+    return max(values, default=None)

@@ -26,6 +26,7 @@ from benchmarker.api import MODES
 from benchmarker.bench import BATCHES, Bench
 from benchmarker.checking import TRAINING_STEPS, check
 from benchmarker.errors import UserError
+from benchmarker.power.edges import Edges
 from benchmarker.precision import PRECISIONS
 from benchmarker.protocol import Events, Request
 from benchmarker.record import Blocks, CostPart, Memory, StoppedBy
@@ -115,6 +116,7 @@ def _profile(request: Request, events: Events) -> None:
 def _trial(request: Request, events: Events) -> None:
     stages = _Stages(events)
     rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
+    edges = Edges(request.sensors)
     benches: list[Bench] = []
     try:
         with stages("open"):
@@ -122,7 +124,7 @@ def _trial(request: Request, events: Events) -> None:
                 stages.of = number
                 benches.append(Bench(case))
                 stages.send(part=benches[-1].describe())
-        if _measure(benches, stages, rng):
+        if _measure(benches, stages, rng, edges):
             events.send(done=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes the record's error
         if not isinstance(error, UserError):
@@ -164,7 +166,7 @@ class _Stages:
         self.send(failure={"kind": kind, "message": message, "stage": self.current})
 
 
-def _measure(benches: list[Bench], stages: _Stages, rng: random.Random) -> bool:
+def _measure(benches: list[Bench], stages: _Stages, rng: random.Random, edges: Edges) -> bool:
     """Check, build, time and verify; returns whether all was right, having told of what was not.
 
     In a duet, which of the two goes first into each stage is drawn from `rng`.
@@ -188,11 +190,11 @@ def _measure(benches: list[Bench], stages: _Stages, rng: random.Random) -> bool:
             stages.send(part={"compile_s": steppers[stages.of].block(1) / 1e9})
     with stages("preheat"):
         for bench in each():
-            preheat = measure.preheat(steppers[stages.of], bench.case.measuring, stages.tell)
+            preheat = measure.preheat(steppers[stages.of], bench.case.measuring, stages.tell, edges.gauge)
             stages.send(part={"preheat": preheat})
     with stages("timed"):
         if len(benches) == 1:
-            _time(steppers[0], benches[0].case.measuring, stages)
+            _time(steppers[0], benches[0].case.measuring, stages, edges)
         else:
             _time_duet(steppers, benches[0].case.measuring, stages, rng)
     with stages("verify"):
@@ -230,15 +232,19 @@ def _build_one(bench: Bench, stages: _Stages) -> Workload:
     return workload
 
 
-def _time(stepper: measure.Stepper, measuring: Measuring, stages: _Stages) -> None:
-    """Time the blocks; those that ended before an error are sent all the same."""
+def _time(stepper: measure.Stepper, measuring: Measuring, stages: _Stages, edges: Edges) -> None:
+    """Time the blocks between two readings of the meters; those that ended before an error are sent all the same."""
     steps = measure.steps_per_block(stepper)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
+    least_s = measuring.power_min_s if measuring.wants_power and edges.tell_power else 0.0
+    measure.quiet()
     before = witness.look()
+    edges.mark("begin")
     try:
-        stopped_by = measure.timed_blocks(stepper, steps, measuring, durations, stages.tell)
+        stopped_by = measure.timed_blocks(stepper, steps, measuring, durations, stages.tell, least_s)
     finally:
+        edges.mark("end")
         part: dict[str, Any] = {"witnesses": witness.between(before, witness.look())}
         if durations:
             part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
@@ -251,6 +257,7 @@ def _time_duet(steppers: list[measure.Stepper], measuring: Measuring, stages: _S
     durations: tuple[list[int], list[int]] = ([], [])
     second_first: list[bool] = []
     stopped_by: StoppedBy = "failure"
+    measure.quiet()
     before = witness.look()
     try:
         stopped_by = measure.duet_blocks(steppers, steps, measuring, durations, second_first, rng, stages)

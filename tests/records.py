@@ -12,16 +12,16 @@ from benchmarker import Case, Record
 from benchmarker.record import Blocks, CostPart, Design, DeviceInfo, Types, Witnesses
 from benchmarker.trial import Account, Process
 
-QUIET = Witnesses(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0)
+QUIET = Witnesses(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0, 50.0)
 
 
 @functools.cache
 def _heard() -> Record:
     """A record of a trial that went well, made without a worker."""
     case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0})
-    account = Account(Process("run", ("trial",), (case,), 0, (Design(),)), 0)
+    account = Account(Process("run", ("trial",), (case,), 0, (Design(),)), 0, {})
     part = {
-        "device": DeviceInfo("cpu", "toy", None, None),
+        "device": DeviceInfo("cpu", "toy", None, None, None),
         "types": Types("float32", "float32", "float32", "float32", {}),
         "libraries": {"toy": "1.0"},
         "threads": 1,
@@ -35,7 +35,7 @@ def _heard() -> Record:
         "witnesses": QUIET,
     }
     account.hear({"part": part, "done": True})
-    return account.record({}, 2.0, 0)
+    return account.record(2.0, 0)
 
 
 def make_record(

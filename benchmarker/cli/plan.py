@@ -120,7 +120,8 @@ def _probe(plan: Plan, earlier: Sequence[Record]) -> dict[int, Record]:
         for number, (index, case) in enumerate(zip(unknown, probes.cases, strict=True)):
             progress.begin(f"[{number + 1}/{len(unknown)}] probe of {case.framework} {case.problem}", case, None)
             process = make_process(probes, [(number, 0)], slot=number)
-            (record,) = run_process(process, environment(case.gpu), Path(folder) / "log", progress.hear)
+            outcome = run_process(process, environment(case.gpu), {}, Path(folder) / "log", progress.hear)
+            (record,) = outcome.records
             progress.end([record])
             found[index] = record
     return found

@@ -57,6 +57,7 @@ def describe_framework() -> FrameworkInfo:
                 (*_COMMON, "tf32") if has_tf32 else _COMMON,
                 memory_bytes=properties.total_memory,
                 uuid=f"GPU-{properties.uuid}",
+                pci=_pci(properties),
             )
         )
     capability = torch.backends.cpu.get_cpu_capability()
@@ -69,6 +70,14 @@ def describe_framework() -> FrameworkInfo:
         libraries={"torch": str(torch.__version__)},
         variables=_VARIABLES,
     )
+
+
+def _pci(properties: Any) -> str | None:
+    """PCI address of a device, where this build of PyTorch tells it."""
+    try:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    except AttributeError:
+        return None
 
 
 @hookimpl

@@ -53,6 +53,8 @@ def test_an_entry_point_names_a_module_and_no_object(distribution):
         ),
         ("import numpy.nothing\n", "needs the module 'numpy.nothing', which the installed numpy does not have"),
         ("from math import nothing\n", "metric.odd cannot be imported: cannot import name 'nothing'"),
+        ("{}['lib.so']\n", "metric.odd cannot be imported: KeyError: 'lib.so'$"),
+        ("raise OSError('no\\n  lib')\n", "metric.odd cannot be imported: OSError: no lib$"),
     ],
 )
 def test_a_faulty_plugin_is_one_line(distribution, source, message):

@@ -1,0 +1,250 @@
+"""From what the meters read to the energy of the timed window, and to the state that the devices were in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarker.power.meter import SOURCES
+from benchmarker.power.sensor import Timing, sensor
+from benchmarker.power.series import series
+from benchmarker.power.summary import Conditions, Energy, MeterReport, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarker.power.meter import Channel, Domain
+    from benchmarker.power.sampling import Sampled
+    from benchmarker.power.series import Series
+    from benchmarker.power.summary import EnergyFlag, SensorEnergy
+
+SHORT_S = 30.0
+"""A shorter window gives an energy figure that is marked `energy_short`."""
+_PARTS: Mapping[Domain, set[Domain]] = {"psys": {"package", "dram"}, "module": {"package", "gpu", "dram"}}
+"""Domains that hold others: beside any of these they do not enter a total."""
+_BESIDE: set[Domain] = {"gpu_memory"}
+"""Domains of which it is not known whether others hold them: they enter no total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What was timed: on which device, as the framework names it, how many steps and samples, and how long a step."""
+
+    platform: str
+    uuid: str | None
+    pci: str | None
+    steps: int
+    samples: int
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """What a record says, and the reasons of its nulls by path."""
+
+    energy: Energy | None
+    telemetry: list[Conditions]
+    meters: list[MeterReport]
+    reasons: dict[str, str]
+
+
+def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, int], period_s: float) -> Accounts:
+    """Account for what the meters read; where nothing was `timed` there is no energy."""
+    reports, reasons = _reports(sampled, period_s)
+    if timed is None:
+        return Accounts(None, [], reports, reasons | {"energy": "nothing was timed"})
+    sensors: list[SensorEnergy] = []
+    telemetry: list[Conditions] = []
+    channels = [each for one in sampled for each in one.channels if each.quantity in SOURCES]
+    ours = _measured(channels, timed)
+    for one in sampled:
+        edges_ns = _edges_ns(one)
+        for of in _by_sensor(series(one.channels, one.samples)):
+            measured = (of[0].channel.id, of[0].channel.domain) in ours
+            if any(each.channel.quantity in SOURCES for each in of):
+                timing = Timing(rest_ns, edges_ns, period_s, timed.step_s)
+                found, why = sensor(one.meter, of, timing, measured=measured)
+                reasons |= {f"energy.sensors[{len(sensors)}].{name}": text for name, text in why.items()}
+                sensors.append(found)
+            if edges_ns is not None and (found_in := _conditions(one.meter, of, edges_ns, measured)):
+                telemetry.append(found_in)
+    if not sensors:
+        return Accounts(None, telemetry, reports, reasons | {"energy": _lacking(reports)})
+    energy, why = _energy(sensors, telemetry, timed)
+    return Accounts(energy, telemetry, reports, reasons | why)
+
+
+def _edges_ns(one: Sampled) -> tuple[int, int] | None:
+    """When the edges of the timed window were read, or None where one of them was not."""
+    at = {sample.mark: sample.time_ns for sample in one.samples if sample.mark}
+    return (at["begin"], at["end"]) if at.get("begin", 0) < at.get("end", 0) and "begin" in at else None
+
+
+def _by_sensor(all_series: Sequence[Series]) -> list[list[Series]]:
+    """The series of one domain of one thing, together."""
+    groups: dict[tuple[str, str], list[Series]] = {}
+    for each in all_series:
+        groups.setdefault((each.channel.id, each.channel.domain), []).append(each)
+    return list(groups.values())
+
+
+def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domain]]:
+    """The things, by id and domain, that see the device that ran the case.
+
+    On the CPU, these are the packages with their memory, or what holds them. Elsewhere it is the card with the
+    framework's UUID or PCI address, or else the only card that there is.
+    """
+    if timed.platform == "cpu":
+        domains = {each.domain for each in channels}
+        wanted = {"package", "dram"} if "package" in domains else {"psys"} if "psys" in domains else {"module"}
+        return {(each.id, each.domain) for each in channels if each.domain in wanted}
+    cards = [each for each in channels if each.domain == "gpu"]
+    found = {
+        (each.id, each.domain)
+        for each in cards
+        if (timed.uuid and _digits(each.id) == _digits(timed.uuid)) or (timed.pci and each.pci == timed.pci)
+    }
+    only = {(each.id, each.domain) for each in cards}
+    return found or (only if len(only) == 1 else set())
+
+
+def _digits(uuid: str) -> str:
+    """A UUID without the prefix and the dashes that not all write."""
+    return uuid.lower().removeprefix("gpu-").replace("-", "")
+
+
+def _energy(
+    sensors: Sequence[SensorEnergy], telemetry: Sequence[Conditions], timed: Timed
+) -> tuple[Energy, dict[str, str]]:
+    """The device's energy and the machine's, and why what is null is null."""
+    ours = _once([each for each in sensors if each.measured])
+    every = _once(sensors)
+    durations = [
+        (each.end_ns - each.begin_ns) / 1e9
+        for each in ours or every
+        if each.begin_ns is not None and each.end_ns is not None
+    ]
+    duration_s = durations[0] if durations else 0.0
+    reasons = {}
+    energy_j, why = _sum(ours, "energy_J")
+    if not ours:
+        cards = sum(each.domain == "gpu" for each in sensors) if timed.platform != "cpu" else 0
+        why = f"it cannot be told which of {cards} cards ran it" if cards else f"no sensor here sees {timed.platform}"
+    elif any("shared" in each.flags for each in ours):
+        energy_j, why = None, f"the sensor sees more than what ran the case: {ours[0].scope}"
+    total_j, total_why = _sum(every, "energy_J")
+    idle_w, idle_why = _sum(ours, "idle_W")
+    total_idle_w, total_idle_why = _sum(every, "idle_W")
+    for name, value, reason in (
+        ("energy_J", energy_j, why),
+        ("idle_W", idle_w, idle_why or why),
+        ("total_J", total_j, total_why),
+        ("total_idle_W", total_idle_w, total_idle_why),
+    ):
+        if value is None:
+            reasons[f"energy.{name}"] = reason
+    flags: list[EnergyFlag] = []
+    if duration_s < SHORT_S:
+        flags.append("energy_short")
+    if any(each.measured and each.slowdowns for each in telemetry):
+        flags.append("throttled")
+    flags += [name for name in ("counter_suspect", "aliasing", "gaps") if any(name in each.flags for each in ours)]
+    return Energy(
+        duration_s=duration_s,
+        steps=timed.steps,
+        samples=timed.samples,
+        domains=sorted({each.domain for each in ours}),
+        energy_J=energy_j,
+        idle_W=idle_w,
+        total_domains=sorted({each.domain for each in every}),
+        total_J=total_j,
+        total_idle_W=total_idle_w,
+        sensors=list(sensors),
+        flags=flags,
+    ), reasons
+
+
+def _once(sensors: Sequence[SensorEnergy]) -> list[SensorEnergy]:
+    """Sensors that see nothing twice: a domain is of one meter, one with a counter first, and not beside its parts."""
+    domains = {each.domain for each in sensors}
+    first: dict[Domain, str] = {}
+    for each in sorted(sensors, key=lambda each: each.method != "counter"):
+        first.setdefault(each.domain, each.meter)
+    return [
+        each
+        for each in sensors
+        if first[each.domain] == each.meter
+        and each.domain not in _BESIDE
+        and not _PARTS.get(each.domain, set()) & domains
+    ]
+
+
+def _sum(sensors: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
+    """The sum of a field, or None and the reason: one that is missing makes the sum null."""
+    values = [getattr(each, name) for each in sensors]
+    missing = [f"{each.domain} {each.id}" for each, value in zip(sensors, values, strict=True) if value is None]
+    if missing or not values:
+        return None, f"it lacks {', '.join(missing) or 'any sensor'}"
+    return float(sum(values)), ""
+
+
+def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], measured: bool) -> Conditions | None:
+    """The state of a device in the window: what is neither energy nor power; None where nothing is read of that."""
+    ranges: dict[str, Range] = {}
+    throttle: dict[str, float] = {}
+    throttle_s: dict[str, float] = {}
+    for each in of:
+        inside, quantity = each.within(*edges_ns).valid().values, each.channel.quantity
+        if quantity in SOURCES or not len(inside):
+            continue
+        if quantity == "throttle_mask":
+            masks = inside.astype(np.uint64)
+            for word in set(each.channel.bits.values()):
+                bits = sum(bit for bit, of_bit in each.channel.bits.items() if of_bit == word)
+                if share := float(np.mean(masks & np.uint64(bits) != 0)):
+                    throttle[word] = share
+        elif quantity == "throttle_time_s":
+            throttle_s[each.channel.what] = float(inside[-1] - inside[0])
+        else:
+            ranges[quantity] = Range(float(inside.mean()), float(inside.min()), float(inside.max()), len(inside))
+    if not (ranges or throttle or throttle_s):
+        return None
+    channel = of[0].channel
+    return Conditions(
+        meter=meter,
+        id=channel.id,
+        device=channel.device,
+        measured=measured,
+        ranges=ranges,
+        throttle=throttle,
+        throttle_s=throttle_s,
+    )
+
+
+def _reports(sampled: Sequence[Sampled], period_s: float) -> tuple[list[MeterReport], dict[str, str]]:
+    """What is said of each meter, and why what is null is null."""
+    reports = []
+    reasons: dict[str, str] = {}
+    for at, one in enumerate(sampled):
+        late_ms = [sample.late_ns / 1e6 for sample in one.samples if not sample.mark]
+        if not late_ms:
+            reasons |= dict.fromkeys((f"meters[{at}].period_ms", f"meters[{at}].late_p95_ms"), "it was not sampled")
+        reports.append(
+            MeterReport(
+                meter=one.meter,
+                channels=len(one.channels),
+                ticks=len(late_ms),
+                period_ms=period_s * 1e3 if late_ms else None,
+                late_p95_ms=float(np.percentile(late_ms, 95)) if late_ms else None,
+                lacks=list(one.lacks),
+            )
+        )
+    return reports, reasons
+
+
+def _lacking(reports: Sequence[MeterReport]) -> str:
+    """Why there is no sensor at all."""
+    lacks = [f"{report.meter}: {lack.text}" for report in reports for lack in report.lacks]
+    return "; ".join(lacks) or "no meter was read (--power=none)"

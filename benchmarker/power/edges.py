@@ -1,0 +1,99 @@
+"""The worker's side of the samplers: ask for readings at the edges of what is timed."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker.power.sampler import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANSWER_S = 1.0
+"""A sampler that does not answer for so long is not asked again: its sensor hangs."""
+
+
+class Line(Struct, frozen=True):
+    """The way to one sampler: its socket, and whether it reads energy or power at all.
+
+    The rest says where in its readings preheat finds what tells that the device is warm: energies (J; a counter that
+    wraps does so at `wraps_at`), powers (W) and temperatures (°C).
+    """
+
+    socket: int
+    tells_power: bool = False
+    energy: tuple[int, ...] = ()
+    power: tuple[int, ...] = ()
+    temperature: tuple[int, ...] = ()
+    wraps_at: tuple[float | None, ...] = ()
+
+
+class Gauge(Struct, frozen=True):
+    """Mean power since the last look, and the highest temperature now, where there are sensors."""
+
+    power_W: float | None = None
+    temperature_C: float | None = None
+
+
+class Edges:
+    """Asks all samplers at once, between two stretches of work."""
+
+    def __init__(self, lines: Mapping[str, Line]) -> None:
+        self._lines = {meter: (line, socket.socket(fileno=line.socket)) for meter, line in lines.items()}
+        self._before: dict[str, Sample] = {}
+
+    @property
+    def tell_power(self) -> bool:
+        """Whether any of them reads energy or power."""
+        return any(line.tells_power for line, _ in self._lines.values())
+
+    def mark(self, name: str) -> dict[str, Sample]:
+        """Have every sampler read now; `name` marks the samples in its file."""
+        samples = {}
+        deadline = time.monotonic() + ANSWER_S
+        for meter, (_, way) in list(self._lines.items()):
+            try:
+                way.sendall(name.encode() + b"\n")
+            except OSError:
+                del self._lines[meter]
+        for meter, (_, way) in list(self._lines.items()):
+            line = b""
+            try:
+                while not line.endswith(b"\n"):
+                    way.settimeout(max(0.001, deadline - time.monotonic()))
+                    chunk = way.recv(1 << 16)
+                    if not chunk:
+                        raise OSError
+                    line += chunk
+            except OSError:
+                del self._lines[meter]
+            else:
+                samples[meter] = msgspec.json.decode(line, type=Sample)
+        return samples
+
+    def gauge(self) -> Gauge:
+        """How warm it is, and the power since the last call: by the counters where there are any, else as read now."""
+        samples = self.mark("look")
+        powers: list[float] = []
+        temperatures: list[float] = []
+        for meter, sample in samples.items():
+            line = self._lines[meter][0]
+            readings = sample.readings
+            temperatures += [value for at in line.temperature if isinstance(value := readings[at], float)]
+            before = self._before.get(meter)
+            if line.energy and before:
+                seconds = (sample.time_ns - before.time_ns) / 1e9
+                for at, wraps_at in zip(line.energy, line.wraps_at, strict=True):
+                    now, then = readings[at], before.readings[at]
+                    if isinstance(now, float) and isinstance(then, float):
+                        risen = now - then + (wraps_at or 0.0) * (now < then)
+                        powers.append(risen / seconds)
+            elif not line.energy:
+                powers += [value for at in line.power if isinstance(value := readings[at], float)]
+        self._before = samples
+        return Gauge(sum(powers) if powers else None, max(temperatures, default=None))

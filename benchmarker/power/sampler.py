@@ -1,0 +1,122 @@
+"""The sampler: a process of its own that reads one meter tick by tick.
+
+A thread would wait for whoever holds the interpreter's lock; and a driver that hangs or crashes takes nothing with it.
+Standard input is a socket to the parent: the request comes on it, the answer says what was found, and its end ends the
+process. Samples go to standard output, a file that the parent made; what a library prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker import registry
+from benchmarker.errors import UserError
+from benchmarker.power.meter import Channel, Lack, Meter, NoMeterError, Reading
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+FLUSH_NS = 1_000_000_000
+"""A sampler that must be killed loses no more than what it has read for so long."""
+
+
+class Request(Struct, frozen=True):
+    """What to sample: a meter, for a case on a platform, so often a second (0: only look what there is).
+
+    `worker` is the socket on which the worker asks for readings at an edge; -1 where nobody does.
+    """
+
+    meter: str
+    device: str | None
+    hz: float = 0.0
+    worker: int = -1
+
+
+class Found(Struct, frozen=True):
+    """What a meter reads, and what it lacks."""
+
+    channels: tuple[Channel, ...] = ()
+    lacks: tuple[Lack, ...] = ()
+
+
+class Sample(Struct, frozen=True, array_like=True):
+    """One reading of all channels, begun at `time_ns` of the monotonic clock, `late_ns` after its tick was due.
+
+    `mark` names the edge at which the worker asked for it; of a tick it is empty.
+    """
+
+    time_ns: int
+    late_ns: int
+    mark: str
+    readings: tuple[Reading, ...]
+
+
+def main() -> None:
+    """Answer the request on standard input, and sample until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    control = socket.socket(fileno=0)
+    request = msgspec.json.decode(control.makefile("rb").readline(), type=Request)
+    try:
+        meter: Meter = registry.load([f"meter.{request.meter}"]).hook.make_meter(device=request.device)
+        found = Found(tuple(meter.channels), tuple(meter.lacks))
+    except NoMeterError as error:
+        found = Found(lacks=(error.lack,))
+    except UserError as error:
+        found = Found(lacks=(Lack("", "library_missing", str(error)),))
+    control.sendall(msgspec.json.encode(found) + b"\n")
+    if found.channels and request.hz:
+        _sample(meter, request, control, output)
+    os._exit(0)  # all is written; a driver's own tidying up may hang
+
+
+def _sample(meter: Meter, request: Request, control: socket.socket, output: BinaryIO) -> None:
+    """Read at each tick, and at once where the worker asks; missed ticks are not made up for."""
+    encode = msgspec.json.Encoder().encode
+    selector = selectors.DefaultSelector()
+    selector.register(control, selectors.EVENT_READ)
+    worker = socket.socket(fileno=request.worker) if request.worker >= 0 else None
+    if worker:
+        selector.register(worker, selectors.EVENT_READ)
+
+    def read(due_ns: int | None, mark: str) -> bytes:
+        time_ns = time.monotonic_ns()
+        sample = Sample(time_ns, time_ns - (due_ns or time_ns), mark, tuple(meter.read()))
+        line = encode(sample) + b"\n"
+        output.write(line)
+        return line
+
+    period_ns = round(1e9 / request.hz)
+    due_ns = flush_ns = time.monotonic_ns()
+    while True:
+        for key, _ in selector.select(max(0, due_ns - time.monotonic_ns()) / 1e9):
+            if key.fileobj is control:
+                output.flush()
+                return
+            assert worker is not None
+            marks = worker.recv(4096)
+            if not marks:
+                selector.unregister(worker)
+            for mark in marks.decode().split():
+                worker.sendall(read(None, mark))
+                output.flush()
+        now_ns = time.monotonic_ns()
+        if now_ns >= due_ns:
+            read(due_ns, "")
+            due_ns += period_ns * max(1, -(-(now_ns - due_ns) // period_ns))
+        if now_ns >= flush_ns:
+            output.flush()
+            flush_ns = now_ns + FLUSH_NS
+
+
+if __name__ == "__main__":
+    main()

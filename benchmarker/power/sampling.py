@@ -1,0 +1,228 @@
+"""The parent's side of the samplers: find what there is, start them before a worker, gather what they read."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from benchmarker import registry
+from benchmarker.errors import UserError
+from benchmarker.power.edges import Line
+from benchmarker.power.meter import SOURCES, Lack
+from benchmarker.power.sampler import Found, Request, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from benchmarker.conversation import Environment
+    from benchmarker.power.meter import Channel
+
+ANSWER_S = 15.0
+"""A meter must have answered by then; a driver that must wake eight cards first takes some seconds."""
+STOP_S = 1.0
+"""A sampler that has not ended by then hangs in its driver, and is killed."""
+PASSIVE, AUTO, NONE = "passive", "auto", "none"
+
+
+def meters(power: str) -> list[str]:
+    """The meters that a value of `--power` names: all (`passive`, `auto`), none (`none`), or names with commas between.
+
+    Raises `UserError` for a name that is not registered.
+    """
+    names = list(dict.fromkeys(name.strip() for name in power.split(",") if name.strip()))
+    if words := {PASSIVE, AUTO, NONE} & {*names}:
+        if len(names) > 1:
+            raise UserError(f"--power={power}: {min(words)} goes with no other name")
+        return [] if NONE in names else [plugin.name for plugin in registry.registered("meter").values()]
+    if not names:
+        raise UserError("--power names no meter; `benchmarker list meters` shows them, and none reads none")
+    for name in names:
+        registry.find(f"meter.{name}")
+    return names
+
+
+def find(names: Iterable[str], device: str | None, environment: Environment) -> dict[str, Found]:
+    """What each meter reads here or why it has nothing, all asked at once; none is waited for longer than ANSWER_S."""
+    samplers = [_Sampler(name, Request(name, device), environment) for name in names]
+    try:
+        return _answers(samplers)
+    finally:
+        for sampler in samplers:
+            sampler.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What one meter had to read, all that it read, and what went wrong, over a trial."""
+
+    meter: str
+    channels: tuple[Channel, ...]
+    lacks: tuple[Lack, ...]
+    samples: list[Sample]
+
+
+@dataclass
+class Sampling:
+    """Samplers of some meters, from before a worker starts until after it has ended: a context."""
+
+    names: Sequence[str]
+    device: str
+    hz: float
+    environment: Environment
+    rest_ns: tuple[int, int] = (0, 0)
+    _samplers: list[_Sampler] = field(default_factory=list)
+    _found: dict[str, Found] = field(default_factory=dict)
+
+    def __enter__(self) -> Sampling:
+        try:
+            for name in self.names:
+                self._samplers.append(_Sampler(name, Request(name, self.device, self.hz), self.environment))
+            self._found = _answers(self._samplers)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def rest(self, seconds: float) -> None:
+        """Leave the device alone while it is sampled: what it takes when idle."""
+        began_ns = time.monotonic_ns()
+        time.sleep(seconds)
+        self.rest_ns = (began_ns, time.monotonic_ns())
+
+    def lines(self) -> dict[str, Line]:
+        """How the worker reaches each sampler that has something to read."""
+        return {
+            sampler.meter: _line(sampler.theirs.fileno(), self._found[sampler.meter].channels)
+            for sampler in self._samplers
+            if self._found[sampler.meter].channels
+        }
+
+    def gather(self) -> list[Sampled]:
+        """End the samplers; returns all that they read."""
+        for sampler in self._samplers:
+            sampler.stop()
+        return [sampler.sampled(self._found[sampler.meter]) for sampler in self._samplers]
+
+    def _end(self) -> None:
+        for sampler in self._samplers:
+            sampler.end()
+
+
+class _Sampler:
+    """One sampler process, the sockets to it and the file that it writes to."""
+
+    def __init__(self, meter: str, request: Request, environment: Environment) -> None:
+        self.meter = meter
+        self.lost = ""
+        self.control, control = socket.socketpair()
+        self.theirs, worker = socket.socketpair()
+        self.samples: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "benchmarker.power.sampler"],
+                stdin=control.fileno(),
+                stdout=self.samples,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[worker.fileno()],
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+            request = msgspec.structs.replace(request, worker=worker.fileno())
+            self.control.sendall(msgspec.json.encode(request) + b"\n")
+        finally:
+            control.close()
+            worker.close()
+
+    def ended(self) -> str:
+        """How the process ended, which was not asked to."""
+        status = self.process.wait()
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        return f"its process ended {how}"
+
+    def stop(self) -> None:
+        """Ask the process to end, and wait for it no longer than STOP_S."""
+        if self.process.poll() is not None:
+            self.lost = self.ended()
+            return
+        self.control.close()
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.lost = f"it did not answer for {STOP_S:g} s, and was ended"
+
+    def sampled(self, found: Found) -> Sampled:
+        """What it read until it ended; a last line that was cut off is dropped."""
+        self.samples.seek(0)
+        lines = self.samples.read().split(b"\n")[:-1]
+        samples = [msgspec.json.decode(line, type=Sample) for line in lines]
+        lacks = found.lacks
+        if found.channels and self.lost:
+            lacks = (*lacks, Lack("", "stalled" if "answer" in self.lost else "lost", self.lost))
+        return Sampled(self.meter, found.channels, lacks, samples)
+
+    def end(self) -> None:
+        """Leave nothing of it behind."""
+        self.process.kill()
+        self.process.wait()
+        for each in (self.control, self.theirs, self.samples):
+            each.close()
+
+
+def _answers(samplers: Sequence[_Sampler]) -> dict[str, Found]:
+    """What each sampler found; one that does not answer in time, or ends, found nothing."""
+    found = {
+        sampler.meter: Found(lacks=(Lack("", "stalled", f"no answer within {ANSWER_S:g} s"),)) for sampler in samplers
+    }
+    heard = {sampler.meter: b"" for sampler in samplers}
+    deadline = time.monotonic() + ANSWER_S
+    with selectors.DefaultSelector() as selector:
+        for sampler in samplers:
+            selector.register(sampler.control, selectors.EVENT_READ, sampler)
+        while selector.get_map() and (ready := selector.select(max(0.0, deadline - time.monotonic()))):
+            for key, _ in ready:
+                sampler = key.data
+                chunk = sampler.control.recv(1 << 16)
+                heard[sampler.meter] += chunk
+                if heard[sampler.meter].endswith(b"\n"):
+                    found[sampler.meter] = msgspec.json.decode(heard[sampler.meter], type=Found)
+                elif not chunk:
+                    found[sampler.meter] = Found(lacks=(Lack("", "driver", sampler.ended()),))
+                else:
+                    continue
+                selector.unregister(sampler.control)
+    return found
+
+
+def _line(descriptor: int, channels: Sequence[Channel]) -> Line:
+    """Where in a meter's readings the worker finds what tells that a device is warm."""
+    graphics = [at for at, channel in enumerate(channels) if channel.domain == "gpu"]
+    ours = graphics or [at for at, channel in enumerate(channels) if channel.domain == "package"]
+
+    def of(*quantities: str) -> tuple[int, ...]:
+        return tuple(at for at in ours if channels[at].quantity in quantities)
+
+    energy = of("energy_J")
+    return Line(
+        socket=descriptor,
+        tells_power=any(channel.quantity in SOURCES for channel in channels),
+        energy=energy,
+        power=of("power_average_W") or of("power_instant_W"),
+        temperature=of("temperature_C"),
+        wraps_at=tuple(channels[at].wraps_at for at in energy),
+    )

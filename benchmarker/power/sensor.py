@@ -1,0 +1,202 @@
+"""One sensor's energy over the timed window: by its counter first, by its polled powers beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarker.power.series import aliases, gaps_s, integral, risen, still_s, update_s
+from benchmarker.power.summary import SensorEnergy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from benchmarker.power.series import Series
+    from benchmarker.power.summary import SensorFlag
+
+AGREEMENT = 0.1
+"""A counter and polled powers that differ by a larger share make the counter suspect."""
+MIN_UPDATES = 10
+"""A window that holds fewer new values of a sensor says little about the time between its edges."""
+STILL_S = 2.0
+"""The counter of a device that takes power does not stand still for so long."""
+LONGEST_GAP_S = 60.0
+"""Over a longer gap a counter may have wrapped more than once."""
+LEAST_COVERAGE = 0.9
+"""Readings that cover less of the window are not integrated."""
+GAP_S = 0.25
+GAP_PERIODS = 3
+"""A stretch without a reading is a gap when it is longer than `GAP_S` and than so many of the sampler's periods."""
+LONG_WINDOWS = 10
+"""A moving average lags by half its window: it is integrated where the time is so many windows long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When it was sampled, in ns of the monotonic clock: at rest, between the edges, and how long a step took."""
+
+    rest_ns: tuple[int, int]
+    edges_ns: tuple[int, int] | None
+    period_s: float
+    step_s: float
+
+
+@dataclass(slots=True)
+class _Part:
+    """An energy (J) or why there is none, and what was noticed."""
+
+    energy_J: float | None = None
+    why: str = ""
+    wraps: int = 0
+    flags: list[SensorFlag] = field(default_factory=list)
+
+
+def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) -> tuple[SensorEnergy, dict[str, str]]:
+    """The sensor that these series are of, and why what is null is null, by field; one of them is energy or power."""
+    by_quantity: dict[str, Series] = {each.channel.quantity: each for each in of}
+    counter, polled = by_quantity.get("energy_J"), _polled(by_quantity, timing)
+    source = polled or counter
+    assert source is not None
+    channel = source.channel
+    observed_s = update_s(source)
+    reasons: dict[str, str] = {}
+
+    def told(name: str, value: Any, why: str) -> Any:
+        if value is None:
+            reasons[name] = why
+        return value
+
+    n, coverage, gaps = 0, 0.0, 0
+    if timing.edges_ns is None:
+        counted = held = _Part(why=f"{source.reason}: it gave no reading at the edges of the timed window")
+        powers = np.empty(0)
+    else:
+        inside = source.within(*timing.edges_ns).valid()
+        n = len(inside.values)
+        gaps, coverage = _coverage(inside, timing)
+        counted = _counted(counter, polled, timing.edges_ns)
+        held = _held(polled, coverage, observed_s, timing)
+        powers = inside.values if polled else _rises_w(inside, timing)
+    none = "; ".join(dict.fromkeys(filter(None, [counted.why, held.why])))
+    energy_j = counted.energy_J if counted.energy_J is not None else held.energy_J
+    ratio = counted.energy_J / held.energy_J if counted.energy_J is not None and held.energy_J else None
+    flags: list[SensorFlag] = [*(["shared"] if channel.shared else []), *counted.flags, *held.flags]  # type: ignore[list-item]
+    if ratio is not None and abs(ratio - 1) > AGREEMENT:
+        flags.append("counter_suspect")
+    if gaps:
+        flags.append("gaps")
+    begin_ns, end_ns = timing.edges_ns or (None, None)
+    mean_w = None
+    if energy_j is not None and begin_ns is not None and end_ns is not None:
+        mean_w = energy_j / ((end_ns - begin_ns) / 1e9)
+    p50, p95, peak = np.percentile(powers, [50, 95, 100]).tolist() if len(powers) else (None, None, None)
+    method = None if energy_j is None else "counter" if counted.energy_J is not None else "polled"
+    undocumented = "the documentation of its meter does not say"
+    return SensorEnergy(
+        meter=meter,
+        id=channel.id,
+        device=channel.device,
+        domain=channel.domain,
+        scope=channel.scope,
+        measured=measured,
+        begin_ns=told("begin_ns", begin_ns, counted.why),
+        end_ns=told("end_ns", end_ns, counted.why),
+        energy_J=told("energy_J", energy_j, none),
+        method=told("method", method, none),
+        polled_J=told("polled_J", held.energy_J, held.why),
+        ratio=told("ratio", ratio, none),
+        mean_W=told("mean_W", mean_w, none),
+        p50_W=told("p50_W", p50, none),
+        p95_W=told("p95_W", p95, none),
+        peak_W=told("peak_W", peak, none),
+        idle_W=told("idle_W", _mean_w(source, timing.rest_ns), "it was not read while the machine was at rest"),
+        update_ms=told("update_ms", channel.update_ms, undocumented),
+        window_ms=told("window_ms", channel.window_ms, undocumented),
+        observed_update_ms=told(
+            "observed_update_ms", observed_s and observed_s * 1e3, "its value changed too rarely to tell"
+        ),
+        accuracy_percent=told("accuracy_percent", channel.accuracy_percent, undocumented),
+        n=n,
+        coverage=coverage,
+        gaps=gaps,
+        wraps=counted.wraps,
+        flags=flags,
+    ), reasons
+
+
+def _polled(by_quantity: dict[str, Series], timing: Timing) -> Series | None:
+    """The powers to integrate: the average, which misses nothing, where its lag matters little; else the instant."""
+    average, instant = by_quantity.get("power_average_W"), by_quantity.get("power_instant_W")
+    if average is None or instant is None or timing.edges_ns is None:
+        return average or instant
+    begin_ns, end_ns = timing.edges_ns
+    lag_ns = (average.channel.window_ms or 1000.0) * 1e6
+    return average if end_ns - begin_ns >= LONG_WINDOWS * lag_ns else instant
+
+
+def _counted(counter: Series | None, polled: Series | None, edges_ns: tuple[int, int]) -> _Part:
+    """What the counter rose between the edges, or why it is not to be believed."""
+    if counter is None:
+        return _Part(why="it has no counter")
+    inside = counter.within(*edges_ns)
+    if not len(inside.values) or np.isnan(inside.values[[0, -1]]).any():
+        return _Part(why=f"{counter.reason}: the counter gave no reading at an edge")
+    inside = inside.valid()
+    rises, wraps = risen(inside)
+    wraps_at = counter.channel.wraps_at
+    if wraps_at is not None and (np.diff(inside.time_ns) > LONGEST_GAP_S * 1e9).any():
+        return _Part(why=f"stalled: the counter was not read for {LONGEST_GAP_S:g} s and may have wrapped unseen")
+    if (rises < 0).any() or (wraps_at is not None and (rises > wraps_at / 2).any()):
+        return _Part(why="stalled: the counter ran backwards", flags=["counter_backwards"])
+    still = still_s(inside)
+    takes_power = polled is None or np.nanmax(polled.within(*edges_ns).values, initial=0.0) > 0
+    if takes_power and still >= min(STILL_S, (edges_ns[1] - edges_ns[0]) / 1e9):
+        return _Part(why=f"stalled: the counter stood still for {still:.2g} s", flags=["counter_stalled"])
+    return _Part(float(rises.sum()), wraps=wraps)
+
+
+def _held(polled: Series | None, coverage: float, observed_s: float | None, timing: Timing) -> _Part:
+    """The polled powers, each held until the next, or why they are not integrated."""
+    if polled is None:
+        return _Part(why="it has no power to poll")
+    assert timing.edges_ns is not None
+    seconds = (timing.edges_ns[1] - timing.edges_ns[0]) / 1e9
+    flags: list[SensorFlag] = ["aliasing"] if aliases(timing.step_s, polled.channel, timing.period_s) else []
+    update_s_ = max(timing.period_s, observed_s or (polled.channel.update_ms or 0.0) / 1e3)
+    if coverage < LEAST_COVERAGE:
+        return _Part(why=f"{polled.reason}: its readings cover {coverage:.0%} of the window", flags=flags)
+    if seconds < MIN_UPDATES * update_s_:
+        return _Part(why=f"{seconds:.2g} s hold fewer than {MIN_UPDATES} of its updates; time longer", flags=flags)
+    return _Part(integral(polled.within(*timing.edges_ns).valid(), *timing.edges_ns), flags=flags)
+
+
+def _coverage(inside: Series, timing: Timing) -> tuple[int, float]:
+    """Gaps between the readings, and the share of the window that has no part in them."""
+    assert timing.edges_ns is not None
+    begin_ns, end_ns = timing.edges_ns
+    if not len(inside.values) or end_ns <= begin_ns:
+        return 0, 0.0
+    gaps, beyond_s = gaps_s(inside, begin_ns, end_ns, max(GAP_S, GAP_PERIODS * timing.period_s))
+    return gaps, max(0.0, 1 - beyond_s * 1e9 / (end_ns - begin_ns))
+
+
+def _rises_w(inside: Series, timing: Timing) -> npt.NDArray[np.float64]:
+    """A counter's mean power from tick to tick, W; readings at the edges are too close to a tick to say anything."""
+    rises, _ = risen(inside)
+    seconds = np.diff(inside.time_ns) / 1e9
+    apart = seconds > timing.period_s / 2
+    return np.asarray(rises[apart] / seconds[apart])
+
+
+def _mean_w(source: Series, between_ns: tuple[int, int]) -> float | None:
+    """Mean power between two moments, by the counter where the source is one."""
+    inside = source.within(*between_ns).valid()
+    if len(inside.values) < 2:
+        return None
+    if source.channel.quantity != "energy_J":
+        return integral(inside, *between_ns) / ((between_ns[1] - between_ns[0]) / 1e9)
+    return float(risen(inside)[0].sum() / ((inside.time_ns[-1] - inside.time_ns[0]) / 1e9))

@@ -1,0 +1,114 @@
+"""One channel's readings as arrays, and the figures that are taken from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from benchmarker.power.meter import Channel, Reason
+    from benchmarker.power.sampler import Sample
+
+LEAST_CHANGES = 10
+"""Fewer changes do not tell how often a sensor has a new value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A channel, the times of its readings (ns) and their values; NaN where there was none, for the named reasons."""
+
+    channel: Channel
+    time_ns: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    missing: Counter[Reason]
+
+    def within(self, begin_ns: int, end_ns: int) -> Series:
+        """The readings from one moment to another, both included."""
+        of = slice(
+            int(np.searchsorted(self.time_ns, begin_ns, "left")), int(np.searchsorted(self.time_ns, end_ns, "right"))
+        )
+        return Series(self.channel, self.time_ns[of], self.values[of], self.missing)
+
+    def valid(self) -> Series:
+        """Those readings that are numbers."""
+        known = ~np.isnan(self.values)
+        return Series(self.channel, self.time_ns[known], self.values[known], self.missing)
+
+    @property
+    def reason(self) -> Reason:
+        """Why most of the missing readings are missing."""
+        return self.missing.most_common(1)[0][0] if self.missing else "stalled"
+
+
+def series(channels: Sequence[Channel], samples: Sequence[Sample]) -> list[Series]:
+    """The readings by channel."""
+    time_ns = np.array([sample.time_ns for sample in samples], dtype=np.int64)
+    found = []
+    for at, channel in enumerate(channels):
+        readings = [sample.readings[at] for sample in samples]
+        values = np.array([each if isinstance(each, float) else np.nan for each in readings], dtype=np.float64)
+        found.append(Series(channel, time_ns, values, Counter(each for each in readings if isinstance(each, str))))
+    return found
+
+
+def update_s(these: Series) -> float | None:
+    """Median time between two changes of the value, s; None where it changed fewer than ten times.
+
+    It cannot be less than the time between two readings.
+    """
+    known = these.valid()
+    changed = known.time_ns[1:][np.diff(known.values) != 0]
+    return float(np.median(np.diff(changed))) / 1e9 if len(changed) > LEAST_CHANGES else None
+
+
+def risen(these: Series) -> tuple[npt.NDArray[np.float64], int]:
+    """What a counter rose between successive readings, none of them missing, and how often it wrapped."""
+    rises = np.diff(these.values)
+    wraps_at = these.channel.wraps_at
+    if wraps_at is None:
+        return rises, 0
+    wrapped = rises < 0
+    return np.where(wrapped, rises + wraps_at, rises), int(wrapped.sum())
+
+
+def still_s(these: Series) -> float:
+    """The longest time for which a counter did not rise, s."""
+    edges = np.flatnonzero(np.diff(these.values) != 0) + 1
+    runs = np.split(these.time_ns, edges)
+    return max((int(run[-1] - run[0]) for run in runs if len(run)), default=0) / 1e9
+
+
+def integral(these: Series, begin_ns: int, end_ns: int) -> float:
+    """Each value held until the next, the first and the last extended to the edges: J for powers in W.
+
+    Values that stay the same count as often as they were read: dropping repeats and joining the rest by lines loses
+    what lies before the first change and after the last.
+    """
+    edges = np.concatenate([[begin_ns], these.time_ns[1:], [end_ns]])
+    return float(np.dot(these.values, np.diff(edges)) / 1e9)
+
+
+def gaps_s(these: Series, begin_ns: int, end_ns: int, longest_s: float) -> tuple[int, float]:
+    """How many stretches without a reading are longer than `longest_s`, and how long they are beyond that, s."""
+    between = np.diff(np.concatenate([[begin_ns], these.time_ns, [end_ns]])) / 1e9
+    beyond = between[between > longest_s] - longest_s
+    return len(beyond), float(beyond.sum())
+
+
+def aliases(step_s: float, channel: Channel, period_s: float) -> bool:
+    """Whether a sensor that sees only a part of each update period may see the same part of each step.
+
+    So it is where a step takes near (5%) a whole number of update periods (or of readings, where these are rarer).
+    """
+    if channel.window_ms is None or channel.update_ms is None or channel.window_ms >= channel.update_ms:
+        return False
+    update = max(channel.update_ms / 1e3, period_s)
+    ratio = step_s / update
+    return step_s > channel.window_ms / 1e3 and round(ratio) >= 1 and abs(ratio / round(ratio) - 1) < 0.05

@@ -1,0 +1,1 @@
+"""Built-in meters: what reads the machine's sensors."""
