@@ -21,11 +21,15 @@ ENTRY_POINTS = {
 TOY = {
     "__init__.py": "",
     "framework.py": """
+        import os
         from benchmarker import Device, Framework, FrameworkInfo, hookimpl
 
         @hookimpl
         def describe_framework():
-            return FrameworkInfo("toy", "1.0", (Device("cpu", "toy", ("fp32", "fp64")),), "never", {"toy": "1.0"})
+            devices = [Device("cpu", "toy", ("fp32", "fp64"))]
+            if "TOY_CARD" in os.environ:
+                devices.append(Device("cuda", "toy card", ("fp32",), uuid=os.environ["TOY_CARD"]))
+            return FrameworkInfo("toy", "1.0", tuple(devices), "never", {"toy": "1.0"})
 
         @hookimpl
         def make_framework():

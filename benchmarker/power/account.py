@@ -94,13 +94,15 @@ def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domai
     """The things, by id and domain, that see the device that ran the case.
 
     On the CPU, these are the packages with their memory, or what holds them. Elsewhere it is the card with the
-    framework's UUID or PCI address, or else the only card that there is.
+    framework's UUID or PCI address, or else the only card that there is; a card that is one with its processor is seen
+    as a module.
     """
     if timed.platform == "cpu":
         domains = {each.domain for each in channels}
         wanted = {"package", "dram"} if "package" in domains else {"psys"} if "psys" in domains else {"module"}
         return {(each.id, each.domain) for each in channels if each.domain in wanted}
     cards = [each for each in channels if each.domain == "gpu"]
+    cards = cards or [each for each in channels if each.domain == "module" and each.pci]
     found = {
         (each.id, each.domain)
         for each in cards

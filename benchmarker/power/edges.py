@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -44,13 +45,21 @@ class Edges:
     """Asks all samplers at once, between two stretches of work."""
 
     def __init__(self, lines: Mapping[str, Line]) -> None:
-        self._lines = {meter: (line, socket.socket(fileno=line.socket)) for meter, line in lines.items()}
+        self._lines = {meter: (line, socket.socket(fileno=os.dup(line.socket))) for meter, line in lines.items()}
         self._before: dict[str, Sample] = {}
 
     @property
     def tell_power(self) -> bool:
         """Whether any of them reads energy or power."""
         return any(line.tells_power for line, _ in self._lines.values())
+
+    def close(self) -> None:
+        """Ask no more."""
+        for meter in list(self._lines):
+            self._drop(meter)
+
+    def _drop(self, meter: str) -> None:
+        self._lines.pop(meter)[1].close()
 
     def mark(self, name: str) -> dict[str, Sample]:
         """Have every sampler read now; `name` marks the samples in its file."""
@@ -60,7 +69,7 @@ class Edges:
             try:
                 way.sendall(name.encode() + b"\n")
             except OSError:
-                del self._lines[meter]
+                self._drop(meter)
         for meter, (_, way) in list(self._lines.items()):
             line = b""
             try:
@@ -71,7 +80,7 @@ class Edges:
                         raise OSError
                     line += chunk
             except OSError:
-                del self._lines[meter]
+                self._drop(meter)
             else:
                 samples[meter] = msgspec.json.decode(line, type=Sample)
         return samples

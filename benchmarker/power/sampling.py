@@ -113,6 +113,18 @@ class Sampling:
             if self._found[sampler.meter].channels
         }
 
+    @property
+    def found(self) -> dict[str, Found]:
+        """What each meter reads here, or why it has nothing."""
+        return self._found
+
+    def forget(self) -> None:
+        """Drop all that was read so far: whoever watches without an end keeps no file of it."""
+        for sampler in self._samplers:
+            descriptor = sampler.samples.fileno()
+            os.lseek(descriptor, 0, os.SEEK_SET)  # the sampler writes where this stands: both have one open file
+            os.ftruncate(descriptor, 0)
+
     def gather(self) -> list[Sampled]:
         """End the samplers; returns all that they read."""
         for sampler in self._samplers:

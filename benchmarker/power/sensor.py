@@ -61,6 +61,7 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
     counter, polled = by_quantity.get("energy_J"), _polled(by_quantity, timing)
     source = polled or counter
     assert source is not None
+    at_rest = by_quantity.get("power_instant_W") or source  # an average still holds what was before the rest
     channel = source.channel
     observed_s = update_s(source)
     reasons: dict[str, str] = {}
@@ -113,7 +114,7 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         p50_W=told("p50_W", p50, none),
         p95_W=told("p95_W", p95, none),
         peak_W=told("peak_W", peak, none),
-        idle_W=told("idle_W", _mean_w(source, timing.rest_ns), "it was not read while the machine was at rest"),
+        idle_W=told("idle_W", _mean_w(at_rest, timing.rest_ns), "it was not read while the machine was at rest"),
         update_ms=told("update_ms", channel.update_ms, undocumented),
         window_ms=told("window_ms", channel.window_ms, undocumented),
         observed_update_ms=told(

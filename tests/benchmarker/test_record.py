@@ -68,15 +68,30 @@ def test_no_private_folder_is_in_a_record(cli):
     assert "someone" not in done.stdout
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_record_of_an_earlier_version_is_read_and_says_what_it_did_not_have(plain, version):
-    for name in ("trace", "scopes", "kernels", *(("design", "witnesses") if version == 1 else ())):
+    later = {"energy", "telemetry", "meters"}
+    later |= {"trace", "scopes", "kernels"} if version < 3 else set()
+    later |= {"design", "witnesses"} if version == 1 else set()
+    for name in later:
         del plain[name]
+    if version > 1:
+        del plain["witnesses"]["temperature_C"]
+    del plain["device"]["pci"]
+    for name in ("power", "power_hz", "power_min_s", "power_idle_s"):
+        del plain["case"]["measuring"][name]
     plain["schema_version"] = version
+    plain["reasons"] = {path: why for path, why in plain["reasons"].items() if path not in ("energy", "device.pci")}
     old = read(json.dumps(plain).encode())
-    assert (old.schema_version, old.trace, old.scopes, old.kernels) == (3, None, [], [])
-    assert old.reasons["trace"] == f"schema version {version} had none"
+    lacking = f"schema version {version} had none"
+    assert (old.schema_version, old.energy, old.telemetry, old.meters) == (4, None, [], [])
+    assert old.reasons["energy"] == old.reasons["device.pci"] == lacking
+    if version < 3:
+        assert (old.trace, old.scopes, old.kernels) == (None, [], [])
+        assert old.reasons["trace"] == lacking
     if version == 1:
         assert (old.witnesses, old.design.kind) == (None, "blocks")
-        assert old.reasons["witnesses"] == "schema version 1 had none"
+        assert old.reasons["witnesses"] == lacking
+    else:
+        assert old.reasons["witnesses.temperature_C"] == lacking
     assert old.blocks.duration_ns == plain["blocks"]["duration_ns"]

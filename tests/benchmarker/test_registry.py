@@ -64,8 +64,12 @@ def test_a_faulty_plugin_is_one_line(distribution, source, message):
         registry.load(["metric.odd"])
 
 
-def test_a_missing_library_is_found_without_importing(distribution):
-    distribution("lacking", {"framework.lacking": "lacking.it"}, {"__init__.py": "", "it.py": "import nosuchlib\n"})
+@pytest.mark.parametrize(
+    "source",
+    ["import nosuchlib\n", "from contextlib import nullcontext\nwith nullcontext():\n    import nosuchlib\n"],
+)
+def test_a_missing_library_is_found_without_importing(distribution, source):
+    distribution("lacking", {"framework.lacking": "lacking.it"}, {"__init__.py": "", "it.py": source})
     plugin = registry.find("framework.lacking")
     assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; install the library that has it"
     with pytest.raises(UserError, match="needs the module 'nosuchlib'"):

@@ -148,7 +148,7 @@ int amdsmi_get_gpu_memory_usage(handle processor, uint32_t type, uint64_t *used)
   return 0;
 }
 
-/* Of the table, what tells of throttling; `throttle` has the mask's bits, of which 0-7 and 32-45 also count. */
+/* Of the table, what tells of throttling; of the bits of the mask, four have a counter too. */
 int amdsmi_get_gpu_metrics_info(handle processor, char *table) {
   CARD("amdsmi_get_gpu_metrics_info")
   memset(table, 0xff, SIZE_amdsmi_gpu_metrics_t);
@@ -161,9 +161,9 @@ int amdsmi_get_gpu_metrics_info(handle processor, char *table) {
   }
   uint64_t samples = throttled_s(card) * 1000; /* the firmware counts a thousand a second */
   PUT(accumulation_counter, (now() - origin_s) * 1000);
-  PUT(prochot_residency_acc, 0);
-  PUT(ppt_residency_acc, card->throttle & 0xff ? samples : 0);
-  PUT(socket_thm_residency_acc, card->throttle >> 32 ? samples : 0);
-  PUT(hbm_thm_residency_acc, 0);
+  PUT(prochot_residency_acc, card->throttle >> 47 & 1 ? samples : 0);
+  PUT(ppt_residency_acc, card->throttle & 1 ? samples : 0);
+  PUT(socket_thm_residency_acc, card->throttle >> 36 & 1 ? samples : 0);
+  PUT(hbm_thm_residency_acc, card->throttle >> 34 & 1 ? samples : 0); /* it has none for the voltage regulator */
   return 0;
 }

@@ -2,7 +2,8 @@
  *
  * Of a card, `generation` is NVML's number of the architecture; one with A100 in its name has that compute capability and
  * no average power, and one with GH200 has the power of its module. A card with `mig` has one instance, `MIG-` for the
- * `GPU-` of its UUID. A fault may also be of a field, by its id and scope: `field/186/0`. */
+ * `GPU-` of its UUID. A fault may also be of a field, by its id and scope: `field/186/0`; one of `scopes` is
+ * a driver that does not heed the scope. */
 
 #include "sensor.h"
 
@@ -190,12 +191,13 @@ static int field(const struct card *card, struct field_value *asked) {
   int status = fault(card, name);
   if (status && status != SENTINEL) return status;
   asked->type = 1; /* unsigned int */
+  unsigned scope = fault(card, "scopes") ? 0 : asked->scope;
   if (asked->id == 82) return card->generation >= 9 || ga100(card) ? GIVE(&asked->value.ui, 55u) : NOT_SUPPORTED;
-  if ((asked->id != 185 && asked->id != 186) || asked->scope > 2) return INVALID_ARGUMENT;
+  if ((asked->id != 185 && asked->id != 186) || scope > 2) return INVALID_ARGUMENT;
   if (asked->id == 185 && !averages(card)) return NOT_SUPPORTED;
-  if (asked->scope == 1 && !strstr(card->name, "GH200")) return NOT_SUPPORTED;
-  if (asked->scope == 2 && card->generation < 9) return NOT_SUPPORTED;
-  double share = shares[asked->scope];
+  if (scope == 1 && !strstr(card->name, "GH200")) return NOT_SUPPORTED;
+  if (scope == 2 && card->generation < 9) return NOT_SUPPORTED;
+  double share = shares[scope];
   return GIVE(&asked->value.ui, (uint32_t)lround(power(card, asked->id == 185) * share * 1e3));
 }
 

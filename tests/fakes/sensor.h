@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CARDS 8
+#define CARDS 16
 #define FAULTS 32
 
 struct fault { char function[80]; int code; double from, until; };

@@ -108,13 +108,11 @@ def test_a_limit_in_watts_is_left_as_it_is(measure):
     assert measure([replace(MI300X, limit=750e-6)])["readings"][0]["power_limit_W"] == 750
 
 
-@pytest.mark.parametrize(
-    ("throttle", "seconds"),
-    [(1 << 36, {"thermal": 3, "power cap": 0, "hardware": 0}), (1, {"thermal": 0, "power cap": 3, "hardware": 0})],
-)
-def test_the_time_that_a_limit_held_is_counted(measure, throttle, seconds):
-    found = measure([replace(MI300X, throttle=(throttle, 2.0, 5.0))], 1, 3, 3, 4, 10)
-    for what, whole in seconds.items():
+@pytest.mark.parametrize(("bit", "word"), [(36, "thermal"), (34, "thermal"), (0, "power cap"), (47, "hardware")])
+def test_the_time_that_a_limit_held_is_counted(measure, bit, word):
+    found = measure([replace(MI300X, throttle=(1 << bit, 2.0, 5.0))], 1, 3, 3.0004, 4, 10)
+    for what in ("thermal", "power cap", "hardware"):
+        whole = 3 if what == word else 0
         counted = [each[f"throttle_time_s {what}"] for each in found["readings"]]
         assert counted == pytest.approx([0, whole / 3, whole / 3, whole * 2 / 3, whole])
     assert found["lacks"]["throttle_mask"][0] == "sentinel"
