@@ -8,7 +8,6 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from benchmarker import hookimpl
@@ -38,6 +37,7 @@ with _explained():
 Values = Mapping[str, Any]
 Call = Callable[[Any], Values]
 Take = Callable[[Values], Reading]
+Series = tuple[Quantity, Call, Take, Values]
 
 NO_READING = ("N/A", 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 REASONS: dict[int | None, Reason] = {
@@ -81,7 +81,7 @@ RESIDENCIES: dict[str, tuple[str, ...]] = {
     "power cap": ("ppt_residency_acc",),
     "thermal": ("socket_thm_residency_acc", "vr_thm_residency_acc", "hbm_thm_residency_acc"),
 }
-"""Counters of the time for which a limit held, by word; MI300 and later have them."""
+"""Counters of the time for which a limit held, by the word of its `throttle_time_s`; MI300 and later have them."""
 SEES: tuple[tuple[str, Values], ...] = (
     ("MI300A", {"domain": "module"}),
     ("MI250", {"scope": "both dies of the card", "shared": True}),
@@ -157,7 +157,7 @@ class _Residency:
 
     def __call__(self, values: Values) -> Reading:
         time_ns, samples, *held = now = [values[key] for key in self._keys]
-        if NO_READING[-1] in (time_ns, samples) or all(each == NO_READING[-1] for each in held):
+        if NO_READING[-1] in (time_ns, samples, min(held)):
             return "sentinel"
         passed_ns, taken, *more = (new - old for new, old in zip(now, self._last or now, strict=True))
         if taken > 0:
@@ -168,27 +168,29 @@ class _Residency:
 
 
 ENERGETIC: tuple[Quantity, ...] = ("energy_J", "power_instant_W", "power_average_W")
-SERIES: tuple[tuple[Quantity, Call, Callable[[], Take], Values], ...] = (
-    ("energy_J", _energy, lambda: _number("energy", above=0), {}),
-    ("power_instant_W", amdsmi.amdsmi_get_power_info, lambda: _number("current_socket_power", above=0), {}),
-    ("power_average_W", amdsmi.amdsmi_get_power_info, lambda: _number("average_socket_power", above=0), {}),
-    ("power_limit_W", amdsmi.amdsmi_get_power_info, lambda: _number("power_limit", _watts, above=0), {}),
-    ("temperature_C", _temperature("HOTSPOT"), lambda: _number("HOTSPOT"), {"scope": "hotspot"}),
-    ("temperature_C", _temperature("EDGE"), lambda: _number("EDGE"), {"scope": "edge"}),
-    ("memory_temperature_C", _temperature("VRAM"), lambda: _number("VRAM"), {}),
-    ("sm_clock_MHz", _clock("GFX"), lambda: _number("GFX"), {}),
-    ("memory_clock_MHz", _clock("MEM"), lambda: _number("MEM"), {}),
-    ("utilisation_percent", amdsmi.amdsmi_get_gpu_activity, lambda: _number("gfx_activity"), {}),
-    ("memory_used_bytes", _memory, lambda: _number("used"), {}),
+SERIES: tuple[Series, ...] = (
+    ("energy_J", _energy, _number("energy", above=0), {}),
+    ("power_instant_W", amdsmi.amdsmi_get_power_info, _number("current_socket_power", above=0), {}),
+    ("power_average_W", amdsmi.amdsmi_get_power_info, _number("average_socket_power", above=0), {}),
+    ("power_limit_W", amdsmi.amdsmi_get_power_info, _number("power_limit", _watts, above=0), {}),
+    ("temperature_C", _temperature("HOTSPOT"), _number("HOTSPOT"), {"scope": "hotspot"}),
+    ("temperature_C", _temperature("EDGE"), _number("EDGE"), {"scope": "edge"}),
+    ("memory_temperature_C", _temperature("VRAM"), _number("VRAM"), {}),
+    ("sm_clock_MHz", _clock("GFX"), _number("GFX"), {}),
+    ("memory_clock_MHz", _clock("MEM"), _number("MEM"), {}),
+    ("utilisation_percent", amdsmi.amdsmi_get_gpu_activity, _number("gfx_activity"), {}),
+    ("memory_used_bytes", _memory, _number("used"), {}),
     (
         "throttle_mask",
         _metrics,
-        lambda: _number("indep_throttle_status", _limits),
+        _number("indep_throttle_status", _limits),
         {"bits": {1 << at: word for at, (word, _) in enumerate(LIMITS)}},
     ),
-    *(("throttle_time_s", _metrics, partial(_Residency, keys), {"what": word}) for word, keys in RESIDENCIES.items()),
 )
-"""What is read: the quantity, the call that has it, what takes it from the answer, and what else its channel says."""
+"""What is read: the quantity, the call that has it, what takes it from the answer, and what else its channel says.
+
+The times that a limit held come after these, for each card anew: they are summed up from reading to reading.
+"""
 
 
 @hookimpl
@@ -221,7 +223,7 @@ class AmdMeter(Meter):
         self._asked = [asked for _, *asked in opened]
 
     def read(self) -> Sequence[Reading]:
-        """Ask each card; nothing of the library's is kept between readings."""
+        """One reading of each channel, or why it has none now."""
         answers: dict[tuple[int, Call], Values | Exception] = {}
         readings: list[Reading] = []
         for handle, call, take in self._asked:
@@ -234,24 +236,26 @@ class AmdMeter(Meter):
     def _open(self, handle: Any) -> Iterator[tuple[Channel, Any, Call, Take]]:
         """The series of a card that give a reading; a quantity of which none does is a lack."""
         name = _text(lambda handle: amdsmi.amdsmi_get_gpu_asic_info(handle)["market_name"], handle) or "AMD GPU"
-        pci = _text(amdsmi.amdsmi_get_gpu_device_bdf, handle).lower() or None
+        pci = _text(amdsmi.amdsmi_get_gpu_device_bdf, handle) or None
         card = _text(amdsmi.amdsmi_get_gpu_device_uuid, handle) or pci or name
         sees = next((more for part, more in SEES if part in name), {})
         answers: dict[Call, Values | Exception] = {}
         lacks: dict[Quantity, Lack] = {}
         opened: set[Quantity] = set()
-        for quantity, call, make_take, more in SERIES:
+        held: list[Series] = [
+            ("throttle_time_s", _metrics, _Residency(keys), {"what": word}) for word, keys in RESIDENCIES.items()
+        ]
+        for quantity, call, take, more in (*SERIES, *held):
             if quantity in opened and "what" not in more:
                 continue
             if call not in answers:
                 answers[call] = _ask(handle, call)
-            take = make_take()
             reading, text = _taken(answers[call], take, "unsupported")
             if isinstance(reading, str):
                 lacks.setdefault(quantity, Lack(quantity, reading, f"{pci or card}: {text}"))
                 continue
             opened.add(quantity)
-            said = {"domain": "gpu", **more, **(sees if True else {})}
+            said = {"domain": "gpu", **more, **(sees if quantity in ENERGETIC else {})}
             yield Channel(id=card, quantity=quantity, device=name, pci=pci, **said), handle, call, take
         self.lacks += [lack for quantity, lack in lacks.items() if quantity not in opened]
 

@@ -13,7 +13,7 @@ import pynvml
 from msgspec import Struct
 
 from benchmarker import Channel, Lack, Meter, NoMeterError, hookimpl
-from benchmarker.power.meter import SOURCES, Domain, Quantity, Reading, Reason
+from benchmarker.power.meter import Domain, Quantity, Reading, Reason
 
 REASONS: dict[int, Reason] = {
     3: "unsupported",  # NOT_SUPPORTED
@@ -28,7 +28,7 @@ REASONS: dict[int, Reason] = {
 REMEDIES: dict[int, str] = {
     4: "the user must be allowed to open /dev/nvidiactl and /dev/nvidia*, or an administrator has restricted this",
     9: "load it (modprobe nvidia)",
-    12: "install NVIDIA's driver, put the folder of libnvidia-ml.so.1 on LD_LIBRARY_PATH, or run the container with GPUs",
+    12: "install NVIDIA's driver, put libnvidia-ml.so.1's folder on LD_LIBRARY_PATH, or run the container with GPUs",
     13: "a newer driver has it",
     15: "reset it (nvidia-smi --gpu-reset) or reboot",
     16: "reset it (nvidia-smi --gpu-reset) or reboot",
@@ -45,7 +45,7 @@ SCOPES: dict[Domain, int] = {"gpu": 0, "module": 1, "gpu_memory": 2}
 MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of a field's value, by NVML_VALUE_TYPE."""
 BELOW = {"J": 1e15, "W": 1e5, "C": 1e3, "MHz": 1e5, "percent": 100.5, "bytes": 1e15, "mask": 2**53, "s": 1e9}
-"""Every reading is less, by its unit; what is not is all ones, NVML's for no value, or nonsense. A power is more than 0."""
+"""Every reading is less, by its unit: all ones is NVML's for no value. The power of a card that is on is above 0."""
 WORDS = (
     *("idle", "clocks set", "power cap", "hardware", "sync boost", "thermal", "thermal"),
     *("power brake", "display clock", "board limit", "reliability"),
@@ -54,9 +54,8 @@ WORDS = (
 
 Of the thermal slowdowns the first is the driver's, the second the hardware's.
 """
-POLICIES = {1: "thermal", 0: "power cap", 2: "sync boost", 3: "board limit", 5: "reliability"}
-"""NVML_PERF_POLICY, whose violations NVML times."""
-
+POLICIES = {1: "thermal", 2: "sync boost", 3: "board limit", 5: "reliability"}
+"""NVML_PERF_POLICY, whose violations NVML times; that of the power cap, slow to read, the bits tell too."""
 
 Call = Callable[[Any], float]
 Field = tuple[int, int]
@@ -64,11 +63,11 @@ Field = tuple[int, int]
 
 
 class _Series(Struct, frozen=True):
-    """One quantity: the call or the field that has it in which unit, and whether most cards lack it."""
+    """One quantity: the call or field that has it, how many of its units are one of ours, if most cards lack it."""
 
     quantity: Quantity
     source: Call | Field
-    unit: float = 1.0
+    per_unit: float = 1
     domain: Domain = "gpu"
     rare: bool = False
     bits: dict[int, str] = {}
@@ -91,19 +90,19 @@ def _call(*names: str, arguments: Sequence[int] = (), of: Callable[[Any], float]
 
 def _power(quantity: Quantity, field: int) -> Iterator[_Series]:
     for domain, scope in SCOPES.items():
-        yield _Series(quantity, (field, scope), 1e-3, domain, rare=domain != "gpu")
+        yield _Series(quantity, (field, scope), 1e3, domain, rare=domain != "gpu")
 
 
 def _violation(policy: int, word: str) -> _Series:
     call = _call("nvmlDeviceGetViolationStatus", arguments=[policy], of=attrgetter("violationTime"))
-    return _Series("throttle_time_s", call, 1e-9, what=word)
+    return _Series("throttle_time_s", call, 1e9, what=word)
 
 
 SERIES = (
-    _Series("energy_J", _call("nvmlDeviceGetTotalEnergyConsumption"), 1e-3),
+    _Series("energy_J", _call("nvmlDeviceGetTotalEnergyConsumption"), 1e3),
     *_power("power_instant_W", 186),
     *_power("power_average_W", 185),
-    _Series("power_limit_W", _call("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
+    _Series("power_limit_W", _call("nvmlDeviceGetEnforcedPowerLimit"), 1e3),
     _Series("temperature_C", _call("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", arguments=[0])),
     _Series("memory_temperature_C", (82, 0), rare=True),
     _Series("sm_clock_MHz", _call("nvmlDeviceGetClockInfo", arguments=[1])),
@@ -156,7 +155,7 @@ class NvmlMeter(Meter):
     """Every series of every card that gives a first reading."""
 
     def __init__(self, cards: Sequence[_Card], lacks: list[Lack]) -> None:
-        self.lacks = lacks
+        self.lacks: list[Lack] = lacks
         self._cards = cards
         self._asked = [(card, series) for card in cards for series in self._open(card)]
         self._asked.sort(key=lambda each: each[1].quantity != "energy_J")
@@ -172,25 +171,25 @@ class NvmlMeter(Meter):
         """The series of a card that give a reading; what is missing, and is not on most cards, is a lack."""
         found: list[_Series] = []
         lacks: list[Lack] = []
-        powers: dict[Quantity, float] = {}
+        gpu: dict[Quantity, float] = {}
         for series in SERIES:
             reading, message = card.ask(series)
             if isinstance(reading, float):
-                if series.domain == "gpu" and series.quantity in SOURCES[1:]:
-                    powers[series.quantity] = reading
-                elif series.domain != "gpu" and reading == powers.get(series.quantity):
+                if series.domain == "gpu":
+                    gpu[series.quantity] = reading
+                elif reading == gpu.get(series.quantity):
                     continue  # a driver that does not know scopes gives the GPU's
                 found.append(series)
             elif not series.rare:
                 what = f"{series.quantity} ({series.what})" if series.what else series.quantity
-                lacks.append(Lack(what, reading, f"{card.pci}: {message}"))
-        if not powers and card.usage:
-            series = _Series(card.usage, _call("nvmlDeviceGetPowerUsage"), 1e-3)
+                lacks.append(Lack(what, reading, f"{card.pci or card.uuid}: {message}"))
+        if card.usage and not gpu.keys() & {"power_instant_W", "power_average_W"}:
+            series = _Series(card.usage, _call("nvmlDeviceGetPowerUsage"), 1e3)
             if isinstance(card.ask(series)[0], float):
                 found.append(series)
                 lacks = [lack for lack in lacks if lack.what != card.usage]
         if card.lost:
-            found, lacks = [], [Lack("", "lost", f"{card.pci}: {card.lost}")]
+            found, lacks = [], [Lack(f"GPU {card.pci or card.uuid}", "lost", card.lost)]
         self.lacks.extend(lacks)
         card.fields = [series.source for series in found if isinstance(series.source, tuple)]
         return found
@@ -203,8 +202,8 @@ class _Card:
         self.handle = handle
         self.uuid = str(pynvml.nvmlDeviceGetUUID(handle))
         self.name = str(pynvml.nvmlDeviceGetName(handle))
-        domain, _, place = pynvml.nvmlDeviceGetPciInfo(handle).busId.lower().partition(":")
-        self.pci = f"{int(domain, 16):04x}:{place}"
+        info = _told(pynvml.nvmlDeviceGetPciInfo, handle, None)
+        self.pci = f"{info.domain:04x}:{info.busId.lower().partition(':')[2]}" if info else None
         self.in_mig_mode = _told(pynvml.nvmlDeviceGetMigMode, handle, [0])[0] == 1
         architecture = _told(pynvml.nvmlDeviceGetArchitecture, handle, UNKNOWN)
         ga100 = _told(pynvml.nvmlDeviceGetCudaComputeCapability, handle, ()) == (8, 0)
@@ -247,7 +246,7 @@ class _Card:
             reason, message = _why(error)
             self.lost = message if reason == "lost" else ""
             return reason, message
-        value = float(raw * series.unit)
+        value = float(raw / series.per_unit)
         unit = series.quantity.rpartition("_")[2]
         if (0 if unit == "W" else -1) < value < BELOW[unit]:
             return value, ""
@@ -277,7 +276,9 @@ def _visible(cards: Sequence[_Card]) -> Sequence[_Card]:
     entries = os.environ.get("CUDA_VISIBLE_DEVICES")
     if entries is None:
         return cards
-    by_pci = sorted(cards, key=attrgetter("pci")) if os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" else None
+    by_pci = (
+        sorted(cards, key=lambda card: card.pci or "") if os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" else None
+    )
     chosen: list[_Card] = []
     for entry in map(str.strip, entries.split(",")):
         if entry.isdecimal():
@@ -306,6 +307,7 @@ def _uuid(entry: str) -> str:
 
 
 def _told(call: Callable[[Any], Any], handle: Any, otherwise: Any) -> Any:
+    """What a call says of a card, or something else where it fails."""
     try:
         return call(handle)
     except pynvml.NVMLError:

@@ -37,7 +37,7 @@ sys.exit(msgspec.json.encode(answer).decode())
 SETTINGS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
 A = Card(curve=Constant(300.0))
 B = Card(uuid="GPU-aaaaaaaa-2222-3333-4444-555555555555", pci="0000:17:00.0", curve=Constant(500.0))
-WORDS = ["thermal", "power cap", "sync boost", "board limit", "reliability"]
+WORDS = ["thermal", "sync boost", "board limit", "reliability"]
 VIOLATIONS = [f"throttle_time_s ({word})" for word in WORDS]
 INSTANT, AVERAGE, TEMPERATURE = "field/186/0", "field/185/0", "nvmlDeviceGetTemperatureV"
 
@@ -282,7 +282,7 @@ def test_a_card_without_an_address(ask):
 MASKS = [
     (0x001, "idle", None),
     (0x002, "clocks set", None),
-    (0x004, "power cap", "power cap"),
+    (0x004, "power cap", ""),
     (0x008, "hardware", None),
     (0x010, "sync boost", "sync boost"),
     (0x020, "thermal", "thermal"),
