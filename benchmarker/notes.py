@@ -12,6 +12,9 @@ from benchmarker.stats.shift import fewest
 if TYPE_CHECKING:
     from benchmarker.pairing import Tested
 
+_ENERGETIC = {"J", "W"}
+"""Units of the metrics that come from sensors of power."""
+
 
 def notes_on(tested: Tested, family: int) -> list[str]:
     """All of them, of one of so many comparisons made together."""
@@ -22,6 +25,9 @@ def notes_on(tested: Tested, family: int) -> list[str]:
     if not profiled:
         found += diagnosis.disturbed(a.records, b.records)
         found += diagnosis.unsteady([*a.records, *b.records])
+        metric = a.metric or b.metric
+        if metric and _ENERGETIC & {*metric.unit.split("/")}:
+            found += diagnosis.energies(a.records, b.records)
     else:
         found += diagnosis.profiles((a.name, a.records), (b.name, b.records))
     if tested.method == "paired":

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from benchmarker import Case, Record
+from benchmarker.power.summary import Energy, SensorEnergy
 from benchmarker.record import Blocks, CostPart, Design, DeviceInfo, Types, Witnesses
 from benchmarker.trial import Account, Process
 
@@ -36,6 +37,27 @@ def _heard() -> Record:
     }
     account.hear({"part": part, "done": True})
     return account.record(2.0, 0)
+
+
+def make_energy(joules: float | None, duration_s: float = 40.0, **sensor: Any) -> Energy:
+    """Energy of 100 steps of 2 samples, by the one sensor of a card."""
+    fields: dict[str, Any] = dict.fromkeys(SensorEnergy.__struct_fields__, 1.0)
+    fields |= {"meter": "nvml", "id": "GPU-a", "device": "Card", "domain": "gpu", "scope": "", "measured": True}
+    fields |= {"begin_ns": 0, "end_ns": round(duration_s * 1e9), "energy_J": joules or 0.0, "method": "counter"}
+    fields |= {"accuracy_percent": 5.0, "n": 800, "coverage": 1.0, "gaps": 0, "wraps": 0, "flags": []} | sensor
+    return Energy(
+        duration_s=duration_s,
+        steps=100,
+        samples=200,
+        domains=["gpu"],
+        energy_J=joules,
+        idle_W=30.0,
+        total_domains=["gpu"],
+        total_J=joules or 0.0,
+        total_idle_W=30.0,
+        sensors=[SensorEnergy(**fields)],
+        flags=[],
+    )
 
 
 def make_record(

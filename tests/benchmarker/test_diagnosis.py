@@ -3,9 +3,10 @@
 import msgspec
 import numpy as np
 import pytest
-from records import QUIET, make_record
+from records import QUIET, make_energy, make_record
 
 from benchmarker import diagnosis
+from benchmarker.power.summary import Conditions
 from benchmarker.witness import disturbances
 
 RNG = np.random.default_rng()
@@ -100,3 +101,25 @@ def test_effects_of_order_and_time():
         level
         == f"the level of both drifts from trial to trial ({np.expm1(13 / 19):+.1%} from the first third to the last)"
     )
+
+
+def test_energies_by_different_sensors_are_told():
+    ours = [make_record(energy=make_energy(100.0))] * 5
+    assert diagnosis.energies(ours, ours) == []
+    theirs = [make_record(energy=make_energy(110.0, id="GPU-b", method="polled"))] * 5
+    different, way = diagnosis.energies(ours, theirs)
+    assert different.startswith("the sides were measured by different sensors, each documented to be within ±5%")
+    assert way == "energies were not had in one way: gpu by counter, gpu by polled"
+    short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
+    assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
+    assert diagnosis.energies([make_record()], [make_record()]) == []
+
+
+def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
+    hot = Conditions(
+        meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"thermal": 0.2}, throttle_s={}
+    )
+    record = make_record(telemetry=[hot])
+    assert disturbances(record, [record]) == {"slowdown": "the device held its clocks down: thermal"}
+    other = msgspec.structs.replace(hot, measured=False)
+    assert disturbances(make_record(telemetry=[other]), [record]) == {}

@@ -4,9 +4,11 @@ import json
 
 import msgspec
 import pytest
+from records import make_energy, make_record
 
 from benchmarker import Record
 from benchmarker.metrics import deriver
+from benchmarker.record import CostPart
 
 
 @pytest.fixture(scope="module")
@@ -62,4 +64,29 @@ def test_a_failed_trial_has_no_figures_but_reasons(cli, derive):
 
 def test_every_metric_has_a_direction_and_a_unit(derive, plain):
     for name, metric in derive(msgspec.convert(plain, Record)).items():
-        assert metric.better == ("higher" if metric.unit.endswith("/s") else "lower"), name
+        assert metric.better == ("higher" if metric.unit.endswith(("/s", "/J")) else "lower"), name
+
+
+def test_work_per_joule_and_joules_per_step(derive):
+    cost = CostPart(flops=600, recomputed_flops=100, bytes=8, samples=2, tokens=8)
+    derived = derive(make_record(cost=cost, energy=make_energy(4000.0)))  # 100 steps in 40 s
+    found = {name: metric.value for name, metric in derived.items()}
+    assert found["samples_per_J"] == pytest.approx(0.05)
+    assert found["tokens_per_J"] == pytest.approx(0.2)
+    assert found["flop_per_J"] == pytest.approx(15.0)
+    assert found["energy_per_step_J"] == pytest.approx(40.0)
+    assert found["mean_power_W"] == pytest.approx(100.0)
+    assert derived["samples_per_J"].headline
+
+
+def test_without_energy_the_records_reason_stands(derive):
+    reasons = {"energy": "rapl: permission: for root alone"}
+    known = {path: why for path, why in make_record().reasons.items() if path != "energy"}
+    for record in (
+        make_record(energy=None, reasons=known | reasons),
+        make_record(energy=make_energy(None), reasons=known | {"energy.energy_J": reasons["energy"]}),
+    ):
+        for name in ("samples_per_J", "tokens_per_J", "flop_per_J", "energy_per_step_J", "mean_power_W"):
+            metric = derive(record)[name]
+            assert (metric.value, metric.reason, metric.headline) == (None, reasons["energy"], False)
+    assert derive(make_record(energy=make_energy(0.0)))["samples_per_J"].reason == "the window has no energy"

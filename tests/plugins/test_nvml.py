@@ -282,7 +282,7 @@ def test_a_card_without_an_address(ask):
 MASKS = [
     (0x001, "idle", None),
     (0x002, "clocks set", None),
-    (0x004, "power cap", ""),
+    (0x004, "power cap", None),
     (0x008, "hardware", None),
     (0x010, "sync boost", "sync boost"),
     (0x020, "thermal", "thermal"),
