@@ -108,6 +108,7 @@ def probed_s(case: Case, record: Record) -> float:
     assert record.blocks is not None
     measuring = case.measuring
     timed_s = min(measuring.seconds, measuring.blocks * median(record.blocks.duration_ns) / 1e9)
+    timed_s = max(timed_s, _for_power_s(case))
     return record.harness.wall_s + timed_s + _preheat_s(case)[0]
 
 
@@ -118,10 +119,16 @@ def _preheat_s(case: Case) -> tuple[float, float]:
     return (least, measuring.preheat_max_s - least) if measuring.preheat else (0.0, 0.0)
 
 
+def _for_power_s(case: Case) -> float:
+    """How long is timed at least for a figure of energy, were there a sensor."""
+    return case.measuring.power_min_s if case.measuring.wants_power else 0.0
+
+
 def most_s(case: Case) -> float:
     """The longest that a trial can take by its own limits, beside starting, checking, building and compiling."""
     measuring = case.measuring
-    return min(measuring.timeout_s, (measuring.preheat_max_s if measuring.preheat else 0.0) + measuring.seconds)
+    preheat_s = measuring.preheat_max_s if measuring.preheat else 0.0
+    return min(measuring.timeout_s, preheat_s + max(measuring.seconds, _for_power_s(case)))
 
 
 def duration_text(seconds: float) -> str:

@@ -18,10 +18,13 @@ from benchmarker.record import Design, Record
 from benchmarker.trial import Process, run_process, skip
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchmarker.api import Case
     from benchmarker.conversation import Environment, Event
     from benchmarker.plan import Place, Plan
     from benchmarker.power.sampler import Found
+    from benchmarker.power.sampling import Sampled
 
 
 class Listener(Protocol):
@@ -142,15 +145,19 @@ def _measure(
         raise UserError(
             f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
         ) from error
-    if any(each.samples for each in outcome.sampled):
+    _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, listener)
+    return outcome.records
+
+
+def _keep(path: Path, sampled: Sequence[Sampled], listener: Listener) -> None:
+    """Write all that the meters read, where they read anything; what stands in the way costs this file alone."""
+    if any(each.samples for each in sampled):
         from benchmarker.power import telemetry  # Arrow takes longer to import than all else
 
-        path = folder.telemetry_path(process.trial_ids[0])
         try:
-            store.write(path, telemetry.encode(outcome.sampled))
+            store.write(path, telemetry.encode(sampled))
         except OSError as error:
             listener.say(f"the trial is without its time line: cannot write {path}: {error.strerror}")
-    return outcome.records
 
 
 def _stored(

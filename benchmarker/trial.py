@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -67,11 +68,14 @@ def run_process(
     first, measuring = process.cases[0], process.cases[0].measuring
     request = Request(task="trial", framework=first.framework, cases=process.cases, seed=process.seed)
     alone = len(accounts) == 1
+    start, rest_s = time.monotonic(), 0.0
     reading = [name for name, found in meters.items() if found.channels and alone]
     with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
         if reading:
             hear({"stage": "rest"})
             sampling.rest(measuring.power_idle_s)
+            rest_s = time.monotonic() - start
+            accounts[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())
         ending = converse(request, environment, measuring.timeout_s, log, gather)
         sampled = sampling.gather()
@@ -83,7 +87,7 @@ def run_process(
     if alone:
         silent = [Sampled(name, (), found.lacks, []) for name, found in meters.items() if not found.channels]
         accounts[0].settle([*sampled, *silent], sampling.rest_ns)
-    return Outcome([each.record(ending.wall_s, ending.exit) for each in accounts], sampled)
+    return Outcome([each.record(rest_s + ending.wall_s, ending.exit) for each in accounts], sampled)
 
 
 def skip(process: Process, reason: str) -> list[Record]:

@@ -7,23 +7,25 @@ process. Samples go to standard output, a file that the parent made; what a libr
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from msgspec import Struct
 
 from benchmarker import registry
 from benchmarker.errors import UserError
-from benchmarker.power.meter import Channel, Lack, Meter, NoMeterError, Reading
+from benchmarker.power.meter import Channel, Lack, Meter, NoMeterError, Reading, Reason
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+REASONS = frozenset(get_args(Reason))
 FLUSH_NS = 1_000_000_000
 """A sampler that must be killed loses no more than what it has read for so long."""
 
@@ -90,7 +92,7 @@ def _sample(meter: Meter, request: Request, control: socket.socket, output: Bina
 
     def read(due_ns: int | None, mark: str) -> bytes:
         time_ns = time.monotonic_ns()
-        sample = Sample(time_ns, time_ns - (due_ns or time_ns), mark, tuple(meter.read()))
+        sample = Sample(time_ns, time_ns - (due_ns or time_ns), mark, _readings(meter))
         line = encode(sample) + b"\n"
         output.write(line)
         return line
@@ -116,6 +118,19 @@ def _sample(meter: Meter, request: Request, control: socket.socket, output: Bina
         if now_ns >= flush_ns:
             output.flush()
             flush_ns = now_ns + FLUSH_NS
+
+
+def _readings(meter: Meter) -> tuple[Reading, ...]:
+    """One reading of each channel, and nothing else; what is no finite number stands for none."""
+    readings: list[Reading] = []
+    for each in meter.read():
+        if isinstance(each, str):
+            readings.append(each if each in REASONS else "driver")
+        else:
+            readings.append(float(each) if math.isfinite(each) else "sentinel")
+    if len(readings) != len(meter.channels):
+        raise ValueError(f"{len(readings)} readings of {len(meter.channels)} channels")
+    return tuple(readings)
 
 
 if __name__ == "__main__":

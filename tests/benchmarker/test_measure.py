@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from benchmarker import Measuring, measure
+from benchmarker.power.edges import Gauge
 
 
 class Clock:
@@ -70,6 +71,34 @@ def test_preheat_gives_up_where_there_is_no_plateau(monkeypatch):
     preheat = measure.preheat(clock.stepper(), Measuring(preheat=True, preheat_max_s=7), quiet)
     assert preheat.outcome == "timeout"
     assert preheat.duration_s == 7.5
+
+
+@pytest.mark.parametrize(
+    ("powers", "temperatures", "windows"),
+    [
+        ([90, 100, 100.5], [50, 50, 50], 3),
+        ([100, 100, 100, 100], [50, 52, 54, 54.5], 4),
+        ([None] * 2, [None] * 2, 2),
+        ([None] * 3, [50, 52, 52], 3),
+        ([0.0] * 2, [None] * 2, 2),
+    ],
+)
+def test_preheat_waits_for_power_and_temperature(monkeypatch, powers, temperatures, windows):
+    """The rate stands still from the first window on; the first look is before it."""
+    looks = iter([Gauge(), *map(Gauge, powers, temperatures)])
+    clock = Clock(monkeypatch, [1.0])
+    preheat = measure.preheat(clock.stepper(), Measuring(preheat=True), quiet, lambda: next(looks))
+    assert (preheat.outcome, len(preheat.window_steps_per_s)) == ("plateau", windows)
+    assert preheat.window_power_W == [each for each in powers if each is not None]
+    assert preheat.window_temperature_C == [each for each in temperatures if each is not None]
+
+
+def test_blocks_go_on_as_long_as_energy_wants(monkeypatch):
+    durations = []
+    clock = Clock(monkeypatch, [0.5])
+    measuring = Measuring(blocks=2, seconds=3.0, median_precision=0.5)
+    stopped = measure.timed_blocks(clock.stepper(), 1, measuring, durations, quiet, least_s=10.0)
+    assert (stopped, len(durations)) == ("blocks", 20)
 
 
 def test_blocks_stop_at_their_count(monkeypatch):

@@ -1,0 +1,57 @@
+import pytest
+
+from benchmarker import execute
+from benchmarker.errors import UserError
+from benchmarker.power import telemetry
+from benchmarker.power.meter import Channel
+from benchmarker.power.sampler import Sample
+from benchmarker.power.sampling import Sampled
+
+CARD = Channel(id="GPU-<b>é", domain="gpu", quantity="energy_J")
+HEAT = Channel(id="GPU-<b>é", domain="gpu", quantity="throttle_time_s", what="thermal")
+BOTH = [
+    Sampled("nvml", (CARD, HEAT), (), [Sample(20, 1, "", (5.0, "lost")), Sample(30, 0, "end", (6.0, 1.0))]),
+    Sampled("rapl", (Channel(id="package-0", domain="package", quantity="energy_J"),), (), [Sample(10, 0, "", (1.0,))]),
+    Sampled("hwmon", (), (), []),
+]
+
+
+def test_every_reading_comes_back_in_order_of_time(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(telemetry.encode(BOTH))
+    found = telemetry.read(tmp_path / "t.parquet")
+    assert tuple(found.columns) == telemetry.COLUMNS
+    assert found["time_ns"].tolist() == [10, 20, 20, 30, 30]
+    assert found["meter"].tolist() == ["rapl", *["nvml"] * 4]
+    assert found["id"].tolist()[1] == "GPU-<b>é"
+    assert found["value"].fillna(-1).tolist() == [1.0, 5.0, -1, 6.0, 1.0]
+    assert found["reason"].tolist() == ["", "", "lost", "", ""]
+    assert found["mark"].tolist() == ["", "", "", "end", "end"]
+    assert found["what"].tolist() == ["", "", "thermal", "", "thermal"]
+
+
+def test_what_is_no_time_line_is_told(tmp_path):
+    whole = telemetry.encode(BOTH)
+    for name, content in {"cut": whole[:-20], "empty": b"", "text": b"hello"}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match="not a time line"):
+            telemetry.read(tmp_path / name)
+    with pytest.raises(UserError, match="nothing"):
+        telemetry.read(tmp_path / "nothing")
+
+
+def test_what_stands_in_its_way_costs_the_time_line_alone(tmp_path):
+    class Listener:
+        said = ""
+
+        def say(self, text):
+            self.said = text
+
+    listener = Listener()
+    (tmp_path / "taken").mkdir()
+    execute._keep(tmp_path / "taken", BOTH, listener)
+    assert listener.said.startswith("the trial is without its time line: cannot write ")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    execute._keep(tmp_path / "t.parquet", BOTH, listener)
+    assert len(telemetry.read(tmp_path / "t.parquet")) == 5
+    execute._keep(tmp_path / "none", BOTH[2:], listener)
+    assert not (tmp_path / "none").exists()
