@@ -18,6 +18,7 @@ from benchmarker import axes, configurations, gpus, params, plan, registry
 from benchmarker.abilities import abilities
 from benchmarker.api import MODES, Case, Measuring
 from benchmarker.errors import UserError
+from benchmarker.power import sampling
 from benchmarker.precision import PRECISIONS
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class _Wanted:
 def make_plan(description: Description) -> Plan:
     """The plan of a description; raises `UserError` where it cannot be one."""
     cases, left_out = make_cases(axes.expand(description))
+    for power in {case.measuring.power for case in cases}:
+        sampling.meters(power)
     if description.design == "duet" and (trouble := plan.duet_trouble(cases)):
         raise UserError(f"{trouble}; the design blocks takes any cases")
     return plan.make_plan(

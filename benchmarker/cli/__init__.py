@@ -29,6 +29,8 @@ COMMANDS = {
     "check": "Hold every implementation of a problem against its reference and against each other.",
     "list": "List what is registered, from which distribution, and whether it can be used.",
     "describe": "Describe a problem: its options, its cost, and what each framework does.",
+    "power": "Show the sensors of power here and what they read now, or why there is none.",
+    "telemetry": "Show the time line of all that the meters read during a trial.",
     "env": "Describe this machine, and what will make its timings noisy.",
     "show": "Show records as a table.",
     "validate": "Hold records against the schema.",

@@ -23,7 +23,16 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON on standard output."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    _print_json(msgspec.json.format(msgspec.json.encode(value), indent=1))
+
+
+def print_json_line(value: Any) -> None:
+    """Print a value as JSON on one line of standard output."""
+    _print_json(msgspec.json.encode(value))
+
+
+def _print_json(encoded: bytes) -> None:
+    text = encoded.decode()
     click.echo(_UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text))
 
 
@@ -35,17 +44,26 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def print_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; columns in which every cell looks like a number are set to the right."""
+def make_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> Table:
+    """A table; columns in which every cell looks like a number are set to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=headings is not None)
     for index, heading in enumerate(headings or rows[0]):
-        numeric = headings is not None and all(row[index][:1].isdigit() or row[index] == "-" for row in rows)
+        numeric = headings is not None and all(map(_is_number, (row[index] for row in rows)))
         table.add_column(Text(heading), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
+    return table
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.removeprefix("-")[:1].isdigit()
+
+
+def print_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
     printer = console()
     with printer.capture() as capture:
-        printer.print(table)
+        printer.print(make_table(headings, rows))
     for line in capture.get().splitlines():
         click.echo(line.rstrip())
 
@@ -61,14 +79,14 @@ _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 def si(value: float | None, unit: str) -> str:
     """A value to four digits with its unit, an SI prefix where the unit takes one; `-` for None.
 
-    Bytes go by powers of 1024 (IEC 80000-13), rates of samples stay as they are.
+    Bytes go by powers of 1024 (IEC 80000-13), samples a second and a joule stay as they are.
     """
     if value is None:
         return "-"
     if unit == "B":
         power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
         return f"{value / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
-    if unit == "1/s" or value == 0:
+    if unit in ("1/s", "1/J") or value == 0:
         return f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
     exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
     return f"{value / 10**exponent:.4g} {_PREFIXES[exponent]}{unit}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import msgspec
 from benchmarker import machine, witness
 from benchmarker.cli.env import machine_rows
 from benchmarker.cli.output import clean, print_table, si
+from benchmarker.cli.sensed import sensed_rows
 from benchmarker.configurations import DEFAULTS, configurations, label, text, varying
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from benchmarker.configurations import Configuration, Facts
     from benchmarker.metrics import Derive
     from benchmarker.record import Record
+
+
+_UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
 def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
@@ -107,8 +112,8 @@ def _flat(record: Record) -> dict[str, str]:
 
 
 def _heading(metric: str) -> str:
-    """A metric's name as a heading: its unit stands in the cells."""
-    return metric.removesuffix("_s").removesuffix("_bytes").replace("_per", "/s").replace("_", " ")
+    """A metric's name as a heading: its unit stands in the cells, unless it is a rate."""
+    return _UNIT.sub("", metric).replace("_per_", "/").replace("_", " ")
 
 
 def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
@@ -121,10 +126,7 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     click.echo()
     print_table(
         ["metric", "value", "note"],
-        [
-            [name, si(metric.value, metric.unit), metric.reason or f"{metric.better} is better"]
-            for name, metric in metrics.items()
-        ],
+        [[name, si(metric.value, metric.unit), _note(record, metric)] for name, metric in metrics.items()],
     )
     click.echo()
     rows = [["parameters", " ".join(f"{name}={value}" for name, value in case.params.items())], *_how(record)]
@@ -142,6 +144,13 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     noise = [*witness.disturbances(record, [record]).values(), *machine.noise(record.machine)]
     rows += [["noise", sentence] for sentence in noise]
     print_table(None, rows)
+
+
+def _note(record: Record, metric: Metric) -> str:
+    """What stands beside a metric; why meters read nothing is told once, below."""
+    if metric.reason and metric.reason == record.reasons.get("energy"):
+        return "no energy, for reasons below" if record.meters else metric.reason
+    return metric.reason or f"{metric.better} is better"
 
 
 def _how(record: Record) -> list[list[str]]:
@@ -201,7 +210,7 @@ def _how(record: Record) -> list[list[str]]:
                 f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {cost.samples} sample(s)",
             ]
         )
-    rows += _profile(record)
+    rows += [*sensed_rows(record), *_profile(record)]
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in record.harness.stages_s.items())
     rows.append(["time, s", f"{record.harness.wall_s:.1f} in all: {stages}"])
     return rows

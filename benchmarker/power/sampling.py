@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -77,7 +78,7 @@ class Sampling:
     """Samplers of some meters, from before a worker starts until after it has ended: a context."""
 
     names: Sequence[str]
-    device: str
+    device: str | None
     hz: float
     environment: Environment
     rest_ns: tuple[int, int] = (0, 0)
@@ -145,12 +146,13 @@ class _Sampler:
         self.control, control = socket.socketpair()
         self.theirs, worker = socket.socketpair()
         self.samples: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
+        self.said: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "benchmarker.power.sampler"],
                 stdin=control.fileno(),
                 stdout=self.samples,
-                stderr=subprocess.DEVNULL,
+                stderr=self.said,
                 pass_fds=[worker.fileno()],
                 env={**os.environ, **environment},
                 start_new_session=True,
@@ -165,7 +167,9 @@ class _Sampler:
         """How the process ended, which was not asked to."""
         status = self.process.wait()
         how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        return f"its process ended {how}"
+        self.said.seek(0)
+        *_, last = ["", *self.said.read().decode(errors="replace").strip().splitlines()]
+        return f"its process ended {how}" + (f": {last[:300]}" if last else "")
 
     def stop(self) -> None:
         """Ask the process to end, and wait for it no longer than STOP_S."""
@@ -191,8 +195,9 @@ class _Sampler:
     def end(self) -> None:
         """Leave nothing of it behind."""
         self.process.kill()
-        self.process.wait()
-        for each in (self.control, self.theirs, self.samples):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_S)  # one that hangs within the kernel dies when its driver lets go of it
+        for each in (self.control, self.theirs, self.samples, self.said):
             each.close()
 
 

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarker.errors import UserError
+from benchmarker.power.meter import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
     from benchmarker.power.sampling import Sampled
 
+_CHANNELS = b"benchmarker.channels"
 COLUMNS = ("time_ns", "mark", "meter", "id", "domain", "quantity", "what", "value", "reason")
 _WORDS = ("mark", "meter", "id", "domain", "quantity", "what", "reason")
+_SCHEMA = pa.schema(
+    [(name, pa.string() if name in _WORDS else pa.int64() if name == "time_ns" else pa.float64()) for name in COLUMNS]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLine:
+    """All readings, a row each in order of time, and the channels of each meter that they are of."""
+
+    readings: pd.DataFrame
+    channels: Mapping[str, tuple[Channel, ...]]
 
 
 def encode(sampled: Sequence[Sampled]) -> bytes:
-    """The readings as Parquet, a row each, in order of time.
+    """The readings as Parquet, a row each, in order of time; the channels are in the file's metadata.
 
     `time_ns` is of the monotonic clock; `mark` names the edge at which it was read (`begin` and `end` of the timed
     part, `look` in preheat), of a tick it is empty; `value` is in the unit that the `quantity` names, or null, and then
@@ -47,19 +62,21 @@ def encode(sampled: Sequence[Sampled]) -> bytes:
                 )
                 for name, value in zip(COLUMNS, row, strict=True):
                     columns[name].append(value)
-    kinds = {"time_ns": pa.int64(), "value": pa.float64()} | dict.fromkeys(_WORDS, pa.string())
-    table = pa.table({name: pa.array(columns[name], kinds[name]) for name in COLUMNS}).sort_by("time_ns")
+    channels = msgspec.json.encode({one.meter: one.channels for one in sampled if one.channels})
+    table = pa.table(columns, _SCHEMA).sort_by("time_ns").replace_schema_metadata({_CHANNELS: channels})
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", use_dictionary=list(_WORDS))
     return buffer.getvalue()
 
 
-def read(path: Path) -> pd.DataFrame:
-    """The readings of a file, a row each; raises `UserError` where it is none."""
+def read(path: Path) -> TimeLine:
+    """The time line in a file; raises `UserError` where it is none."""
     try:
         table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        channels = (table.schema.metadata or {}).get(_CHANNELS, b"")
+        return TimeLine(
+            table.select(COLUMNS).cast(_SCHEMA).to_pandas(),
+            msgspec.json.decode(channels, type=dict[str, tuple[Channel, ...]]),
+        )
+    except (OSError, KeyError, pa.ArrowException, msgspec.DecodeError) as error:
         raise UserError(f"{path}: not a time line: {' '.join(str(error).split())[:200]}") from None
-    if missing := [name for name in COLUMNS if name not in table.column_names]:
-        raise UserError(f"{path}: not a time line: it lacks the column {missing[0]!r}")
-    return table.select(COLUMNS).to_pandas()

@@ -201,7 +201,7 @@ def test_a_probe_tells_the_time_of_blocks_and_of_the_shortest_preheat(cli, tmp_p
 
     def forecast(**measuring):
         case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 30.0}, measuring=Measuring(**measuring))
-        assert estimate.probe(case).measuring == Measuring(warmup_steps=1, blocks=3, seconds=5)
+        assert estimate.probe(case).measuring == Measuring(warmup_steps=1, blocks=3, seconds=5, power="none")
         return estimate.forecast(make_plan([case], 4), [], {0: record})
 
     wall_s = record.harness.wall_s

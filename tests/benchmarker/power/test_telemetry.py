@@ -1,3 +1,7 @@
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarker import execute
@@ -18,7 +22,9 @@ BOTH = [
 
 def test_every_reading_comes_back_in_order_of_time(tmp_path):
     (tmp_path / "t.parquet").write_bytes(telemetry.encode(BOTH))
-    found = telemetry.read(tmp_path / "t.parquet")
+    line = telemetry.read(tmp_path / "t.parquet")
+    assert line.channels == {one.meter: one.channels for one in BOTH[:2]}
+    found = line.readings
     assert tuple(found.columns) == telemetry.COLUMNS
     assert found["time_ns"].tolist() == [10, 20, 20, 30, 30]
     assert found["meter"].tolist() == ["rapl", *["nvml"] * 4]
@@ -31,11 +37,14 @@ def test_every_reading_comes_back_in_order_of_time(tmp_path):
 
 def test_what_is_no_time_line_is_told(tmp_path):
     whole = telemetry.encode(BOTH)
-    for name, content in {"cut": whole[:-20], "empty": b"", "text": b"hello"}.items():
+    other = io.BytesIO()
+    pq.write_table(pa.table({name: ["x"] for name in telemetry.COLUMNS}), other)
+    contents = {"cut": whole[:-20], "empty": b"", "text": b"hello", "other": other.getvalue()}
+    for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match="not a time line"):
             telemetry.read(tmp_path / name)
-    with pytest.raises(UserError, match="nothing"):
+    with pytest.raises(UserError, match="not a time line"):
         telemetry.read(tmp_path / "nothing")
 
 
@@ -52,6 +61,6 @@ def test_what_stands_in_its_way_costs_the_time_line_alone(tmp_path):
     assert listener.said.startswith("the trial is without its time line: cannot write ")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
     execute._keep(tmp_path / "t.parquet", BOTH, listener)
-    assert len(telemetry.read(tmp_path / "t.parquet")) == 5
+    assert len(telemetry.read(tmp_path / "t.parquet").readings) == 5
     execute._keep(tmp_path / "none", BOTH[2:], listener)
     assert not (tmp_path / "none").exists()
