@@ -29,7 +29,7 @@ from benchmarker.precision import PRECISIONS, Precision
 from benchmarker.record import Record
 
 if TYPE_CHECKING:
-    from benchmarker.frames import load, load_blocks, load_events
+    from benchmarker.frames import load, load_blocks, load_events, load_telemetry
 
 __version__ = "0.1.0"
 
@@ -61,12 +61,13 @@ __all__ = [
     "load",
     "load_blocks",
     "load_events",
+    "load_telemetry",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import pandas only for those who load frames: it takes longer than all else."""
-    if name in ("load", "load_blocks", "load_events"):
+    if name in ("load", "load_blocks", "load_events", "load_telemetry"):
         from benchmarker import frames
 
         return getattr(frames, name)

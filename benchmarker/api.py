@@ -46,7 +46,7 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     )
     power_hz: Annotated[float, Meta(gt=0, le=100, description="how often meters are read, 1/s")] = 20.0
     power_min_s: Annotated[float, Meta(ge=0, description="least timed part where power was asked for, s")] = 60.0
-    power_idle_s: Annotated[float, Meta(ge=0, description="rest before a trial, to measure idle power, s")] = 2.0
+    power_idle_s: Annotated[float, Meta(ge=0, description="rest before a trial where power was asked for, s")] = 2.0
 
     @property
     def profiling(self) -> Profiling:

@@ -64,6 +64,17 @@ def load_events(place: str | PathLike[str]) -> pd.DataFrame:
     return with_missing(events_of(Path(place)))
 
 
+def load_telemetry(place: str | PathLike[str]) -> pd.DataFrame:
+    """The time line of a trial, one row a reading; docs/power.md says what its columns are.
+
+    A place is a record or the time line beside it; raises `UserError` where there is none.
+    """
+    from benchmarker.power import telemetry
+
+    path = Path(place)
+    return telemetry.read(path.with_name(path.stem + store.TELEMETRY) if path.suffix == ".json" else path).readings
+
+
 def _head(record: Record) -> dict[str, Any]:
     return {
         "run_id": record.run_id,

@@ -37,6 +37,7 @@ from benchmarker.plan import Place, Plan
 from benchmarker.record import Record
 
 PLAN = "plan.json"
+TELEMETRY = ".telemetry.parquet"
 
 _T = TypeVar("_T", bound=Struct)
 
@@ -106,7 +107,7 @@ class RunFolder:
 
     def telemetry_path(self, trial_id: str) -> Path:
         """Where the time line of a trial's meters lies."""
-        return self.path / f"{trial_id}.telemetry.parquet"
+        return self.path / f"{trial_id}{TELEMETRY}"
 
     def profile_path(self, trial_id: str, ending: str) -> Path:
         """Where the profiler's own file goes, compressed."""

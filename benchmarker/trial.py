@@ -73,7 +73,7 @@ def run_process(
     with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
         if reading:
             hear({"stage": "rest"})
-            sampling.rest(measuring.power_idle_s)
+            sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
             rest_s = time.monotonic() - start
             accounts[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())

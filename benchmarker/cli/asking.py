@@ -156,7 +156,7 @@ _MEASURING = (
         metavar="SECONDS",
         default=_DEFAULT.power_idle_s,
         show_default=True,
-        help="Rest before each trial, to measure idle power, where there are meters.",
+        help="Rest before each trial, to measure idle power, where --power asks for meters and there are any.",
     ),
     click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a process of its own."),
     click.option(

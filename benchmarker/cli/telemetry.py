@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from benchmarker.power.meter import Channel
 
-ENDING = ".telemetry.parquet"
 _NAMED = 8
 """So many files are named where one must be chosen."""
 _WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -80,7 +79,7 @@ def _find(place: Path) -> Path:
         if not place.exists():
             raise UserError(clean(f"{place}: no such file or folder"))
         return place if place.suffix != ".json" else _beside(place)
-    found = sorted(place.rglob(f"*{ENDING}"))
+    found = sorted(place.rglob(f"*{store.TELEMETRY}"))
     if len(found) == 1:
         return found[0]
     if found:
@@ -95,7 +94,7 @@ def _beside(path: Path) -> Path:
     record = store.read_record(path)
     if not isinstance(record, Record):
         raise UserError(clean(str(record)))
-    found = path.with_name(path.stem + ENDING)
+    found = path.with_name(path.stem + store.TELEMETRY)
     if not found.exists():
         raise UserError(f"{clean(str(path))} has no time line: {_reason(record)}")
     return found
@@ -104,7 +103,7 @@ def _beside(path: Path) -> Path:
 def _reason(record: Record) -> str:
     """Why a trial has no time line."""
     if any(report.channels for report in record.meters):
-        return f"it should be beside the record, as {record.trial_id}{ENDING}"
+        return f"it should be beside the record, as {record.trial_id}{store.TELEMETRY}"
     return clean(f"nothing was sensed: {why_nothing(record)}")
 
 

@@ -141,7 +141,7 @@ def _energy(
     total_idle_w, total_idle_why = _sum(every, "idle_W")
     for name, value, reason in (
         ("energy_J", energy_j, why),
-        ("idle_W", idle_w, idle_why or why),
+        ("idle_W", idle_w, idle_why),
         ("total_J", total_j, total_why),
         ("total_idle_W", total_idle_w, total_idle_why),
     ):

@@ -84,9 +84,9 @@ def main() -> None:
 def _sample(meter: Meter, request: Request, control: socket.socket, output: BinaryIO) -> None:
     """Read at each tick, and at once where the worker asks; missed ticks are not made up for."""
     encode = msgspec.json.Encoder().encode
-    selector = selectors.DefaultSelector()
+    selector = selectors.SelectSelector()  # others round their time limits up to whole milliseconds
     selector.register(control, selectors.EVENT_READ)
-    worker = socket.socket(fileno=request.worker) if request.worker >= 0 else None
+    worker = socket.socket(fileno=os.dup(request.worker)) if request.worker >= 0 else None  # select() takes low numbers
     if worker:
         selector.register(worker, selectors.EVENT_READ)
 

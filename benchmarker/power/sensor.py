@@ -114,7 +114,11 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         p50_W=told("p50_W", p50, none),
         p95_W=told("p95_W", p95, none),
         peak_W=told("peak_W", peak, none),
-        idle_W=told("idle_W", _mean_w(at_rest, timing.rest_ns), "it was not read while the machine was at rest"),
+        idle_W=told(
+            "idle_W",
+            _mean_w(at_rest, timing.rest_ns),
+            "it was not read while the machine rested; --power=auto lets it rest",
+        ),
         update_ms=told("update_ms", channel.update_ms, undocumented),
         window_ms=told("window_ms", channel.window_ms, undocumented),
         observed_update_ms=told(

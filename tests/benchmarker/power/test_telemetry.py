@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import benchmarker
 from benchmarker import execute
 from benchmarker.errors import UserError
 from benchmarker.power import telemetry
@@ -33,6 +34,14 @@ def test_every_reading_comes_back_in_order_of_time(tmp_path):
     assert found["reason"].tolist() == ["", "", "lost", "", ""]
     assert found["mark"].tolist() == ["", "", "", "end", "end"]
     assert found["what"].tolist() == ["", "", "thermal", "", "thermal"]
+
+
+def test_a_notebook_finds_it_beside_its_record(tmp_path):
+    (tmp_path / "trial.telemetry.parquet").write_bytes(telemetry.encode(BOTH))
+    for name in ("trial.json", "trial.telemetry.parquet"):
+        assert len(benchmarker.load_telemetry(tmp_path / name)) == 5
+    with pytest.raises(UserError, match=r"other\.telemetry\.parquet: not a time line"):
+        benchmarker.load_telemetry(tmp_path / "other.json")
 
 
 def test_what_is_no_time_line_is_told(tmp_path):
