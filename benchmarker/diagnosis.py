@@ -68,17 +68,17 @@ def disturbed(*sides: Sequence[Record]) -> list[str]:
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:
     """What a difference in energy may come from beside the work: the sensors, and how they were read."""
-    sensors = [each for one in (*baseline, *contender) if one.energy for each in one.energy.sensors if each.measured]
+    several = [[each for each in one.energy.sensors if each.measured] for one in (*baseline, *contender) if one.energy]
     found = []
-    accuracies = [each.accuracy_percent for each in sensors if each.accuracy_percent]
-    if accuracies and len({each.id for each in sensors}) > 1:
+    accuracies = [each.accuracy_percent for sensors in several for each in sensors if each.accuracy_percent]
+    if accuracies and len({tuple(each.id for each in sensors) for sensors in several}) > 1:
         found.append(
             f"the sides were measured by different sensors, each documented to be within ±{max(accuracies):g}%; "
             "the interval is of repetition alone"
         )
-    if len({(each.domain, each.method) for each in sensors}) > 1:
-        ways = sorted({f"{each.domain} by {each.method or 'neither'}" for each in sensors})
-        found.append(f"energies were not had in one way: {', '.join(ways)}")
+    ways = {", ".join(f"{each.domain} by {each.method or 'neither'}" for each in sensors) for sensors in several}
+    if len(ways) > 1:
+        found.append(f"energies were not had in one way: {'; '.join(sorted(ways))}")
     flags = Counter(flag for one in (*baseline, *contender) if one.energy for flag in one.energy.flags)
     number = len(baseline) + len(contender)
     return [*found, *(f"{count} of {number} trials are marked {flag}" for flag, count in flags.most_common())]

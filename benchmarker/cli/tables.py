@@ -199,6 +199,7 @@ def _how(record: Record) -> list[list[str]]:
             f"throttled {seen.throttled_s or 0:.2g} s": seen.throttled_s is not None,
             f"{seen.involuntary_switches} involuntary switches": True,
             f"{seen.frequency_MHz or 0:.0f} MHz": seen.frequency_MHz is not None,
+            f"{seen.temperature_C or 0:.0f} °C": seen.temperature_C is not None,
         }
         rows.append(["meanwhile", ", ".join(text for text, known in counted.items() if known)])
     if record.cost:

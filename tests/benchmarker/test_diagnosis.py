@@ -109,10 +109,13 @@ def test_energies_by_different_sensors_are_told():
     theirs = [make_record(energy=make_energy(110.0, id="GPU-b", method="polled"))] * 5
     different, way = diagnosis.energies(ours, theirs)
     assert different.startswith("the sides were measured by different sensors, each documented to be within ±5%")
-    assert way == "energies were not had in one way: gpu by counter, gpu by polled"
+    assert way == "energies were not had in one way: gpu by counter; gpu by polled"
     short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
     assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
     assert diagnosis.energies([make_record()], [make_record()]) == []
+    (dram,) = make_energy(9.0, domain="dram", method="polled").sensors
+    both = make_record(energy=msgspec.structs.replace(make_energy(1.0), sensors=[*make_energy(1.0).sensors, dram]))
+    assert diagnosis.energies([both], [both]) == []
 
 
 def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
