@@ -26,8 +26,11 @@ PURE = 0.9
 """Least share of a scope's time that is its own, and of its own time that is counted to it, without a note."""
 
 
-def differences(baseline: Sequence[Record], contender: Sequence[Record], *, profiled: bool = False) -> list[str]:
-    """What surrounds the two sides' trials and is not the same, and work that is not the same."""
+def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
+    """What surrounds the two sides' trials and is not the same, and work that is not the same.
+
+    `rate` is the metric that would hold where the work differs.
+    """
     if not baseline or not contender:
         return []
     found = []
@@ -43,7 +46,7 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], *, prof
         )
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
-        remedy = "" if profiled else "; --metric=flop_per_s compares rates"
+        remedy = f"; --metric={rate} compares rates" if rate else ""
         found.append(f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
     return found
 
@@ -71,14 +74,17 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
     several = [[each for each in one.energy.sensors if each.measured] for one in (*baseline, *contender) if one.energy]
     found = []
     accuracies = [each.accuracy_percent for sensors in several for each in sensors if each.accuracy_percent]
-    if accuracies and len({tuple(each.id for each in sensors) for sensors in several}) > 1:
+    if accuracies and len({frozenset(each.id for each in sensors) for sensors in several}) > 1:
         found.append(
             f"the sides were measured by different sensors, each documented to be within ±{max(accuracies):g}%; "
             "the interval is of repetition alone"
         )
-    ways = {", ".join(f"{each.domain} by {each.method or 'neither'}" for each in sensors) for sensors in several}
-    if len(ways) > 1:
-        found.append(f"energies were not had in one way: {'; '.join(sorted(ways))}")
+    domains = {" and ".join(each.domain for each in sensors) for sensors in several}
+    methods = {each.method or "neither" for sensors in several for each in sensors}
+    if len(domains) > 1:
+        found.append(f"the energies are not of the same: some of {', others of '.join(sorted(domains))}")
+    if len(methods) > 1:
+        found.append(f"the energies were not had in the same way: {', '.join(sorted(methods))}")
     flags = Counter(flag for one in (*baseline, *contender) if one.energy for flag in one.energy.flags)
     number = len(baseline) + len(contender)
     return [*found, *(f"{count} of {number} trials are marked {flag}" for flag, count in flags.most_common())]

@@ -30,7 +30,12 @@ def load(*places: str | PathLike[str]) -> pd.DataFrame:
     rows = []
     for record in _read(places):
         values = {name: math.nan if each.value is None else each.value for name, each in derive(record).items()}
-        rows.append({**_head(record), **facts(record.case), **surroundings(record), **values})
+        energy = record.energy
+        sensed = {
+            "energy_domains": ", ".join(energy.domains) if energy else "",
+            "energy_flags": ", ".join(energy.flags) if energy else "",
+        }
+        rows.append({**_head(record), **facts(record.case), **surroundings(record), **values, **sensed})
     return pd.DataFrame(rows)
 
 

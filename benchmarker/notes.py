@@ -21,12 +21,14 @@ def notes_on(tested: Tested, family: int) -> list[str]:
     a, b = tested.baseline, tested.contender
     found = [*_too_few(tested, family), *_missing(tested)]
     profiled = tested.rules.level != "trial"
-    found += diagnosis.differences(a.records, b.records, profiled=profiled)
+    metric = a.metric or b.metric
+    energetic = metric is not None and not _ENERGETIC.isdisjoint(metric.unit.split("/"))
+    rate = "" if profiled else "flop_per_J" if energetic else "flop_per_s"
+    found += diagnosis.differences(a.records, b.records, rate)
     if not profiled:
         found += diagnosis.disturbed(a.records, b.records)
         found += diagnosis.unsteady([*a.records, *b.records])
-        metric = a.metric or b.metric
-        if metric and _ENERGETIC & {*metric.unit.split("/")}:
+        if energetic:
             found += diagnosis.energies(a.records, b.records)
     else:
         found += diagnosis.profiles((a.name, a.records), (b.name, b.records))

@@ -72,7 +72,7 @@ def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, 
                 telemetry.append(found_in)
     if not sensors:
         return Accounts(None, telemetry, reports, reasons | {"energy": _lacking(reports)})
-    energy, why = _energy(sensors, telemetry, timed)
+    energy, why = _energy(sensors, telemetry, timed, reasons)
     return Accounts(energy, telemetry, reports, reasons | why)
 
 
@@ -118,9 +118,21 @@ def _digits(uuid: str) -> str:
 
 
 def _energy(
-    sensors: Sequence[SensorEnergy], telemetry: Sequence[Conditions], timed: Timed
+    sensors: Sequence[SensorEnergy], telemetry: Sequence[Conditions], timed: Timed, known: Mapping[str, str]
 ) -> tuple[Energy, dict[str, str]]:
-    """The device's energy and the machine's, and why what is null is null."""
+    """The device's energy and the machine's, and why what is null is null; why a sensor's is, is `known`."""
+    of = {id(each): f"energy.sensors[{at}]" for at, each in enumerate(sensors)}
+
+    def total(these: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
+        """The sum of a field: one part that is missing makes it null."""
+        values = [getattr(each, name) for each in these]
+        missing = [
+            f"{each.id}: {known[f'{of[id(each)]}.{name}']}"
+            for each, value in zip(these, values, strict=True)
+            if value is None
+        ]
+        return (None, "; ".join(missing) or "no sensor sees it") if missing or not values else (float(sum(values)), "")
+
     ours = _once([each for each in sensors if each.measured])
     every = _once(sensors)
     durations = [
@@ -130,15 +142,15 @@ def _energy(
     ]
     duration_s = durations[0] if durations else 0.0
     reasons = {}
-    energy_j, why = _sum(ours, "energy_J")
+    energy_j, why = total(ours, "energy_J")
     if not ours:
         cards = sum(each.domain == "gpu" for each in sensors) if timed.platform != "cpu" else 0
         why = f"it cannot be told which of {cards} cards ran it" if cards else f"no sensor here sees {timed.platform}"
     elif any("shared" in each.flags for each in ours):
         energy_j, why = None, f"the sensor sees more than what ran the case: {ours[0].scope}"
-    total_j, total_why = _sum(every, "energy_J")
-    idle_w, idle_why = _sum(ours, "idle_W")
-    total_idle_w, total_idle_why = _sum(every, "idle_W")
+    total_j, total_why = total(every, "energy_J")
+    idle_w, idle_why = total(ours, "idle_W")
+    total_idle_w, total_idle_why = total(every, "idle_W")
     for name, value, reason in (
         ("energy_J", energy_j, why),
         ("idle_W", idle_w, idle_why),
@@ -148,7 +160,7 @@ def _energy(
         if value is None:
             reasons[f"energy.{name}"] = reason
     flags: list[EnergyFlag] = []
-    if duration_s < SHORT_S:
+    if duration_s < SHORT_S and (energy_j is not None or total_j is not None):
         flags.append("energy_short")
     if any(each.measured and each.slowdowns for each in telemetry):
         flags.append("throttled")
@@ -181,15 +193,6 @@ def _once(sensors: Sequence[SensorEnergy]) -> list[SensorEnergy]:
         and each.domain not in _BESIDE
         and not _PARTS.get(each.domain, set()) & domains
     ]
-
-
-def _sum(sensors: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
-    """The sum of a field, or None and the reason: one that is missing makes the sum null."""
-    values = [getattr(each, name) for each in sensors]
-    missing = [f"{each.domain} {each.id}" for each, value in zip(sensors, values, strict=True) if value is None]
-    if missing or not values:
-        return None, f"it lacks {', '.join(missing) or 'any sensor'}"
-    return float(sum(values)), ""
 
 
 def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], measured: bool) -> Conditions | None:
@@ -247,6 +250,8 @@ def _reports(sampled: Sequence[Sampled], period_s: float) -> tuple[list[MeterRep
 
 
 def _lacking(reports: Sequence[MeterReport]) -> str:
-    """Why there is no sensor at all."""
-    lacks = [f"{report.meter}: {lack.text}" for report in reports for lack in report.lacks]
-    return "; ".join(lacks) or "no meter was read (--power=none)"
+    """Why there is no sensor at all: in full of one meter, of several the kinds of the reasons."""
+    if len(reports) == 1:
+        return f"{reports[0].meter}: {'; '.join(lack.text for lack in reports[0].lacks)}"
+    words = [f"{report.meter}: {report.lacks[0].reason}" for report in reports if report.lacks]
+    return f"no sensor can be read ({', '.join(words)})" if words else "no meter was read (--power=none)"

@@ -81,8 +81,8 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         gaps, coverage = _coverage(inside, timing)
         counted = _counted(counter, polled, timing.edges_ns)
         held = _held(polled, coverage, observed_s, timing)
-        powers = inside.values if polled else _rises_w(inside, timing)
-    none = "; ".join(dict.fromkeys(filter(None, [counted.why, held.why])))
+        powers = inside.values if polled else _rises_w(inside, timing) if counted.energy_J is not None else np.empty(0)
+    none = "; ".join(dict.fromkeys(part.why for part, of in ((counted, counter), (held, polled)) if of and part.why))
     energy_j = counted.energy_J if counted.energy_J is not None else held.energy_J
     ratio = counted.energy_J / held.energy_J if counted.energy_J is not None and held.energy_J else None
     flags: list[SensorFlag] = [*(["shared"] if channel.shared else []), *counted.flags, *held.flags]  # type: ignore[list-item]
@@ -109,7 +109,7 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         energy_J=told("energy_J", energy_j, none),
         method=told("method", method, none),
         polled_J=told("polled_J", held.energy_J, held.why),
-        ratio=told("ratio", ratio, none),
+        ratio=told("ratio", ratio, counted.why or held.why),
         mean_W=told("mean_W", mean_w, none),
         p50_W=told("p50_W", p50, none),
         p95_W=told("p95_W", p95, none),
@@ -117,7 +117,7 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         idle_W=told(
             "idle_W",
             _mean_w(at_rest, timing.rest_ns),
-            "it was not read while the machine rested; --power=auto lets it rest",
+            "it was not read, or not rightly, while the machine rested; --power=auto lets it rest",
         ),
         update_ms=told("update_ms", channel.update_ms, undocumented),
         window_ms=told("window_ms", channel.window_ms, undocumented),
@@ -152,15 +152,14 @@ def _counted(counter: Series | None, polled: Series | None, edges_ns: tuple[int,
         return _Part(why=f"{counter.reason}: the counter gave no reading at an edge")
     inside = inside.valid()
     rises, wraps = risen(inside)
-    wraps_at = counter.channel.wraps_at
-    if wraps_at is not None and (np.diff(inside.time_ns) > LONGEST_GAP_S * 1e9).any():
-        return _Part(why=f"stalled: the counter was not read for {LONGEST_GAP_S:g} s and may have wrapped unseen")
-    if (rises < 0).any() or (wraps_at is not None and (rises > wraps_at / 2).any()):
-        return _Part(why="stalled: the counter ran backwards", flags=["counter_backwards"])
+    if counter.channel.wraps_at is not None and (np.diff(inside.time_ns) > LONGEST_GAP_S * 1e9).any():
+        return _Part(why=f"the counter was not read for {LONGEST_GAP_S:g} s and may have wrapped unseen")
+    if np.isnan(rises).any():
+        return _Part(why="the counter ran backwards", flags=["counter_backwards"])
     still = still_s(inside)
     takes_power = polled is None or np.nanmax(polled.within(*edges_ns).values, initial=0.0) > 0
     if takes_power and still >= min(STILL_S, (edges_ns[1] - edges_ns[0]) / 1e9):
-        return _Part(why=f"stalled: the counter stood still for {still:.2g} s", flags=["counter_stalled"])
+        return _Part(why=f"the counter stood still for {still:.2g} s", flags=["counter_stalled"])
     return _Part(float(rises.sum()), wraps=wraps)
 
 
@@ -198,10 +197,13 @@ def _rises_w(inside: Series, timing: Timing) -> npt.NDArray[np.float64]:
 
 
 def _mean_w(source: Series, between_ns: tuple[int, int]) -> float | None:
-    """Mean power between two moments, by the counter where the source is one."""
+    """Mean power between two moments, by the counter where the source is one; None where that ran backwards."""
     inside = source.within(*between_ns).valid()
     if len(inside.values) < 2:
         return None
     if source.channel.quantity != "energy_J":
         return integral(inside, *between_ns) / ((between_ns[1] - between_ns[0]) / 1e9)
-    return float(risen(inside)[0].sum() / ((inside.time_ns[-1] - inside.time_ns[0]) / 1e9))
+    rises, _ = risen(inside)
+    if np.isnan(rises).any():
+        return None
+    return float(rises.sum() / ((inside.time_ns[-1] - inside.time_ns[0]) / 1e9))

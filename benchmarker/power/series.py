@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from benchmarker.power.meter import Channel, Reason
     from benchmarker.power.sampler import Sample
 
+MOST_W = 1e5
+"""Nothing that a counter of energy sees takes more."""
+SLACK_S = 0.1
+"""A counter may have had its last new value so much earlier."""
 LEAST_CHANGES = 10
 """Fewer changes do not tell how often a sensor has a new value."""
 
@@ -68,14 +72,24 @@ def update_s(these: Series) -> float | None:
     return float(np.median(np.diff(changed))) / 1e9 if len(changed) > LEAST_CHANGES else None
 
 
+def mended(
+    rises: npt.NDArray[np.float64], seconds: npt.NDArray[np.float64], wraps_at: float | None
+) -> npt.NDArray[np.float64]:
+    """What a counter rose in so many seconds, with what it lost where it wrapped; NaN where it ran backwards.
+
+    Where a counter is set back, the rise to its wrap would be of a power that nothing takes.
+    """
+    back = rises < 0
+    most = np.minimum((wraps_at or 0.0) / 2, MOST_W * (seconds + SLACK_S))
+    across = rises + (wraps_at or 0.0)
+    return np.where(back, np.where((across >= 0) & (across <= most), across, np.nan), rises)
+
+
 def risen(these: Series) -> tuple[npt.NDArray[np.float64], int]:
-    """What a counter rose between successive readings, none of them missing, and how often it wrapped."""
+    """What a counter rose between successive readings, none of them missing, and how often it wrapped; as `mended`."""
     rises = np.diff(these.values)
-    wraps_at = these.channel.wraps_at
-    if wraps_at is None:
-        return rises, 0
-    wrapped = rises < 0
-    return np.where(wrapped, rises + wraps_at, rises), int(wrapped.sum())
+    found = mended(rises, np.diff(these.time_ns) / 1e9, these.channel.wraps_at)
+    return found, int(((rises < 0) & ~np.isnan(found)).sum())
 
 
 def still_s(these: Series) -> float:

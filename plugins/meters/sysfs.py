@@ -63,21 +63,18 @@ def lack(what: str, reason: Reason, *paths: Path) -> Lack:
 
 
 def readable(sources: Sequence[Source]) -> tuple[list[Source], list[Lack]]:
-    """Those that give a number, and a lack for each other; raises `NoMeterError` where none does."""
-    found: list[Source] = []
-    refused: list[tuple[str, Reason, Path]] = []
-    for channel, path in sources:
-        value = number(path)
-        if isinstance(value, int):
-            found.append((channel, path))
-        else:
-            refused.append((channel.id, value, path))
-    if not found:
+    """Those that are there, and a lack for each that gives no number; raises `NoMeterError` where none does.
+
+    One that is there and cannot be read is kept beside others that can: what it would add is seen to be missing.
+    """
+    refused = [(channel.id, value, path) for channel, path in sources if not isinstance(value := number(path), int)]
+    if len(refused) == len(sources):
         reasons = [reason for _, reason, _ in refused]
         first: Reason = "permission" if "permission" in reasons else reasons[0]
         why = lack("", first, *(path for _, reason, path in refused if reason == first))
         raise NoMeterError(why.reason, why.message)
-    return found, [lack(*each) for each in refused]
+    absent = {path for _, reason, path in refused if reason == "lost"}
+    return [(channel, path) for channel, path in sources if path not in absent], [lack(*each) for each in refused]
 
 
 def _text(path: Path) -> str:

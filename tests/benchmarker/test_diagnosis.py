@@ -81,7 +81,7 @@ def test_other_surroundings_and_other_work_are_told():
         machine=msgspec.structs.replace(two.machine, host="elsewhere"),
         cost=msgspec.structs.replace(two.cost, flops=2000),
     )
-    assert diagnosis.differences([one], [two]) == [
+    assert diagnosis.differences([one], [two], "flop_per_s") == [
         f"surroundings differ: host {one.machine.host} -> elsewhere",
         "a step is not the same work: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
@@ -109,13 +109,15 @@ def test_energies_by_different_sensors_are_told():
     theirs = [make_record(energy=make_energy(110.0, id="GPU-b", method="polled"))] * 5
     different, way = diagnosis.energies(ours, theirs)
     assert different.startswith("the sides were measured by different sensors, each documented to be within ±5%")
-    assert way == "energies were not had in one way: gpu by counter; gpu by polled"
+    assert way == "the energies were not had in the same way: counter, polled"
     short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
     assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
     assert diagnosis.energies([make_record()], [make_record()]) == []
-    (dram,) = make_energy(9.0, domain="dram", method="polled").sensors
+    (dram,) = make_energy(9.0, domain="dram").sensors
     both = make_record(energy=msgspec.structs.replace(make_energy(1.0), sensors=[*make_energy(1.0).sensors, dram]))
     assert diagnosis.energies([both], [both]) == []
+    (other,) = diagnosis.energies([both], [make_record(energy=make_energy(1.0))])
+    assert other == "the energies are not of the same: some of gpu, others of gpu and dram"
 
 
 def test_a_device_that_holds_its_clocks_down_is_a_disturbance():

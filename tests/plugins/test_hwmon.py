@@ -169,7 +169,7 @@ def test_unreadable_counters_are_named_with_the_remedy(root, monkeypatch):
     assert f"chmod a+r {counter}" in lack.message
     sysfs.power_meter(root, 1, {"average": 1_000_000})
     meter = make_meter()
-    assert meter.read() == [1.0]
+    assert meter.read() == ["permission", 1.0]
     assert [(lack.what, lack.reason) for lack in meter.lacks] == [("package-0", "permission")]
 
 

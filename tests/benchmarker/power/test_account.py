@@ -103,7 +103,17 @@ def test_a_counter_that_stands_still_or_runs_backwards_is_rejected(counter, flag
     alone = account(sampled({channel(): counter}))
     assert alone.energy.energy_J is None
     assert "counter" in alone.reasons["energy.sensors[0].energy_J"]
-    assert alone.reasons["energy.energy_J"] == "it lacks gpu GPU-aa"
+    assert alone.reasons["energy.energy_J"].startswith("GPU-aa: the counter ")
+    assert {alone.energy.sensors[0].p95_W, alone.energy.sensors[0].peak_W} == {None}
+    assert alone.energy.flags == []
+
+
+def test_a_counter_that_is_set_back_while_the_machine_rests_tells_no_idle_power():
+    counters = {channel(wraps_at=262143.0): lambda t: 200_000 + 100 * t if t < 1 else 100 * t}
+    found = account(sampled(counters))
+    assert found.energy.energy_J == pytest.approx(4000)
+    assert (found.energy.idle_W, found.energy.sensors[0].idle_W) == (None, None)
+    assert "not rightly" in found.reasons["energy.idle_W"]
 
 
 def test_a_counter_may_stand_still_where_no_power_is_taken():
@@ -226,7 +236,7 @@ def test_one_missing_part_makes_a_sum_null():
         timed=ON_CPU,
     )
     assert (found.energy.energy_J, found.energy.total_J) == (None, None)
-    assert found.reasons["energy.total_J"] == "it lacks dram dram-0"
+    assert found.reasons["energy.total_J"] == "dram-0: permission: the counter gave no reading at an edge"
 
 
 def test_a_sensor_in_step_with_the_work_is_flagged():
@@ -265,6 +275,8 @@ def test_without_a_sensor_the_reasons_stand_where_the_energy_would():
     lacks = [Lack("", "permission", "energy_uj is for root alone")]
     found = account(Sampled("rapl", (), tuple(lacks), []), Sampled("nvml", (), (Lack("", "driver", "none"),), []))
     assert found.energy is None
-    assert found.reasons["energy"] == "rapl: permission: energy_uj is for root alone; nvml: driver: none"
+    assert found.reasons["energy"] == "no sensor can be read (rapl: permission, nvml: driver)"
+    alone = account(Sampled("rapl", (), tuple(lacks), []))
+    assert alone.reasons["energy"] == "rapl: permission: energy_uj is for root alone"
     assert found.reasons["meters[0].late_p95_ms"] == "it was not sampled"
     assert account().reasons["energy"] == "no meter was read (--power=none)"

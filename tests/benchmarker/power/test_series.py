@@ -36,8 +36,17 @@ def test_a_counter_is_unwrapped_to_the_microjoule(wraps):
 
 
 def test_a_counter_without_a_range_is_not_mended():
-    rises, wraps = risen(one([5.0, 3.0], quantity="energy_J"))
-    assert (rises.tolist(), wraps) == ([-2.0], 0)
+    rises, wraps = risen(one([5.0, 3.0, 4.0], quantity="energy_J"))
+    assert np.isnan(rises).tolist() == [True, False]
+    assert wraps == 0
+
+
+@pytest.mark.parametrize("before", [200_000.0, 1_000.0])
+def test_a_counter_that_is_set_back_did_not_wrap(before):
+    """To the wrap it would have been 62 kJ, or 261 kJ, in 50 ms."""
+    rises, wraps = risen(one([before, 1.0], quantity="energy_J", wraps_at=262_143.0))
+    assert np.isnan(rises).all()
+    assert wraps == 0
 
 
 def test_readings_that_are_missing_are_told_by_reason():
