@@ -67,11 +67,7 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
     left = TimeLeft(plan)
     left.learn(finished.values())
     environment = cache(lambda gpu: gpus.environment(gpu, os.environ))
-    find = cache(
-        lambda power, device, gpu, asked: _find_meters(
-            sampling.meters(power), device, environment(gpu), asked, listener
-        )
-    )
+    find = cache(lambda power, device, gpu, asked: _find_meters(power, device, environment(gpu), asked, listener))
     ran = 0
     processes = plan.processes()
     for number, places in enumerate(processes, 1):
@@ -84,7 +80,8 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
             title = f"[{number}/{len(processes)}] {names}, trial {process.trial}"
             case = process.cases[0]
             measuring = case.measuring
-            meters = find(measuring.power, case.device, case.gpu, measuring.wants_power)
+            alone = len(process.cases) == 1
+            meters = find(measuring.power, case.device, case.gpu, measuring.wants_power) if alone else {}
             listener.begin(title, case, left.seconds(ran))
             if reason := _ran_out_before(process, finished):
                 records = skip(process, reason)
@@ -113,13 +110,18 @@ def _records(plan: Plan, ran: int, finished: dict[Place, Record]) -> list[Record
 
 
 def _find_meters(
-    names: Sequence[str], device: str, environment: Environment, asked: bool, listener: Listener
+    power: str, device: str, environment: Environment, asked: bool, listener: Listener
 ) -> Mapping[str, Found]:
-    """What the meters read here; where power was asked for, it is told what none can read."""
-    found = sampling.find(names, device, environment)
-    for name, each in found.items():
-        if asked and not each.channels:
-            listener.say(f"no power from {name}: " + "; ".join(lack.text for lack in each.lacks))
+    """What the meters read here; where power was asked for, it is told which are read and why one named is not."""
+    found = sampling.find(sampling.meters(power), device, environment)
+    silent = {name: "; ".join(lack.text for lack in each.lacks) for name, each in found.items() if not each.channels}
+    for name, why in silent.items():
+        if (asked and power != sampling.AUTO) or any(lack.reason == "stalled" for lack in found[name].lacks):
+            listener.say(f"no power from {name}: {why}")
+    if asked and power == sampling.AUTO:
+        reading = ", ".join(name for name in found if name not in silent) or "no meter"
+        rest = f"; not {', '.join(silent)}: `benchmarker power` says why" if silent else ""
+        listener.say(f"power: reading {reading}{rest}")
     return found
 
 
@@ -175,6 +177,10 @@ def _stored(
             listener.say(f"trial {record.trial_id} has no profile: {record.reasons['trace']}")
         for each in record.trace.missing if record.trace else ():
             listener.say(f"the profile of trial {record.trial_id} is incomplete: {each}")
+    if record.case.measuring.wants_power and any(report.channels for report in record.meters):
+        for name in ("energy", "energy.energy_J"):
+            if record.error is None and name in record.reasons:
+                listener.say(f"trial {record.trial_id} has no energy: {record.reasons[name]}")
     folder.save(record)
     return record
 

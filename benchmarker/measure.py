@@ -166,13 +166,13 @@ def timed_blocks(
         if time.perf_counter() < least:
             continue
         if done >= measuring.blocks:
-            return "blocks"
+            return "blocks" if done == measuring.blocks else "power_min"
         if measuring.median_precision is not None and done >= next_look:
             next_look = math.ceil(done * 1.1)
             if median_half_width(durations) <= measuring.median_precision:
                 return "median_precision"
         if time.perf_counter() >= deadline:
-            return "seconds"
+            return "seconds" if measuring.seconds >= least_s else "power_min"
 
 
 def duet_blocks(

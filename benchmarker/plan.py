@@ -125,6 +125,11 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     device = choose_device(framework, ability.info, asked.device)
     values = params.resolve(problem, asked.params, device.platform)
     _refuse_unsupported(asked, framework, device, ability.support, values)
+    measuring = asked.measuring
+    if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
+        raise UserError(
+            f"--timeout={measuring.timeout_s:g} ends a trial before --power-min={measuring.power_min_s:g} has passed"
+        )
     if asked.compile and ability.info.compile == "never":
         raise UserError(f"{framework} does not compile; leave --compile out")
     if asked.gpu is not None and device.platform == "cpu":

@@ -58,6 +58,8 @@ def make_plan(description: Description) -> Plan:
     cases, left_out = make_cases(axes.expand(description))
     for power in {case.measuring.power for case in cases}:
         sampling.meters(power)
+    if len({msgspec.json.encode(configurations.facts(case)) for case in cases}) < len(cases):
+        raise UserError("some cases differ only in how they are profiled or their power is read; run them apart")
     if description.design == "duet" and (trouble := plan.duet_trouble(cases)):
         raise UserError(f"{trouble}; the design blocks takes any cases")
     return plan.make_plan(

@@ -64,7 +64,7 @@ class Preheat(Struct, frozen=True, forbid_unknown_fields=True):
     window_temperature_C: list[float] = []
 
 
-StoppedBy = Literal["blocks", "seconds", "median_precision", "failure"]
+StoppedBy = Literal["blocks", "seconds", "median_precision", "power_min", "failure"]
 
 
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ from benchmarker.errors import UserError
 from benchmarker.estimate import duration_text
 from benchmarker.execute import execute
 from benchmarker.metrics import deriver
+from benchmarker.power import sampling
 from benchmarker.record import Design
 from benchmarker.stats.sequential import LOOKS, looks
 from benchmarker.trial import Process, skip
@@ -108,6 +109,10 @@ def command(
     blank = Process(run_id="", trial_ids=("",), cases=(cases[0],), trial=0, designs=(Design(),))
     known_metric(rules, derive(skip(blank, "never begun")[0]))
     trouble = plan.duet_trouble(cases)
+    if rules.metric.endswith(("_J", "_W")):
+        trouble = trouble or f"a duet shares one power, and has no {rules.metric}"
+        if any(case.measuring.power == sampling.NONE for case in cases):
+            raise UserError(f"--power=none reads no meter, and gives no {rules.metric}")
     if design == "duet" and trouble:
         raise UserError(f"{trouble}; leave --design=duet out")
     wanted = plan.make_plan(

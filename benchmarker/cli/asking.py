@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from benchmarker import params, registry
 from benchmarker.api import MODES, Measuring, Problem
+from benchmarker.cli.quantities import Number
 from benchmarker.errors import UserError
 from benchmarker.plan import Asked
 from benchmarker.power import sampling
@@ -76,7 +77,7 @@ _MEASURING = (
     click.option(
         "--preheat-max",
         "preheat_max_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="SECONDS",
         default=_DEFAULT.preheat_max_s,
         show_default=True,
@@ -94,25 +95,25 @@ _MEASURING = (
         type=click.IntRange(min=1),
         default=_DEFAULT.blocks,
         show_default=True,
-        help="Most timed blocks.",
+        help="Most timed blocks, if --power-min does not want more.",
     ),
     click.option(
         "--seconds",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         default=_DEFAULT.seconds,
         show_default=True,
-        help="Longest timed part.",
+        help="Longest timed part, if --power-min does not want more.",
     ),
     click.option(
         "--median-precision",
-        type=click.FloatRange(min=0, max=1, min_open=True),
+        type=Number(min=0, max=1, min_open=True),
         metavar="SHARE",
         help="Stop early when the median is known to ± this share (95% interval); 0.01 is 1%.",
     ),
     click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         metavar="SECONDS",
         default=_DEFAULT.timeout_s,
         show_default=True,
@@ -134,7 +135,7 @@ _MEASURING = (
     ),
     click.option(
         "--power-hz",
-        type=click.FloatRange(min=0, max=100, min_open=True),
+        type=Number(min=0, max=100, min_open=True),
         metavar="HZ",
         default=_DEFAULT.power_hz,
         show_default=True,
@@ -143,7 +144,7 @@ _MEASURING = (
     click.option(
         "--power-min",
         "power_min_s",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="SECONDS",
         default=_DEFAULT.power_min_s,
         show_default=True,
@@ -152,7 +153,7 @@ _MEASURING = (
     click.option(
         "--power-idle",
         "power_idle_s",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="SECONDS",
         default=_DEFAULT.power_idle_s,
         show_default=True,

@@ -13,6 +13,7 @@ from rich.live import Live
 
 from benchmarker.cli.output import clean, console, json_option, make_table, print_json, print_json_line, print_table, si
 from benchmarker.cli.progress import working
+from benchmarker.cli.quantities import Number
 from benchmarker.cli.sensors import HEADINGS, Sensor, amount, sensors, take
 from benchmarker.errors import UserError
 from benchmarker.power import sampling
@@ -44,15 +45,14 @@ _RARE_HZ = 0.01
     help="Meters to ask; auto: all that are registered.",
 )
 @click.option("--watch", is_flag=True, help="Go on showing what they read, each second, until Ctrl-C.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), metavar="N", help="End --watch after so many seconds."
-)
+@click.option("--seconds", type=Number(min=0, min_open=True), metavar="N", help="End --watch after so many seconds.")
 @json_option
 def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> int:
     """Show the sensors that the meters find here, what they read now, and why others cannot be read.
 
-    The power of a sensor that counts energy is its mean over half a second, with --watch over the last second. Energy,
-    mean and peak are those since --watch began. The cards that CUDA_VISIBLE_DEVICES hides are not shown; the order is
+    The power of a sensor that only counts energy is its mean over half a second, with --watch over the last second; of
+    others it is what they read. Energy, mean and peak are those since --watch began: energy and mean by the counter
+    where there is one, the peak of what was read. The cards that CUDA_VISIBLE_DEVICES hides are not shown; the order is
     each meter's own, and a framework may count them in another.
     """
     if seconds is not None and not watch:
@@ -212,12 +212,17 @@ def _print_now(several: Sequence[Sensor]) -> None:
         power, _, _, _, *rest = _cells(each.now())
         of_card = each.first.id if each.first.pci else "-"
         rows.append([each.name, of_card, each.first.device or "-", power, *rest])
+    print_table(*_known(headings, rows))
+
+
+def _known(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns in which no row has anything."""
     kept = [at for at in range(len(headings)) if any(row[at] not in ("-", "") for row in rows)]
-    print_table([headings[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    return [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _read(several: Sequence[Sensor]) -> list[list[str]]:
-    """What is read of sensors: those that are read alike, and quantities of which the same is said, share a row."""
+    """What is read of sensors, a row a quantity; those that are read alike share it."""
     alike: dict[tuple[str, str], list[str]] = {}
     for each in several:
         quantities: dict[tuple[str, str], list[str]] = {}
@@ -226,10 +231,7 @@ def _read(several: Sequence[Sensor]) -> list[list[str]]:
         for (quantity, documented), what in quantities.items():
             words = ", ".join(filter(None, what))
             alike.setdefault((f"{quantity} ({words})" if words else quantity, documented), []).append(each.name)
-    rows: dict[tuple[str, str], list[str]] = {}
-    for (line, documented), names in alike.items():
-        rows.setdefault((_several(names), documented), []).append(line)
-    return [[names, ", ".join(lines), documented] for (names, documented), lines in rows.items()]
+    return [[_several(names), line, documented] for (line, documented), names in alike.items()]
 
 
 def _several(names: Sequence[str]) -> str:

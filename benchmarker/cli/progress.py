@@ -76,7 +76,7 @@ class Progress:
             self._show("")
         elif "progress" in event:
             done, step_s = event["progress"]
-            of = f" of {self._blocks}" if self._stage == "timed" else ""
+            of = f" of {self._blocks}" if self._stage == "timed" and done <= self._blocks else ""
             counted = "block" if self._stage == "timed" else "window" if self._preheat else "step"
             self._show(f", {counted} {done}{of}, {si(step_s, 's')} a step")
 

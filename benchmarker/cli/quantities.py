@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -39,3 +40,14 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         if match is None or float(match[1]) == 0:
             self.fail(f"{value!r} is no duration: write 90s, 10m or 1.5h", param, ctx)
         return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2] or "s"]
+
+
+class Number(click.FloatRange):
+    """A number within a range, which neither `nan` nor `inf` is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number as a float."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number of something", param, ctx)
+        return number

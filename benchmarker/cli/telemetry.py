@@ -175,7 +175,7 @@ def _word(quantity: str, what: pd.Series, *, wide: bool) -> str:
     if quantity == "throttle_time_s":
         return f"{what.iloc[0] if len(what) else ''} throttle".strip()
     if quantity in _POWERS:
-        return quantity if wide else "power"
+        return "power" if not wide else "power by counter" if quantity == "energy_J" else quantity.removesuffix("_W")
     return HEADINGS.get(quantity, quantity)
 
 

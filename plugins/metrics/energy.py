@@ -22,17 +22,16 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     samples, tokens, flops = (cost.samples, cost.tokens, cost.flops) if cost else (None, None, None)
     no_tokens = f"{record.case.problem} has no tokens" if cost is not None and tokens is None else None
     per_step = joules / steps if joules is not None and steps else None
-    shown = joules is not None or record.case.measuring.wants_power
     total, idle = (energy.total_J, energy.idle_W) if energy else (None, None)
     return {
-        "samples_per_J": Metric(per_joule(samples), "1/J", "higher", reason, headline=shown),
+        "samples_per_J": Metric(per_joule(samples), "1/J", "higher", reason, headline=joules is not None),
         "tokens_per_J": Metric(per_joule(tokens), "1/J", "higher", reason or no_tokens),
         "flop_per_J": Metric(per_joule(flops), "FLOP/J", "higher", reason),
         "energy_per_step_J": Metric(per_step, "J", "lower", reason),
         "energy_J": Metric(joules, "J", "lower", reason),
         "total_energy_J": Metric(total, "J", "lower", _why(record, total, "total_J")),
         "idle_power_W": Metric(idle, "W", "lower", _why(record, idle, "idle_W")),
-        "mean_power_W": Metric(power, "W", "lower", reason, headline=shown),
+        "mean_power_W": Metric(power, "W", "lower", reason, headline=joules is not None),
     }
 
 

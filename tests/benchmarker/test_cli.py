@@ -6,6 +6,7 @@ import pty
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,19 @@ def test_list_says_what_is_there_and_why_not(cli):
     meters = {row["name"]: row["usable"] for row in json.loads(cli("list", "meters", "--json").stdout)}
     assert meters == {"amdsmi": True, "hwmon": True, "nvml": True, "rapl": True}
     assert ["workload", "nap.toy", "toy", "1.0", "yes"] in [line.split() for line in cli("list").stdout.splitlines()]
+
+
+def test_a_full_disk_behind_standard_output_is_one_line(cli, toy_folder):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarker", "list", "--json"],
+            env={**os.environ, "PYTHONPATH": str(toy_folder)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "benchmarker: error: cannot write the output: No space left on device\n"
 
 
 def test_describe_tells_all_of_a_problem(cli):

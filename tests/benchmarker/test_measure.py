@@ -98,7 +98,14 @@ def test_blocks_go_on_as_long_as_energy_wants(monkeypatch):
     clock = Clock(monkeypatch, [0.5])
     measuring = Measuring(blocks=2, seconds=3.0, median_precision=0.5)
     stopped = measure.timed_blocks(clock.stepper(), 1, measuring, durations, quiet, least_s=10.0)
-    assert (stopped, len(durations)) == ("blocks", 20)
+    assert (stopped, len(durations)) == ("power_min", 20)
+    durations.clear()
+    measuring = Measuring(blocks=1000, seconds=3.0)
+    stopped = measure.timed_blocks(clock.stepper(), 1, measuring, durations, quiet, least_s=10.0)
+    assert (stopped, len(durations)) == ("power_min", 20)
+    durations.clear()
+    stopped = measure.timed_blocks(clock.stepper(), 1, measuring, durations, quiet, least_s=1.0)
+    assert (stopped, len(durations)) == ("seconds", 6)
 
 
 def test_blocks_stop_at_their_count(monkeypatch):

@@ -360,7 +360,7 @@ def test_a_time_line_is_a_table_of_means_relative_to_the_timed_part(command, sto
     assert rows[8] == ["end", "200", "W", "41", "°C", "-"]
     assert "toy GPU-aaaaaaaa gpu: 4 readings are missing (sentinel)\n" in done.stdout
     wide = command("telemetry", str(path.parent), "--wide", "--rows=1").stdout
-    assert "power_instant_W" in wide
+    assert "1 power by counter  1 power_instant " in wide
     assert "1 GiB" in wide
 
 

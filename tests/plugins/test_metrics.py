@@ -76,6 +76,7 @@ def test_work_per_joule_and_joules_per_step(derive):
     assert found["flop_per_J"] == pytest.approx(15.0)
     assert found["energy_per_step_J"] == pytest.approx(40.0)
     assert found["mean_power_W"] == pytest.approx(100.0)
+    assert (found["energy_J"], found["total_energy_J"], found["idle_power_W"]) == (4000.0, 4000.0, 30.0)
     assert derived["samples_per_J"].headline
 
 

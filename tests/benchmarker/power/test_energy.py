@@ -21,6 +21,7 @@ def trial(cli, tmp_path):
         origin = write(script, cards)
         done = cli(*NAP, *args, env={**nvml.environment(script), "TOY_CARD": AA})
         assert done.returncode == 0, done.stderr
+        run.said = done.stderr
         (record,), faults = store.read([tmp_path / "r"])
         assert not faults
         return record, origin
@@ -67,7 +68,7 @@ def test_a_constant_power_is_that_power_whatever_stands_around_the_timed_part(tr
     assert derived["mean_power_W"].value == pytest.approx(100, abs=0.5)
     if "--power=passive" in options:
         assert measured(record).idle_W is None
-        assert record.reasons["energy.idle_W"] == f"it lacks gpu {AA}"
+        assert record.reasons["energy.idle_W"].startswith(f"{AA}: it was not read")
     else:
         assert measured(record).idle_W == pytest.approx(100, abs=0.5)
     assert measured(record).polled_J == pytest.approx(record.energy.energy_J, rel=1e-3)
@@ -106,6 +107,7 @@ def test_a_card_lost_in_the_middle_is_told(trial):
     record, _ = trial("--power-min=4", cards=[Card(uuid=AA, faults=gone)])
     assert per_joule(record) is None
     assert "lost: " in record.reasons["energy.sensors[0].energy_J"]
+    assert "has no energy: GPU-" in trial.said
 
 
 def test_a_hot_card_marks_the_trial(trial):
@@ -145,6 +147,46 @@ def test_a_duet_shares_one_power(cli, tmp_path):
     for record in store.read([tmp_path / "r"])[0]:
         assert (record.energy, record.meters) == (None, [])
         assert "cannot be told apart" in record.reasons["energy"]
+
+
+NAPS = ("--framework=toy", "--problem=nap")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", *NAPS, "--power-hz=nan"), "no number"),
+        (("run", *NAPS, "--power-min=inf"), "no number"),
+        (("run", *NAPS, "--power-hz=1000"), "not in the range"),
+        (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
+        (("run", *NAPS, "--power=none", "--power-nvml"), "none goes with no other name"),
+        (("run", *NAPS, "--power=auto", "--timeout=30"), "--timeout=30 ends a trial before --power-min=60"),
+        (("sweep", *NAPS, "--axis=power=none,auto"), "differ only in how they are profiled or their power is read"),
+        (("sweep", *NAPS, "--axis=ms=1,2", "--axis=power=ralp"), "did you mean rapl"),
+        (("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=samples_per_J", "--power=none"), "reads no meter"),
+        (("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=energy_J", "--design=duet"), "a duet shares one power"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, message):
+    done = cli(*words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_comparison_of_energies_is_no_duet(cli, tmp_path):
+    words = ("--a=--ms=1", "--b=--ms=2", "--max-blocks=2", "--blocks=2", "--results=r")
+    for metric, design in (("samples_per_s", "duet"), ("samples_per_J", "blocks")):
+        cli("ab", *NAPS, *words, f"--metric={metric}")
+        assert {record.design.kind for record in store.read([tmp_path / "r"])[0][-4:]} == {design}
+
+
+def test_which_meters_are_read_is_told_where_it_was_asked(cli):
+    done = cli("run", *NAPS, "--power=auto", "--power-min=0", "--blocks=2", env={"BENCHMARKER_SYSFS": "/nowhere"})
+    assert "power: reading no meter; not amdsmi, hwmon, nvml, rapl: `benchmarker power` says why\n" in done.stderr
+    done = cli("run", *NAPS, "--blocks=2")
+    assert "power" not in done.stderr
 
 
 def test_without_a_sensor_the_run_is_complete_otherwise(cli, tmp_path):
