@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarker import hookspecs, registry
+import pytest
+
+from benchmarker import NoMeterError, hookspecs, registry
 from benchmarker.plan import Plan
 from benchmarker.precision import PRECISIONS
 from benchmarker.record import SCHEMA_VERSION, schema
@@ -83,3 +85,16 @@ def test_measuring_md_says_what_each_precision_means() -> None:
     )
     expected = [(p.name, p.parameter, p.compute, p.accumulate, f"{p.bound:.2g}") for p in PRECISIONS.values()]
     assert rows == expected
+
+
+def test_the_meter_of_plugins_md_reads() -> None:
+    section = page("plugins.md").partition("### `make_meter")[2]
+    code = re.search(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    assert code
+    names: dict[str, Any] = {"board_is_here": lambda: True, "watts_of_the_board": lambda: 250.0}
+    exec(code[1], names)
+    meter = names["make_meter"](None)
+    assert (len(meter.channels), meter.read()) == (1, (250.0,))
+    names["board_is_here"] = lambda: False
+    with pytest.raises(NoMeterError, match="no such board"):
+        names["make_meter"](None)

@@ -79,7 +79,8 @@ def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, 
 def _edges_ns(one: Sampled) -> tuple[int, int] | None:
     """When the edges of the timed window were read, or None where one of them was not."""
     at = {sample.mark: sample.time_ns for sample in one.samples if sample.mark}
-    return (at["begin"], at["end"]) if at.get("begin", 0) < at.get("end", 0) and "begin" in at else None
+    begin_ns, end_ns = at.get("begin"), at.get("end")
+    return (begin_ns, end_ns) if begin_ns is not None and end_ns is not None and begin_ns < end_ns else None
 
 
 def _by_sensor(all_series: Sequence[Series]) -> list[list[Series]]:

@@ -75,21 +75,24 @@ class Sampled:
 
 @dataclass
 class Sampling:
-    """Samplers of some meters, from before a worker starts until after it has ended: a context."""
+    """Samplers of some meters, from before a worker starts until after it has ended: a context.
+
+    `found` is what each meter reads here, or why it has nothing; `rest_ns` when the machine rested.
+    """
 
     names: Sequence[str]
     device: str | None
     hz: float
     environment: Environment
     rest_ns: tuple[int, int] = (0, 0)
+    found: dict[str, Found] = field(default_factory=dict)
     _samplers: list[_Sampler] = field(default_factory=list)
-    _found: dict[str, Found] = field(default_factory=dict)
 
     def __enter__(self) -> Sampling:
         try:
             for name in self.names:
                 self._samplers.append(_Sampler(name, Request(name, self.device, self.hz), self.environment))
-            self._found = _answers(self._samplers)
+            self.found = _answers(self._samplers)
         except BaseException:
             self._end()
             raise
@@ -109,15 +112,10 @@ class Sampling:
     def lines(self) -> dict[str, Line]:
         """How the worker reaches each sampler that has something to read."""
         return {
-            sampler.meter: _line(sampler.theirs.fileno(), self._found[sampler.meter].channels)
+            sampler.meter: _line(sampler.theirs.fileno(), self.found[sampler.meter].channels)
             for sampler in self._samplers
-            if self._found[sampler.meter].channels
+            if self.found[sampler.meter].channels
         }
-
-    @property
-    def found(self) -> dict[str, Found]:
-        """What each meter reads here, or why it has nothing."""
-        return self._found
 
     def forget(self) -> None:
         """Drop all that was read so far: whoever watches without an end keeps no file of it."""
@@ -130,7 +128,7 @@ class Sampling:
         """End the samplers; returns all that they read."""
         for sampler in self._samplers:
             sampler.stop()
-        return [sampler.sampled(self._found[sampler.meter]) for sampler in self._samplers]
+        return [sampler.sampled(self.found[sampler.meter]) for sampler in self._samplers]
 
     def _end(self) -> None:
         for sampler in self._samplers:
