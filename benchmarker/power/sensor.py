@@ -22,6 +22,7 @@ AGREEMENT = 0.1
 """A counter and polled powers that differ by a larger share make the counter suspect."""
 MIN_UPDATES = 10
 """A window that holds fewer new values of a sensor says little about the time between its edges."""
+_TOO_SHORT = f"{{:.2g}} s hold fewer than {MIN_UPDATES} of its updates; time longer"
 STILL_S = 2.0
 """The counter of a device that takes power does not stand still for so long."""
 LONGEST_GAP_S = 60.0
@@ -160,6 +161,8 @@ def _counted(counter: Series | None, polled: Series | None, edges_ns: tuple[int,
     takes_power = polled is None or np.nanmax(polled.within(*edges_ns).values, initial=0.0) > 0
     if takes_power and still >= min(STILL_S, (edges_ns[1] - edges_ns[0]) / 1e9):
         return _Part(why=f"the counter stood still for {still:.2g} s", flags=["counter_stalled"])
+    if takes_power and (rises > 0).sum() < MIN_UPDATES:
+        return _Part(why=_TOO_SHORT.format((edges_ns[1] - edges_ns[0]) / 1e9))
     return _Part(float(rises.sum()), wraps=wraps)
 
 
@@ -174,7 +177,7 @@ def _held(polled: Series | None, coverage: float, observed_s: float | None, timi
     if coverage < LEAST_COVERAGE:
         return _Part(why=f"{polled.reason}: its readings cover {coverage:.0%} of the window", flags=flags)
     if seconds < MIN_UPDATES * update_s_:
-        return _Part(why=f"{seconds:.2g} s hold fewer than {MIN_UPDATES} of its updates; time longer", flags=flags)
+        return _Part(why=_TOO_SHORT.format(seconds), flags=flags)
     return _Part(integral(polled.within(*timing.edges_ns).valid(), *timing.edges_ns), flags=flags)
 
 

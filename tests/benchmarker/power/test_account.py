@@ -159,6 +159,8 @@ def test_a_short_window_is_marked_and_a_very_short_one_is_refused():
     marks = (5 * S, round(5.3 * S))
     found = account(sampled({channel("power_instant_W"): 100.0}, marks=marks))
     assert "fewer than 10 of its updates" in found.reasons["energy.sensors[0].energy_J"]
+    found = account(sampled({channel(): rising(Constant(100.0), update_s=0.2)}, marks=(5 * S, 6 * S)))
+    assert found.reasons["energy.sensors[0].energy_J"] == "1 s hold fewer than 10 of its updates; time longer"
 
 
 def test_the_average_is_integrated_where_its_lag_is_small():
