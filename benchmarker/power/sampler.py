@@ -1,7 +1,7 @@
 """The sampler: a process of its own that reads one meter tick by tick.
 
 A thread would wait for whoever holds the interpreter's lock; and a driver that hangs or crashes takes nothing with it.
-Standard input is a socket to the parent: the request comes on it, the answer says what was found, and its end ends the
+Standard input is a socket to the parent: the request comes on it, the answers say what was found, and its end ends the
 process. Samples go to standard output, a file that the parent made; what a library prints goes to standard error.
 """
 
@@ -31,12 +31,12 @@ FLUSH_NS = 1_000_000_000
 
 
 class Request(Struct, frozen=True):
-    """What to sample: a meter, for a case on a platform, so often a second (0: only look what there is).
+    """What to look for: what the meters read, for a case on a platform; then to sample the last, so often a second.
 
     `worker` is the socket on which the worker asks for readings at an edge; -1 where nobody does.
     """
 
-    meter: str
+    meters: tuple[str, ...]
     device: str | None
     hz: float = 0.0
     worker: int = -1
@@ -68,17 +68,23 @@ def main() -> None:
     os.dup2(2, 1)
     control = socket.socket(fileno=0)
     request = msgspec.json.decode(control.makefile("rb").readline(), type=Request)
-    try:
-        meter: Meter = registry.load([f"meter.{request.meter}"]).hook.make_meter(device=request.device)
-        found = Found(tuple(meter.channels), tuple(meter.lacks))
-    except NoMeterError as error:
-        found = Found(lacks=(error.lack,))
-    except UserError as error:
-        found = Found(lacks=(Lack("", "library_missing", str(error)),))
-    control.sendall(msgspec.json.encode(found) + b"\n")
-    if found.channels and request.hz:
+    for name in request.meters:
+        meter, found = _open(name, request.device)
+        control.sendall(msgspec.json.encode(found) + b"\n")
+    if meter and request.hz:
         _sample(meter, request, control, output)
     os._exit(0)  # all is written; a driver's own tidying up may hang
+
+
+def _open(name: str, device: str | None) -> tuple[Meter | None, Found]:
+    """A meter with what it reads, or why there is none."""
+    try:
+        meter: Meter = registry.load([f"meter.{name}"]).hook.make_meter(device=device)
+    except NoMeterError as error:
+        return None, Found(lacks=(error.lack,))
+    except UserError as error:
+        return None, Found(lacks=(Lack("", "library_missing", str(error)),))
+    return meter, Found(tuple(meter.channels), tuple(meter.lacks))
 
 
 def _sample(meter: Meter, request: Request, control: socket.socket, output: BinaryIO) -> None:

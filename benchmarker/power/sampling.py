@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -23,7 +22,7 @@ from benchmarker.power.meter import SOURCES, Lack
 from benchmarker.power.sampler import Found, Request, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from benchmarker.conversation import Environment
@@ -53,14 +52,22 @@ def meters(power: str) -> list[str]:
     return names
 
 
-def find(names: Iterable[str], device: str | None, environment: Environment) -> dict[str, Found]:
-    """What each meter reads here or why it has nothing, all asked at once; none is waited for longer than ANSWER_S."""
-    samplers = [_Sampler(name, Request(name, device), environment) for name in names]
-    try:
-        return _answers(samplers)
-    finally:
-        for sampler in samplers:
+def find(names: Sequence[str], device: str | None, environment: Environment) -> dict[str, Found]:
+    """What each meter reads here or why it has nothing; none is waited for longer than ANSWER_S.
+
+    One process asks them in turn. Where it hangs in one of them, or dies of it, another goes on with the next.
+    """
+    found: dict[str, Found] = {}
+    while waiting := tuple(name for name in names if name not in found):
+        sampler = _Sampler(Request(waiting, device), environment)
+        try:
+            for name in waiting:
+                found[name] = sampler.answer(time.monotonic() + ANSWER_S)
+                if sampler.lost:
+                    break
+        finally:
             sampler.end()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +98,9 @@ class Sampling:
     def __enter__(self) -> Sampling:
         try:
             for name in self.names:
-                self._samplers.append(_Sampler(name, Request(name, self.device, self.hz), self.environment))
-            self.found = _answers(self._samplers)
+                self._samplers.append(_Sampler(Request((name,), self.device, self.hz), self.environment))
+            deadline = time.monotonic() + ANSWER_S
+            self.found = {sampler.meter: sampler.answer(deadline) for sampler in self._samplers}
         except BaseException:
             self._end()
             raise
@@ -138,9 +146,10 @@ class Sampling:
 class _Sampler:
     """One sampler process, the sockets to it and the file that it writes to."""
 
-    def __init__(self, meter: str, request: Request, environment: Environment) -> None:
-        self.meter = meter
+    def __init__(self, request: Request, environment: Environment) -> None:
+        self.meter = request.meters[-1]
         self.lost = ""
+        self._heard = b""
         self.control, control = socket.socketpair()
         self.theirs, worker = socket.socketpair()
         self.samples: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
@@ -160,6 +169,22 @@ class _Sampler:
         finally:
             control.close()
             worker.close()
+
+    def answer(self, deadline: float) -> Found:
+        """What the next of its meters reads; where it does not say so in time, or ends, it is `lost`."""
+        while b"\n" not in self._heard:
+            try:
+                self.control.settimeout(max(0.001, deadline - time.monotonic()))
+                chunk = self.control.recv(1 << 16)
+            except TimeoutError:
+                self.lost = f"no answer within {ANSWER_S:g} s"
+                return Found(lacks=(Lack("", "stalled", self.lost),))
+            if not chunk:
+                self.lost = self.ended()
+                return Found(lacks=(Lack("", "driver", self.lost),))
+            self._heard += chunk
+        line, _, self._heard = self._heard.partition(b"\n")
+        return msgspec.json.decode(line, type=Found)
 
     def ended(self) -> str:
         """How the process ended, which was not asked to."""
@@ -197,31 +222,6 @@ class _Sampler:
             self.process.wait(STOP_S)  # one that hangs within the kernel dies when its driver lets go of it
         for each in (self.control, self.theirs, self.samples, self.said):
             each.close()
-
-
-def _answers(samplers: Sequence[_Sampler]) -> dict[str, Found]:
-    """What each sampler found; one that does not answer in time, or ends, found nothing."""
-    found = {
-        sampler.meter: Found(lacks=(Lack("", "stalled", f"no answer within {ANSWER_S:g} s"),)) for sampler in samplers
-    }
-    heard = {sampler.meter: b"" for sampler in samplers}
-    deadline = time.monotonic() + ANSWER_S
-    with selectors.DefaultSelector() as selector:
-        for sampler in samplers:
-            selector.register(sampler.control, selectors.EVENT_READ, sampler)
-        while selector.get_map() and (ready := selector.select(max(0.0, deadline - time.monotonic()))):
-            for key, _ in ready:
-                sampler = key.data
-                chunk = sampler.control.recv(1 << 16)
-                heard[sampler.meter] += chunk
-                if heard[sampler.meter].endswith(b"\n"):
-                    found[sampler.meter] = msgspec.json.decode(heard[sampler.meter], type=Found)
-                elif not chunk:
-                    found[sampler.meter] = Found(lacks=(Lack("", "driver", sampler.ended()),))
-                else:
-                    continue
-                selector.unregister(sampler.control)
-    return found
 
 
 def _line(descriptor: int, channels: Sequence[Channel]) -> Line:

@@ -40,8 +40,12 @@ def per_joule(record):
 
 @pytest.mark.parametrize(
     "curve",
-    [Constant(100.0), Ramp(50.0, 650.0, 120.0), Wave(80.0, 400.0, 0.3, 0.1), Wave(90.0, 700.0, 1.0, 0.02)],
-    ids=["constant", "ramp", "square", "spikes"],
+    [
+        pytest.param(Constant(100.0), id="constant", marks=pytest.mark.slow),
+        pytest.param(Ramp(50.0, 650.0, 120.0), id="ramp", marks=pytest.mark.slow),
+        pytest.param(Wave(80.0, 400.0, 0.3, 0.1), id="square", marks=pytest.mark.slow),
+        pytest.param(Wave(90.0, 700.0, 1.0, 0.02), id="spikes"),
+    ],
 )
 def test_energy_through_the_real_binding_is_the_integral(trial, curve):
     record, origin = trial("--power-min=2", cards=[Card(uuid=AA, curve=curve, counter_update_s=0.001)])
@@ -56,7 +60,7 @@ def test_energy_through_the_real_binding_is_the_integral(trial, curve):
     "options",
     [
         ("--power-min=2", "--ms=1"),
-        ("--power-min=2", "--ms=130", "--preheat", "--preheat-max=3"),
+        pytest.param(("--power-min=2", "--ms=130", "--preheat", "--preheat-max=3"), marks=pytest.mark.slow),
         ("--power=passive", "--ms=3", "--seconds=2", "--blocks=1000", "--warmup-steps=200"),
     ],
 )
@@ -175,6 +179,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, me
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_a_comparison_of_energies_is_no_duet(cli, tmp_path):
     words = ("--a=--ms=1", "--b=--ms=2", "--max-blocks=2", "--blocks=2", "--results=r")
     for metric, design in (("samples_per_s", "duet"), ("samples_per_J", "blocks")):

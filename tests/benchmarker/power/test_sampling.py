@@ -95,8 +95,13 @@ def test_a_meter_that_hangs_or_crashes_is_not_waited_for(monkeypatch):
     start = time.monotonic()
     assert find(["told"], "cpu", {"FAULT": "hang"})["told"].lacks[0].text == "stalled: no answer within 2 s"
     assert time.monotonic() - start < 4
-    (lack,) = find(["told"], "cpu", {"FAULT": "crash"})["told"].lacks
-    assert lack.text.startswith("driver: its process ended by SIGSEGV")
+    found = find(["broken", "told", "rapl"], "cpu", {"FAULT": "crash", "BENCHMARKER_SYSFS": "/nowhere"})
+    assert [found[name].lacks[0].reason for name in ("broken", "told", "rapl")] == [
+        "library_missing",
+        "driver",
+        "unsupported",
+    ]
+    assert found["told"].lacks[0].text.startswith("driver: its process ended by SIGSEGV")
 
 
 def test_it_samples_at_its_rate_until_it_is_told_to_stop():
