@@ -8,9 +8,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from benchmarker.cli import main
 
 ENTRY_POINTS = {
     "framework.toy": "toy.framework",
@@ -156,5 +159,27 @@ def cli(toy_folder: Path, tmp_path: Path) -> Cli:
             text=True,
             timeout=timeout,
         )
+
+    return run
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it wrote."""
+
+    returncode: int | str | None
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Runs the command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> Done:
+        with pytest.raises(SystemExit) as caught:
+            main(list(args))
+        return Done(caught.value.code, *capsys.readouterr())
 
     return run

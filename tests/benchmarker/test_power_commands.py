@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from contextlib import closing
-from dataclasses import dataclass
 
 import msgspec
 import pytest
@@ -21,7 +20,6 @@ from records import make_record
 
 from benchmarker import Channel, Lack, store
 from benchmarker.api import Measuring
-from benchmarker.cli import main
 from benchmarker.cli.output import clean, si
 from benchmarker.cli.sensors import sensors, take
 from benchmarker.cli.tables import _heading
@@ -35,26 +33,6 @@ from benchmarker.power.sampling import Sampled, Sampling
 S = 1_000_000_000
 HOSTILE = "package-0\x1b[31m\x07[bold]x[/]\u202e"
 SHOWN = clean(HOSTILE)
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Runs the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> Done:
-        with pytest.raises(SystemExit) as caught:
-            main(list(args))
-        return Done(caught.value.code, *capsys.readouterr())
-
-    return run
 
 
 def refused(done, *texts):

@@ -5,13 +5,11 @@ import gzip
 import io
 import json
 import os
-from dataclasses import dataclass
 
 import profiles
 import pytest
 
 from benchmarker import load_events
-from benchmarker.cli import main
 from benchmarker.cli.output import clean
 
 COMMANDS = ("ingest", "kernels", "ops", "scopes")
@@ -25,26 +23,6 @@ HOSTILE = [
     '"quotes", and commas',
     "n" * 100_000,
 ]
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Runs the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> Done:
-        with pytest.raises(SystemExit) as caught:
-            main(list(args))
-        return Done(caught.value.code, *capsys.readouterr())
-
-    return run
 
 
 def refused(done, *texts: str) -> None:
