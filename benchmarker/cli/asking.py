@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from benchmarker import params, registry
 from benchmarker.api import MODES, Measuring, Problem
+from benchmarker.cli.power_options import POWER
 from benchmarker.cli.quantities import Number
 from benchmarker.errors import UserError
 from benchmarker.plan import Asked
-from benchmarker.power import sampling
 from benchmarker.precision import PRECISIONS
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -44,24 +43,6 @@ _WHAT = (
         "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Of weights and inputs."
     ),
 )
-
-
-def _meter(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Keep the meter that a flag of its own names, for `_meters`."""
-    if value:
-        context.meta.setdefault(__name__, []).append(str(option.name).removeprefix("power_"))
-
-
-def _meters(context: click.Context, option: click.Parameter, value: str) -> str:
-    """The value of `--power`, with the meters that flags of their own name; raises `UserError` for an unknown one."""
-    if named := context.meta.pop(__name__, []):
-        if context.get_parameter_source("power") is ParameterSource.COMMANDLINE:
-            named.insert(0, value)
-        context.set_parameter_source("power", ParameterSource.COMMANDLINE)
-        value = ",".join(named)
-    sampling.meters(value)
-    return value
-
 
 _DEFAULT = Measuring()
 _MEASURING = (
@@ -119,46 +100,7 @@ _MEASURING = (
         show_default=True,
         help="Longest trial; then its worker is ended.",
     ),
-    click.option(
-        "--power",
-        metavar="METER[,METER...]",
-        default=_DEFAULT.power,
-        show_default=True,
-        callback=_meters,
-        help="Meters to read; auto: all that are here. passive is auto too, but does not time longer for it; or none.",
-    ),
-    click.option(
-        "--power-nvml", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="As --power=nvml."
-    ),
-    click.option(
-        "--power-rapl", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="As --power=rapl."
-    ),
-    click.option(
-        "--power-hz",
-        type=Number(min=0, max=100, min_open=True),
-        metavar="HZ",
-        default=_DEFAULT.power_hz,
-        show_default=True,
-        help="How often meters are read.",
-    ),
-    click.option(
-        "--power-min",
-        "power_min_s",
-        type=Number(min=0),
-        metavar="SECONDS",
-        default=_DEFAULT.power_min_s,
-        show_default=True,
-        help="Least timed part, where --power asks for meters and there are any.",
-    ),
-    click.option(
-        "--power-idle",
-        "power_idle_s",
-        type=Number(min=0),
-        metavar="SECONDS",
-        default=_DEFAULT.power_idle_s,
-        show_default=True,
-        help="Rest before each trial, to measure idle power, where --power asks for meters and there are any.",
-    ),
+    *POWER,
     click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a process of its own."),
     click.option(
         "--profile-steps",

@@ -85,7 +85,10 @@ class NoMeterError(UserError):
 
 
 class Meter(ABC):
-    """An open meter: at least one channel, and what it found but cannot read."""
+    """An open meter: at least one channel that can be read, and what it found but cannot read.
+
+    A source of energy that is there and cannot be read stands among the channels as well, so that sums lack it visibly.
+    """
 
     channels: Sequence[Channel]
     lacks: Sequence[Lack] = ()
