@@ -80,7 +80,7 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
             "the interval is of repetition alone"
         )
     domains = {" and ".join(each.domain for each in sensors) for sensors in several}
-    methods = {each.method or "neither" for sensors in several for each in sensors}
+    methods = {" and ".join(sorted({each.method or "neither" for each in sensors})) for sensors in several}
     if len(domains) > 1:
         found.append(f"the energies are not of the same: some of {', others of '.join(sorted(domains))}")
     if len(methods) > 1:

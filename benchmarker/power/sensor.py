@@ -86,7 +86,9 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
     none = "; ".join(dict.fromkeys(part.why for part, of in ((counted, counter), (held, polled)) if of and part.why))
     energy_j = counted.energy_J if counted.energy_J is not None else held.energy_J
     ratio = counted.energy_J / held.energy_J if counted.energy_J is not None and held.energy_J else None
-    flags: list[SensorFlag] = [*(["shared"] if channel.shared else []), *counted.flags, *held.flags]  # type: ignore[list-item]
+    flags: list[SensorFlag] = [*counted.flags, *held.flags]
+    if channel.shared:
+        flags.append("shared")
     if ratio is not None and abs(ratio - 1) > AGREEMENT:
         flags.append("counter_suspect")
     if gaps:
@@ -158,7 +160,8 @@ def _counted(counter: Series | None, polled: Series | None, edges_ns: tuple[int,
     if np.isnan(rises).any():
         return _Part(why="the counter ran backwards", flags=["counter_backwards"])
     still = still_s(inside)
-    takes_power = polled is None or np.nanmax(polled.within(*edges_ns).values, initial=0.0) > 0
+    powers = polled.within(*edges_ns).valid().values if polled else np.empty(0)
+    takes_power = not len(powers) or powers.max() > 0
     if takes_power and still >= min(STILL_S, (edges_ns[1] - edges_ns[0]) / 1e9):
         return _Part(why=f"the counter stood still for {still:.2g} s", flags=["counter_stalled"])
     if takes_power and (rises > 0).sum() < MIN_UPDATES:

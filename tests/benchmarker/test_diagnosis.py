@@ -113,11 +113,13 @@ def test_energies_by_different_sensors_are_told():
     short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
     assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
     assert diagnosis.energies([make_record()], [make_record()]) == []
-    (dram,) = make_energy(9.0, domain="dram").sensors
+    (dram,) = make_energy(9.0, domain="dram", method="polled").sensors
     both = make_record(energy=msgspec.structs.replace(make_energy(1.0), sensors=[*make_energy(1.0).sensors, dram]))
     assert diagnosis.energies([both], [both]) == []
-    (other,) = diagnosis.energies([both], [make_record(energy=make_energy(1.0))])
-    assert other == "the energies are not of the same: some of gpu, others of gpu and dram"
+    assert diagnosis.energies([both], [make_record(energy=make_energy(1.0))]) == [
+        "the energies are not of the same: some of gpu, others of gpu and dram",
+        "the energies were not had in the same way: counter, counter and polled",
+    ]
 
 
 def test_a_device_that_holds_its_clocks_down_is_a_disturbance():

@@ -121,6 +121,12 @@ def test_a_counter_may_stand_still_where_no_power_is_taken():
     assert (found.energy.energy_J, found.energy.sensors[0].flags) == (0.0, [])
 
 
+def test_a_counter_that_stands_still_is_no_energy_of_nothing_where_the_power_is_not_known():
+    found = account(sampled({channel(): 5.0, channel("power_instant_W"): "lost"}))
+    assert found.energy.energy_J is None
+    assert found.energy.sensors[0].flags == ["counter_stalled"]
+
+
 def test_a_wrapping_counter_that_falls_by_little_ran_backwards():
     """The other reading of it, a rise by nearly the whole range, would be a power of megawatts."""
     found = account(sampled({channel(wraps_at=65_000.0): lambda t: 100.0 * t - 10.0 * (t > 20)}))
