@@ -49,5 +49,5 @@ class Number(click.FloatRange):
         """The number as a float."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number of something", param, ctx)
+            self.fail(f"{value!r} is no finite number", param, ctx)
         return number

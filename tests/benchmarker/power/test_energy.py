@@ -159,8 +159,8 @@ NAPS = ("--framework=toy", "--problem=nap")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", *NAPS, "--power-hz=nan"), "no number"),
-        (("run", *NAPS, "--power-min=inf"), "no number"),
+        (("run", *NAPS, "--power-hz=nan"), "no finite number"),
+        (("run", *NAPS, "--power-min=inf"), "no finite number"),
         (("run", *NAPS, "--power-hz=1000"), "not in the range"),
         (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
         (("run", *NAPS, "--power=none", "--power-nvml"), "none goes with no other name"),
