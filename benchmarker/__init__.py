@@ -20,6 +20,7 @@ from benchmarker.api import (
     Profiling,
     StepMarker,
     Support,
+    Work,
     Workload,
 )
 from benchmarker.errors import UserError
@@ -56,6 +57,7 @@ __all__ = [
     "StepMarker",
     "Support",
     "UserError",
+    "Work",
     "Workload",
     "hookimpl",
     "load",

@@ -140,6 +140,14 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Work of one part of a step by formula: FLOPs as in `Cost`, and the bytes that the part alone must move."""
+
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
     """Weights by name, and several distinct input batches, as NumPy arrays on the host."""
 
@@ -233,6 +241,14 @@ class Problem(ABC):
     @abstractmethod
     def cost(self, params: Any, mode: Mode, precision: str) -> Cost:
         """Work of one step."""
+
+    def parts(self, params: Any, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Work of a step by scope, its FLOPs together those of `cost`; empty where there is no formula for it.
+
+        A part reads what it takes and its weights, and writes what it gives: nothing stays in a cache from one part
+        to the next. So the bytes of the parts together are more than those of `cost`.
+        """
+        return {}
 
     @abstractmethod
     def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:

@@ -26,7 +26,7 @@ def load(*places: str | PathLike[str]) -> pd.DataFrame:
     A place is a record, the folder of a run, or a folder of runs. What could not be measured is NaN. Each file that
     cannot be read is warned of and left out; raises `UserError` where nothing can be read.
     """
-    derive = deriver()
+    derive = deriver([Path(place) for place in places])
     rows = []
     for record in _read(places):
         values = {name: math.nan if each.value is None else each.value for name, each in derive(record).items()}

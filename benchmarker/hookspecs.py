@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Support,
         Workload,
     )
+    from benchmarker.ceilings import Ceilings
     from benchmarker.power.meter import Meter
     from benchmarker.record import Record
 
@@ -90,8 +91,10 @@ def make_meter(device: str | None) -> Meter:
 
 
 @hookspec
-def derive_metrics(record: Record) -> Mapping[str, Metric]:
+def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     """Derive figures from a stored record, without side effects; called whenever a record is shown.
+
+    `ceilings` are those that are known of the devices measured; an implementation that needs none leaves them out.
 
     Implemented by `metric.NAME`: `return {"samples_per_s": Metric(12.5, "1/s", "higher")}`.
     """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarker import registry
+from benchmarker import ceilings, registry
 from benchmarker.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,13 +18,17 @@ Derive = Callable[["Record"], Mapping[str, "Metric"]]
 """Derives all metrics of a record, by name."""
 
 
-def deriver() -> Derive:
-    """Load the metric plugins once; the function returned derives all metrics of a record, by name."""
+def deriver(places: Iterable[Path] = ()) -> Derive:
+    """Load the metric plugins once; the function returned derives all metrics of a record, by name.
+
+    Ceilings are those of the user's cache and those that lie beside the records of `places`.
+    """
+    known = ceilings.known(places)
     hook = registry.load(registry.registered("metric")).hook
 
     def derive(record: Record) -> dict[str, Metric]:
         metrics: dict[str, Metric] = {}
-        for part in hook.derive_metrics(record=record):
+        for part in hook.derive_metrics(record=record, ceilings=known):
             if twice := metrics.keys() & part.keys():
                 raise UserError(f"two metric plugins derive {', '.join(sorted(twice))}; uninstall one of them")
             metrics |= part

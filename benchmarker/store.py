@@ -3,6 +3,7 @@
 results/<run id>/plan.json          what was asked
 results/<run id>/<trial id>.json    a record
 results/<run id>/<trial id>.log     what the worker wrote to its standard error, where it wrote anything
+results/<run id>/ceilings.json      what its device can reach, where the run was to find that out
 
 and of a trial whose meters had something to read
 
@@ -37,6 +38,7 @@ from benchmarker.plan import Place, Plan
 from benchmarker.record import Record
 
 PLAN = "plan.json"
+CEILINGS = "ceilings.json"
 TELEMETRY = ".telemetry.parquet"
 
 _T = TypeVar("_T", bound=Struct)
@@ -188,8 +190,8 @@ def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
     records: list[Record] = []
     faults: list[Fault] = []
     for place in places:
-        if place.name == PLAN:
-            faults.append(Fault(place, "a plan, not a record; name its folder"))
+        if place.name in (PLAN, CEILINGS):
+            faults.append(Fault(place, "not a record; name its folder"))
             continue
         files = sorted(_record_files(place))
         if not files:
@@ -205,17 +207,18 @@ def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
 
 def read_record(path: Path) -> Record | Fault:
     """The record in one file, or what is wrong with it."""
-    return _decode(path, schema.read)
+    return decode(path, schema.read)
 
 
 def read_plan(path: Path) -> Plan | Fault:
     """The plan in one file, or what is wrong with it."""
-    return _decode(path, lambda content: msgspec.json.decode(content, type=Plan))
+    return decode(path, lambda content: msgspec.json.decode(content, type=Plan))
 
 
-def _decode(path: Path, decode: Callable[[bytes], _T]) -> _T | Fault:
+def decode(path: Path, read: Callable[[bytes], _T]) -> _T | Fault:
+    """What a file's content is read as, or what is wrong with it."""
     try:
-        return decode(path.read_bytes())
+        return read(path.read_bytes())
     except OSError as error:
         return Fault(path, error.strerror or str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -224,7 +227,7 @@ def _decode(path: Path, decode: Callable[[bytes], _T]) -> _T | Fault:
 
 def _record_files(place: Path) -> Iterator[Path]:
     if place.is_dir():
-        yield from (file for file in place.rglob("*.json") if file.name != PLAN)
+        yield from (file for file in place.rglob("*.json") if file.name not in (PLAN, CEILINGS))
     elif place.exists():
         yield place
 

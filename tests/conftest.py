@@ -126,6 +126,12 @@ def install(folder: Path, name: str, entry_points: Mapping[str, str], files: Map
     (info / "entry_points.txt").write_text("\n".join(["[benchmarker]", *lines, ""]))
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings that lie in the user's cache are none of a test's business."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes a distribution that this process sees."""

@@ -9,10 +9,16 @@ from benchmarker.abilities import usable
 from benchmarker.verify import check_modes, compare_losses
 
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
-IMPLEMENTATIONS = {"attention": ("einsum", "matmul", "fused"), "gpt2": ("einsum", "matmul", "fused")}
+WAYS = {
+    "attention": ("impl", ("einsum", "matmul", "fused")),
+    "gpt2": ("impl", ("einsum", "matmul", "fused")),
+    "stream": ("op", ("triad", "copy")),
+}
+"""The parameter that says how it is done, and its values."""
 TINY = {
     "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
+    "stream": ("--n=1001",),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
 }
 
@@ -43,8 +49,8 @@ def case_maker(problem, framework):
 
     device = plan.choose_device(framework, ability.info, "cpu")
     modes = {mode: plan.able(ability.support, device, mode) for mode in ability.support.precisions}
-    names = ability.support.choices.get("impl") or IMPLEMENTATIONS.get(problem, ())
-    return modes, [{"impl": name} for name in names] or [{}], make
+    parameter, ways = WAYS.get(problem, ("", ()))
+    return modes, [{parameter: way} for way in ability.support.choices.get(parameter, ways)] or [{}], make
 
 
 @pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
@@ -85,11 +91,11 @@ def test_each_mode_is_measured_and_recorded(cli, problem, framework):
         (record,) = json.loads(done.stdout)
         assert record["status"] == "ok"
         assert len(record["blocks"]["duration_ns"]) == 3
-        assert record["cost"]["flops"] > 0
+        assert record["cost"]["bytes"] > 0
         assert record["software"]["threads"] == 1
         assert record["types"]["lowest"] == "fp32"
         assert record["metrics"]["samples_per_s"]["value"] > 0
-        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem == "gemm")
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("gemm", "stream"))
 
 
 @pytest.mark.slow

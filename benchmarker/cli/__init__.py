@@ -16,11 +16,16 @@ from benchmarker.errors import UserError
 COMMANDS = {
     "run": "Measure a problem in one framework or several; store records and print a table.",
     "sweep": "Measure every combination of values: axes multiplied, zipped or listed.",
+    "suite": "List the suites of the project, or run one.",
     "plan": "Show what a plan file would run, and how long it would take.",
     "run-plan": "Run a plan file.",
     "ab": "Run two configurations in turns until it is plain which is faster.",
     "compare": "Compare records: faster, slower, the same, or undecided.",
     "pareto": "Find the configurations that none beats in every metric.",
+    "score": "Sum up two sides over all cases: weighted mean ratio, success ratio, per metric.",
+    "ceilings": "Measure what this device can reach: FLOP/s by matrix products, bytes/s by copying.",
+    "roofline": "Show records, scopes and kernels under the measured roof of their device.",
+    "report": "Write a page that stands alone: verdicts, figures and the data behind them.",
     "kernels": "Show what ran in a profile, by name, category, scope, op, phase or device.",
     "scopes": "Show the time of each scope, of several profiles side by side.",
     "ops": "Show the HLO instructions or aten ops of a profile.",
@@ -34,6 +39,9 @@ COMMANDS = {
     "telemetry": "Show the time line of all that the meters read during a trial.",
     "env": "Describe this machine, and what will make its timings noisy.",
     "show": "Show records as a table.",
+    "accept": "Hold records against the bounds of a reference: PASS or FAIL, case by case.",
+    "bundle": "Pack a run with checksums, to hand it in.",
+    "unbundle": "Verify a packed run and unpack it.",
     "validate": "Hold records against the schema.",
 }
 

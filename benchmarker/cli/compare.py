@@ -88,7 +88,7 @@ def command(
     groups = [(str(place), records) for place, (records, _) in zip(places, read, strict=True)]
     if empty := [name for name, records in groups if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
-    derive = deriver() if level == "trial" else parts.deriver(level)
+    derive = deriver(places) if level == "trial" else parts.deriver(level)
     known_metric(rules, derive(groups[0][1][0]))
     if by is not None:
         made = matching.by([record for _, records in groups for record in records], by, baseline)

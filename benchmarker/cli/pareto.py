@@ -39,7 +39,7 @@ def command(places: tuple[Path, ...], names: str, as_json: bool) -> int:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if not records:
         raise UserError("there is no record to look at")
-    found = front(records, metrics, deriver())
+    found = front(records, metrics, deriver(places))
     axes = varying([point.configuration.facts for point in found.points]) or ["framework"]
     if as_json:
         print_json(

@@ -21,7 +21,7 @@ def command(places: tuple[Path, ...], as_json: bool) -> int:
     RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 where a file cannot be read.
     """
     records, faults = store.read(list(places))
-    derive = deriver()
+    derive = deriver(places)
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if as_json:

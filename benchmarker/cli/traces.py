@@ -135,5 +135,9 @@ def cell(name: str, value: Any) -> str:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    text = OUTSIDE if name == "scope" and value == "" else str(value)
+    return shortened(OUTSIDE if name == "scope" and value == "" else str(value))
+
+
+def shortened(text: str) -> str:
+    """Text, cut in the middle where it is longer than a table shows."""
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2]}…{text[-(_WIDEST // 2) + 1 :]}"

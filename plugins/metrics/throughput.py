@@ -1,4 +1,4 @@
-"""Rates: samples, tokens and FLOP per second, over all timed blocks together."""
+"""Rates: samples, tokens, FLOP and (the least) bytes per second, over all timed blocks together."""
 
 from collections.abc import Mapping
 
@@ -15,6 +15,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
             "samples_per_s": Metric(None, "1/s", "higher", reason, headline=True),
             "tokens_per_s": Metric(None, "1/s", "higher", reason, headline=True),
             "flop_per_s": Metric(None, "FLOP/s", "higher", reason, headline=True),
+            "bytes_per_s": Metric(None, "B/s", "higher", reason),
         }
     steps_per_s = blocks.steps_per_block * len(blocks.duration_ns) / (sum(blocks.duration_ns) / 1e9)
     tokens = None if cost.tokens is None else cost.tokens * steps_per_s
@@ -23,4 +24,5 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         "samples_per_s": Metric(cost.samples * steps_per_s, "1/s", "higher", headline=True),
         "tokens_per_s": Metric(tokens, "1/s", "higher", no_tokens, headline=True),
         "flop_per_s": Metric(cost.flops * steps_per_s, "FLOP/s", "higher", headline=True),
+        "bytes_per_s": Metric(cost.bytes * steps_per_s, "B/s", "higher"),
     }

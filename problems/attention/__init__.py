@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Cost, Data, Mode, Problem, hookimpl
+from benchmarker import Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker.precision import ITEM_BYTES, PRECISIONS
 
 Impl = Literal["einsum", "matmul", "fused"]
@@ -67,6 +67,11 @@ class Attention(Problem):
             tokens=p.batch_size * p.seq_len,
         )
 
+    def parts(self, params: AttentionParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """The two products and the softmax between them, which reads and writes the scores; one part if fused."""
+        p, item = params, ITEM_BYTES[PRECISIONS[precision].parameter]
+        return parts(p.batch_size, p.heads, p.seq_len, p.head_dim, p.impl, item, backward=mode == "forward_backward")
+
     def data(self, params: AttentionParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """q, k, v and the output's gradient: normal numbers."""
         p = params
@@ -100,6 +105,31 @@ def make_problem() -> Problem:
 def scopes(impl: Impl) -> tuple[str, ...]:
     """Names of the parts of attention in an implementation."""
     return ("attn_fused",) if impl == "fused" else ("attn_q_k", "attn_softmax", "attn_att_v")
+
+
+def parts(
+    batch_size: int, heads: int, seq_len: int, head_dim: int, impl: Impl, item_bytes: int, *, backward: bool
+) -> dict[str, Work]:
+    """Work of the parts of attention in an implementation."""
+    flops = product_flops(batch_size, heads, seq_len, head_dim)
+    rows = batch_size * seq_len * heads * head_dim * item_bytes
+    scores = batch_size * heads * seq_len * seq_len * item_bytes
+    if impl == "fused":
+        return {"attn_fused": part(2 * flops, read=3 * rows, written=rows, backward=backward)}
+    return {
+        "attn_q_k": part(flops, read=2 * rows, written=scores, backward=backward),
+        "attn_softmax": part(0, read=scores, written=scores, backward=backward),
+        "attn_att_v": part(flops, read=scores + rows, written=rows, backward=backward),
+    }
+
+
+def part(flops: int, *, read: int, written: int, backward: bool) -> Work:
+    """Work of a part that reads and writes so many bytes forward, weights among them.
+
+    Backward it takes two products for each one, reads what it read and the gradient of what it wrote, and writes the
+    gradients of what it read.
+    """
+    return Work(3 * flops, 3 * read + 2 * written) if backward else Work(flops, read + written)
 
 
 def product_flops(batch_size: int, heads: int, seq_len: int, head_dim: int) -> int:

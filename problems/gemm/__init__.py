@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Cost, Data, Mode, Problem, hookimpl
+from benchmarker import Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker.precision import ITEM_BYTES, PRECISIONS
 
 
@@ -52,6 +52,11 @@ class Gemm(Problem):
         if mode == "inference":
             return Cost(product_flops, p.batch_size * (inputs * item + outputs_bytes), p.batch_size)
         return Cost(3 * product_flops, p.batch_size * 2 * (inputs * item + outputs_bytes), p.batch_size)
+
+    def parts(self, params: GemmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """The product is the only part."""
+        cost = self.cost(params, mode, precision)
+        return {"gemm": Work(cost.flops, cost.bytes)}
 
     def data(self, params: GemmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """A and B, and the gradient of C: normal numbers, or integers over the whole range for int8."""

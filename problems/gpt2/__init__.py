@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Cost, Data, Mode, Problem, hookimpl
+from benchmarker import Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker.precision import ITEM_BYTES, PRECISIONS
 from benchmarker_problems import attention
-from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.attention import IMPL_HELP, Impl, part
 from benchmarker_problems.gpt2 import reference
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
@@ -125,6 +125,40 @@ class Gpt2(Problem):
             samples=p.batch_size,
             tokens=tokens,
         )
+
+    def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Every scope of the model, those of the blocks times their number."""
+        p, types, backward = params, PRECISIONS[precision], mode != "inference"
+        weight, item = ITEM_BYTES[types.parameter], ITEM_BYTES[types.compute]
+        tokens = p.batch_size * p.seq_len
+        width, inner, logits = (tokens * size * item for size in (p.d_model, p.d_ff, p.vocab_size))
+
+        def linear(inputs: int, outputs: int, *, more: int = 0) -> Work:
+            """A product with weights; `more` bytes are read beside."""
+            read = (tokens * inputs) * item + (inputs * outputs) * weight + more
+            return part(2 * tokens * inputs * outputs, read=read, written=tokens * outputs * item, backward=backward)
+
+        norm = part(0, read=width + 2 * p.d_model * weight, written=width, backward=backward)
+        block = {
+            "ln_1": norm,
+            "attn_qkv": linear(p.d_model, 3 * p.d_model),
+            **attention.parts(p.batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, item, backward=backward),
+            "attn_proj": linear(p.d_model, p.d_model, more=width),
+            "ln_2": norm,
+            "mlp_fc": linear(p.d_model, p.d_ff),
+            "mlp_gelu": part(0, read=inner, written=inner, backward=backward),
+            "mlp_proj": linear(p.d_ff, p.d_model, more=width),
+        }
+        embedded = (tokens + p.seq_len) * p.d_model * weight
+        parts = {"embed": part(0, read=embedded, written=width, backward=backward)}
+        parts |= {name: Work(p.n_layer * work.flops, p.n_layer * work.bytes) for name, work in block.items()}
+        parts |= {"ln_f": norm, "lm_head": linear(p.d_model, p.vocab_size)}
+        if backward:
+            parts["loss"] = part(0, read=logits, written=0, backward=True)
+        if mode == "training":
+            # AdamW reads a weight, its gradient and two moments, and writes all but the gradient.
+            parts["optimizer"] = Work(0, 7 * parameter_count(p) * weight)
+        return parts
 
     def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Weights as GPT-2 begins, with biases and gains drawn too, so that one left out is noticed."""

@@ -1,0 +1,176 @@
+"""`benchmarker ceilings`."""
+
+from __future__ import annotations
+
+import signal
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from benchmarker import ceilings, registry, store
+from benchmarker.ceiling_search import ceilings_of, final, search
+from benchmarker.ceilings import UNITS, Ceiling
+from benchmarker.cli.asking import names_of
+from benchmarker.cli.output import clean, json_option, print_json, print_table, si
+from benchmarker.cli.progress import Progress, working
+from benchmarker.configurations import Value, label, text
+from benchmarker.errors import UserError
+from benchmarker.execute import execute
+from benchmarker.vendor import peak
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.plan import Plan
+    from benchmarker.record import Record
+
+OPS = ("copy", "triad")
+_ONE = ("batch_size", 1)
+
+
+@click.command("ceilings", short_help="Measure what this device can reach.")
+@click.option(
+    "--framework",
+    "frameworks",
+    metavar="NAME[,NAME...]",
+    help="Frameworks to measure with. [default: all that can be used]",
+)
+@click.option(
+    "--precision",
+    "precisions",
+    metavar="NAME[,NAME...]",
+    default="fp32",
+    show_default=True,
+    help="Precisions of the matrix products; a pass over memory is taken in fp32.",
+)
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, ...")
+@click.option("--gpu", type=click.IntRange(min=0), help="Index of the GPU.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; then of trials with as many alone.")
+@click.option(
+    "--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Processes that measure a winner anew."
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder that records go to.",
+)
+@click.option("--known", "only_known", is_flag=True, help="Measure nothing: show the ceilings that are kept.")
+@json_option
+def command(
+    frameworks: str | None,
+    precisions: str,
+    device: str,
+    gpu: int | None,
+    threads: int | None,
+    trials: int,
+    results: Path,
+    only_known: bool,
+    as_json: bool,
+) -> int:
+    """Measure the most FLOP/s that matrix products reach on this device, and the most bytes/s of its memory.
+
+    Several sizes of product are tried, and copy and triad over arrays that no cache holds. What wins is measured anew
+    in --trials fresh processes: the median of these is the ceiling, and LOW and HIGH are the least and the most of
+    them. Ceilings are kept for this user, by device, framework and precision; `roofline`, `report` and the metrics
+    mfu_measured and roof_share go by them.
+
+    The exit status is 1 where something asked for was not measured.
+    """
+    if only_known:
+        known = ceilings.known()
+        for fault in known.faults:
+            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+        _print(known.known, as_json)
+        return 1 if known.faults else 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
+    where = {name: value for name, value in (("device", device), ("gpu", gpu), ("threads", threads)) if value}
+    wanted = [each.strip() for each in precisions.split(",") if each.strip()]
+    if not wanted:
+        raise UserError("--precision names no precision")
+    settings = [
+        {"problem": "gemm", "framework": name, "precision": precision, **where}
+        for name, precision in product(names, wanted)
+    ]
+    settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
+    with working("asking the frameworks what they do here"):
+        plan = search(settings)
+    with Progress() as progress:
+        for reason in plan.left_out:
+            progress.say(f"left out: {reason}")
+        progress.say(f"search: {len(plan.cases)} sizes, {plan.trials} trials each")
+        _, searched = _run(plan, results, progress)
+        again = final(searched, trials)
+        if again is None:
+            raise UserError(f"no trial went well; `benchmarker show {results}` says why")
+        progress.say(f"the best of each kind, measured anew: {len(again.cases)} winners, {trials} trials each")
+        folder, measured = _run(again, results, progress)
+    found = ceilings_of(searched, measured)
+    try:
+        ceilings.write(folder / store.CEILINGS, found)
+        ceilings.keep(found)
+    except OSError as error:
+        raise UserError(f"cannot keep the ceilings: {error.filename}: {error.strerror}; records: {folder}") from error
+    _print(found, as_json)
+    click.echo(f"\nrecords: {folder}", err=True)
+    failed = [record for record in (*searched, *measured) if record.error]
+    for record in failed:
+        assert record.error
+        click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
+    return 1 if any(record.error for record in measured) else 0
+
+
+def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Record]]:
+    with store.new_run(results, plan) as folder:
+        return folder.path, execute(folder, progress)
+
+
+def _print(found: Sequence[Ceiling], as_json: bool) -> None:
+    """The ceilings, the highest of each device, resource and precision first, with the vendor's figure beside."""
+    if as_json:
+        print_json([_plain(each) for each in found])
+        return
+    if not found:
+        click.echo("no ceiling is known; `benchmarker ceilings` measures those of this device")
+        return
+    rows = []
+    for each in sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value)):
+        unit, vendor = UNITS[each.resource], _vendor(each)
+        rows.append(
+            [
+                str(each.device),
+                each.resource,
+                each.precision,
+                each.framework,
+                *(si(value, unit) for value in (each.value, each.low, each.high)),
+                text(each.trials),
+                label(each.params, list(_shown(each))),
+                si(vendor, unit),
+                "-" if vendor is None else f"{each.value / vendor:.0%}",
+                each.measured_at[:10],
+            ]
+        )
+    headings = ["device", "of", "precision", "framework", "ceiling", "low", "high", "trials", "by"]
+    print_table([*headings, "vendor peak", "of peak", "measured"], rows)
+
+
+def _shown(ceiling: Ceiling) -> dict[str, Value]:
+    """The parameters that say what the winner was."""
+    return {name: value for name, value in ceiling.params.items() if value is not False and (name, value) != _ONE}
+
+
+def _vendor(ceiling: Ceiling) -> float | None:
+    """What the vendor says of the device; None where the data file does not have it."""
+    found = peak(ceiling.device.name)
+    if found is None:
+        return None
+    return found.bytes_per_s if ceiling.resource == "memory" else found.products_per_s(ceiling.precision)
+
+
+def _plain(ceiling: Ceiling) -> dict[str, Any]:
+    return {**msgspec.to_builtins(ceiling), "unit": UNITS[ceiling.resource], "vendor_peak": _vendor(ceiling)}

@@ -1,0 +1,51 @@
+"""STREAM in JAX."""
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, StreamParams
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Both passes."""
+    return Support(PRECISIONS_DONE)
+
+
+def copy(a: Array, b: Array) -> Array:
+    """A copy of b in the memory of `a`."""
+    with jax.named_scope("stream"):
+        return jnp.copy(b)
+
+
+def triad(a: Array, b: Array, c: Array) -> Array:
+    """Of b and c, b + 3·c in the memory of `a`."""
+    with jax.named_scope("stream"):
+        return b + jnp.asarray(SCALAR, b.dtype) * c
+
+
+@hookimpl
+def build_workload(framework: JaxFramework, case: Case, params: StreamParams, data: Data) -> Workload:
+    """A step is one pass; what the step before wrote is given up to it, so that no memory is taken anew."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    names = ("b",) if params.op == "copy" else ("b", "c")
+    batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
+    function = jax.jit(copy if params.op == "copy" else triad, donate_argnums=0, keep_unused=True)
+    a = framework.put(np.zeros(params.n), dtype)
+
+    def step() -> Array:
+        nonlocal a
+        a = function(a, *next(batches))
+        return a
+
+    def outputs(result: Array) -> Mapping[str, np.ndarray]:
+        return {"a": np.asarray(result, np.float64)}
+
+    return Workload(step, outputs)

@@ -1,0 +1,45 @@
+"""STREAM in PyTorch."""
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, StreamParams
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Both passes."""
+    return Support(PRECISIONS_DONE)
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, params: StreamParams, data: Data) -> Workload:
+    """A step is one pass, into the same array each time."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    names = ("b",) if params.op == "copy" else ("b", "c")
+    batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])
+    a = torch.zeros(params.n, dtype=dtype, device=framework.device)
+
+    def copy(b: Tensor) -> Tensor:
+        with scope("stream"):
+            return a.copy_(b)
+
+    def triad(b: Tensor, c: Tensor) -> Tensor:
+        with scope("stream"):
+            return torch.add(b, c, alpha=SCALAR, out=a)
+
+    function = framework.compiled(copy if params.op == "copy" else triad, case.compile)
+
+    def step() -> Tensor:
+        return function(*next(batches))
+
+    def outputs(result: Tensor) -> Mapping[str, np.ndarray]:
+        return {"a": result.cpu().double().numpy()}
+
+    return Workload(step, outputs)
