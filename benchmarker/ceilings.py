@@ -148,7 +148,12 @@ def read(path: Path) -> list[Ceiling] | Fault:
 
 def write(path: Path, ceilings: Sequence[Ceiling]) -> None:
     """Write a file of ceilings whole; raises OSError."""
-    store.write(path, store.encode(File(1, list(ceilings))))
+    store.write(path, encode(ceilings))
+
+
+def encode(ceilings: Sequence[Ceiling]) -> bytes:
+    """The content of a file of ceilings."""
+    return store.encode(File(1, list(ceilings)))
 
 
 def cache() -> Path:

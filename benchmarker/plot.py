@@ -86,7 +86,9 @@ def roofs(found: Sequence[Roofline], path: Path, level: Level | None) -> None:
                 xs, ys = [point.intensity for point in chosen], [point.achieved for point in chosen]
                 axes.plot(xs, ys, marker, color=color, alpha=0.8)
             if number < len(_COLORS):
-                axes.plot([], [], "o", color=color, label=_plain(textwrap.shorten(each.configuration, 100, placeholder=" …")))
+                axes.plot(
+                    [], [], "o", color=color, label=_plain(textwrap.shorten(each.configuration, 100, placeholder=" …"))
+                )
         if len(drawn) > len(_COLORS):
             axes.plot([], [], "o", color=_REST, label=f"{len(drawn) - len(_COLORS)} more")
         axes.set(xscale="log", yscale="log", xlim=(least, most))

@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from io import BufferedRandom
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +41,10 @@ from benchmarker.record import Record
 
 PLAN = "plan.json"
 CEILINGS = "ceilings.json"
+MANIFEST = "manifest.json"
+ENVIRONMENT = "environment.json"
+BESIDE = (PLAN, CEILINGS, MANIFEST, ENVIRONMENT)
+"""Files in the folder of a run that are no records; the latter two are those of a bundle that was unzipped by hand."""
 TELEMETRY = ".telemetry.parquet"
 
 _T = TypeVar("_T", bound=Struct)
@@ -65,10 +71,17 @@ def write(path: Path, content: bytes) -> None:
 
     Raises OSError, and then leaves nothing behind.
     """
+    with whole(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BufferedRandom]:
+    """A file that is written beside `path`, and takes its place when all has gone well; raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
@@ -190,7 +203,7 @@ def read(places: list[Path]) -> tuple[list[Record], list[Fault]]:
     records: list[Record] = []
     faults: list[Fault] = []
     for place in places:
-        if place.name in (PLAN, CEILINGS):
+        if place.name in BESIDE:
             faults.append(Fault(place, "not a record; name its folder"))
             continue
         files = sorted(_record_files(place))
@@ -221,15 +234,21 @@ def decode(path: Path, read: Callable[[bytes], _T]) -> _T | Fault:
         return read(path.read_bytes())
     except OSError as error:
         return Fault(path, error.strerror or str(error))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Fault(path, str(error))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
+        return Fault(path, str(error))  # the latter three are of what no run writes, as lists without an end
 
 
 def _record_files(place: Path) -> Iterator[Path]:
     if place.is_dir():
-        yield from (file for file in place.rglob("*.json") if file.name not in (PLAN, CEILINGS))
+        yield from filter(partial(_is_record, place), place.rglob("*.json"))
     elif place.exists():
         yield place
+
+
+def _is_record(place: Path, file: Path) -> bool:
+    """Whether a JSON file below `place` should be a record; hidden folders are not yet where they will be."""
+    below = file.relative_to(place).parts
+    return file.name not in BESIDE and not any(part.startswith(".") for part in below)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def products_per_s(self, precision: str) -> float | None:
         """The most FLOP/s in matrix products of a precision of this project, in whichever units; None: not known."""
-        compute = PRECISIONS[precision].compute
+        compute = PRECISIONS[precision].compute if precision in PRECISIONS else precision
         rates = [rate for name, rate in self.flop_per_s.items() if name.removesuffix("_matrix") == compute]
         return max(rates, default=None)
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from benchmarker import Case, Record
+from benchmarker.ceilings import Ceiling, Resource, key_of
 from benchmarker.power.summary import Energy, SensorEnergy
 from benchmarker.record import Blocks, CostPart, Design, DeviceInfo, Types, Witnesses
 from benchmarker.trial import Account, Process
@@ -82,3 +83,26 @@ def make_record(
         "blocks": Blocks(1, [round(each * 1e9) for each in times], "blocks"),
     }
     return msgspec.structs.replace(plain, **(changed | fields))
+
+
+def make_ceiling(value: float, resource: Resource = "compute", **fields: Any) -> Ceiling:
+    """A ceiling of the device that `make_record` was measured on, in fp32."""
+    device = key_of(make_record())
+    assert device
+    plain = Ceiling(
+        resource="compute",
+        device=device,
+        host="here",
+        framework="toy",
+        version="1.0",
+        precision="fp32",
+        value=value,
+        low=value * 0.99,
+        high=value * 1.01,
+        trials=5,
+        searched=6,
+        params={"m": 1024},
+        measured_at="2026-01-01T00:00:00+00:00",
+        run_id="run",
+    )
+    return msgspec.structs.replace(plain, **{"resource": resource, **fields})

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import gzip
 import heapq
-import os
-import tempfile
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from benchmarker import store
 from benchmarker.errors import UserError
 from benchmarker.traces.events import ON_DEVICE
 
@@ -62,19 +61,12 @@ class _Slice(msgspec.Struct, omit_defaults=True, tag_field="ph", tag="X", gc=Fal
 def write(events: pd.DataFrame, path: Path) -> None:
     """Write a table of events to `path`, whole or not at all; it is compressed where the name ends in `.gz`."""
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                if path.suffix == ".gz":
-                    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
-                        _write(events, packed)
-                else:
-                    _write(events, file)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with store.whole(path) as file:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
+                    _write(events, packed)
+            else:
+                _write(events, file)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}; mend that or name another place") from error
 

@@ -4,10 +4,10 @@ import json
 
 import msgspec
 import pytest
-from records import make_record
+from records import make_ceiling, make_record
 
 from benchmarker import Work, store
-from benchmarker.ceilings import Ceiling, Ceilings, DeviceKey, File, keep, key_of, known, read
+from benchmarker.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
 from benchmarker.metrics import deriver
 from benchmarker.record import CostPart, Failure
 from benchmarker.roofline import Roof, measured_roof, point, rooflines
@@ -15,26 +15,6 @@ from benchmarker.traces.summary import Kernel, Scope, Trace
 
 A100 = Roof(312e12, 1555e9)
 """FP16 tensor cores and memory of an A100 with 40 GB (NVIDIA, A100 data sheet, 2020)."""
-
-
-def make_ceiling(value: float, resource: str = "compute", **fields) -> Ceiling:
-    plain = Ceiling(
-        resource="compute",
-        device=key_of(make_record()),
-        host="here",
-        framework="toy",
-        version="1.0",
-        precision="fp32",
-        value=value,
-        low=value * 0.99,
-        high=value * 1.01,
-        trials=5,
-        searched=6,
-        params={"m": 1024},
-        measured_at="2026-01-01T00:00:00+00:00",
-        run_id="run",
-    )
-    return msgspec.structs.replace(plain, **{"resource": resource, **fields})
 
 
 def test_a_square_product_on_an_a100_becomes_compute_bound_near_3300():
@@ -153,7 +133,9 @@ def test_metrics_without_a_ceiling_or_a_timed_block_are_null_with_a_reason():
     derived = deriver()(make_record())
     assert "benchmarker ceilings" in derived["mfu_measured"].reason
     assert derived["roof_share"].value is None
-    failed = make_record(status="failed", error=FAILURE, blocks=None, cost=None, check=None, reasons=make_record().reasons | LACKING)
+    failed = make_record(
+        status="failed", error=FAILURE, blocks=None, cost=None, check=None, reasons=make_record().reasons | LACKING
+    )
     for name in ("mfu", "mfu_measured", "roof_share", "bytes_per_s", "numeric_error"):
         assert deriver()(failed)[name].value is None
         assert deriver()(failed)[name].reason
