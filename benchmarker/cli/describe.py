@@ -11,12 +11,13 @@ import click
 from benchmarker import gpus, params, registry
 from benchmarker.abilities import abilities
 from benchmarker.api import MODES
-from benchmarker.cli.output import clean, json_option, print_json, print_table
+from benchmarker.cli.output import clean, json_option, print_json, print_table, si
 from benchmarker.cli.progress import working
 from benchmarker.errors import UserError
 from benchmarker.plan import able
 
 if TYPE_CHECKING:
+    from benchmarker.api import Work
     from benchmarker.plan import Ability
 
 
@@ -34,6 +35,7 @@ def command(problem: str, as_json: bool) -> None:
     rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
     done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
     scopes = list(made.scopes(made.params(), done[-1])) if done else []
+    parts = made.parts(made.params(), done[-1], "fp32") if done else {}
     if as_json:
         print_json(
             {
@@ -41,6 +43,7 @@ def command(problem: str, as_json: bool) -> None:
                 "summary": made.summary,
                 "parameters": [{"option": field.option, **dataclasses.asdict(field)} for field in fields],
                 "scopes": scopes,
+                "parts": {name: dataclasses.asdict(work) for name, work in parts.items()},
                 "cost": made.cost_formula,
                 "frameworks": rows,
             }
@@ -61,6 +64,10 @@ def command(problem: str, as_json: bool) -> None:
         ],
     )
     click.echo(f"\ncost of a step: {made.cost_formula}\nscopes: {', '.join(scopes)}\n")
+    if parts:
+        click.echo(f"parts of a step with the defaults on a CPU, {done[-1]} in fp32, by formula:")
+        print_table(["scope", "flops", "bytes", "flop/byte"], [_part_row(name, parts[name]) for name in scopes])
+        click.echo()
     print_table(
         ["framework", "device", "mode", "precisions"],
         [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]) or "-"] for row in rows],
@@ -68,6 +75,10 @@ def command(problem: str, as_json: bool) -> None:
     for framework, limits in {row["framework"]: row["limits"] for row in rows}.items():
         for limit in limits:
             click.echo(f"{framework}: {clean(limit)}")
+
+
+def _part_row(name: str, work: Work) -> list[str]:
+    return [name, si(work.flops, "FLOP"), si(work.bytes, "B"), f"{work.flops / work.bytes:.3g}"]
 
 
 def _default(value: Any) -> str:
