@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from benchmarker.comparison import STEP_TIME, Classical, Comparison, Family, GeometricMean, Rules, Verdict
+from benchmarker.means import Mean
 from benchmarker.notes import notes_on
-from benchmarker.pairing import Key, Sample, Tested, step_times
+from benchmarker.pairing import Sample, Tested, step_times
 from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import paired, unpaired
 from benchmarker.stats.verdict import enough, holm, judge
@@ -40,18 +39,19 @@ def compare(
     groups: dict[tuple[str, str], list[Tested]] = {}
     for each in tested:
         groups.setdefault((each.baseline.name, each.contender.name), []).append(each)
-    means = [
-        _Mean.of(group)
+    averaged = [
+        group
         for group in groups.values()
         if len(group) > 1
         and all(each.shift is not None for each in group)
         and not rules.blocks_as_trials
         and rules.level == "trial"
     ]
+    means = [Mean.of(group) for group in averaged]
     different, same = holm([mean.p_different for mean in means]), holm([mean.p_same for mean in means])
     return Family(
         comparisons=comparisons,
-        geometric_means=[mean.judged(*ps) for mean, *ps in zip(means, different, same, strict=True)],
+        geometric_means=[geometric_mean(*each) for each in zip(averaged, means, different, same, strict=True)],
         unmatched=list(unmatched),
         notes=list(notes),
     )
@@ -142,84 +142,23 @@ def _variance_inflation(*samples: Sample) -> float | None:
     return float(np.mean(ratios)) if ratios else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Mean:
-    """The mean log ratio of several cases, and what its test says; p-values are held against alpha, looks or none."""
-
-    group: Sequence[Tested]
-    method: str
-    shift: float
-    interval: tuple[float, float] | None
-    p_different: float
-    p_same: float
-
-    @classmethod
-    def of(cls, group: Sequence[Tested]) -> _Mean:
-        """Paired where all cases are and share at least two blocks, else unpaired."""
-        keys = set.intersection(*(set(each.differences) for each in group))
-        if len(keys) > 1 and all(each.method == "paired" for each in group):
-            return cls._paired(group, sorted(keys))
-        return cls._unpaired(group)
-
-    @classmethod
-    def _paired(cls, group: Sequence[Tested], keys: Sequence[Key]) -> _Mean:
-        """A block's mean log ratio over the cases is one value, tested as one comparison's blocks are."""
-        first = group[0]
-        shift = paired(np.array([np.mean([each.differences[key] for each in group]) for key in keys]))
-        scale = first.rules.alpha / first.alpha
-        return cls(
-            group,
-            "paired by block",
-            shift.estimate,
-            shift.interval(1 - first.alpha),
-            min(1.0, shift.p_different * scale),
-            min(1.0, shift.p_within(first.margin) * scale),
-        )
-
-    @classmethod
-    def _unpaired(cls, group: Sequence[Tested]) -> _Mean:
-        """A t interval: a case's mean log ratio has the variance of two independent samples.
-
-        The degrees of freedom are those of Welch and Satterthwaite (Welch, Biometrika 34, 1947). A single trial on a
-        side gives no interval.
-        """
-        method, first = "unpaired: Welch-Satterthwaite", group[0]
-        value = float(np.mean([each.shift.estimate for each in group if each.shift]))
-        sides = [sample.logs for each in group for sample in (each.baseline, each.contender)]
-        parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
-        error = math.sqrt(parts.sum()) / len(group)
-        if not error > 0:
-            return cls(group, method, value, None, 1.0, 1.0)
-        freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-        half = float(stats.t.ppf(1 - first.rules.alpha / 2, freedom)) * error
-        return cls(
-            group,
-            method,
-            value,
-            (value - half, value + half),
-            2 * float(stats.t.sf(abs(value) / error, freedom)),
-            float(stats.t.sf((first.margin - abs(value)) / error, freedom)),
-        )
-
-    def judged(self, p_adjusted: float, p_same: float) -> GeometricMean:
-        """With its verdict, from the p-values after correction for the number of means."""
-        first = self.group[0]
-        metric = first.baseline.metric
-        ratio = float(np.mean([each.shift.estimate for each in self.group if each.shift]))
-        alpha = first.alpha if self.method == "paired by block" else first.rules.alpha
-        return GeometricMean(
-            baseline=first.match.baseline.name,
-            contender=first.match.contender.name,
-            cases=len(self.group),
-            better=metric.better if metric else "lower",
-            method=self.method,
-            ratio=math.exp(ratio),
-            low=math.exp(self.interval[0]) if self.interval else None,
-            high=math.exp(self.interval[1]) if self.interval else None,
-            level=1 - alpha,
-            p_adjusted=p_adjusted if self.interval else None,
-            verdict=word(judge(self.shift, p_adjusted, p_same, first.rules.alpha), metric),
-        )
+def geometric_mean(group: Sequence[Tested], mean: Mean, p_adjusted: float, p_same: float) -> GeometricMean:
+    """A mean with its verdict, from the p-values after correction for the number of means."""
+    first = group[0]
+    metric = first.baseline.metric
+    return GeometricMean(
+        baseline=first.match.baseline.name,
+        contender=first.match.contender.name,
+        cases=len(group),
+        better=metric.better if metric else "lower",
+        method=mean.method,
+        ratio=mean.ratio,
+        low=math.exp(mean.interval[0]) if mean.interval else None,
+        high=math.exp(mean.interval[1]) if mean.interval else None,
+        level=mean.level,
+        p_adjusted=p_adjusted if mean.interval else None,
+        verdict=word(judge(mean.shift, p_adjusted, p_same, first.rules.alpha), metric),
+    )
 
 
 def classical(match: Match) -> Classical | None:

@@ -87,10 +87,11 @@ def between(places: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
     return Matching(tuple(matches), tuple(unmatched))
 
 
-def by(records: Sequence[Record], axis: str, baseline: str | None) -> Matching:
+def by(records: Sequence[Record], axis: str, baseline: str | None, contender: str | None = None) -> Matching:
     """Match configurations that differ in one axis alone: a fact of the case, or of what surrounded it.
 
-    Raises `UserError` for an axis that nothing has, that does not vary, or that never has the baseline's value.
+    With a contender, what has neither its value nor the baseline's is left out. Raises `UserError` for an axis that
+    nothing has, that does not vary, or that never has the baseline's value or the contender's.
     """
     axis = axis.replace("-", "_")
     known = {name: None for record in records for name in (*facts(record.case), *surroundings(record))}
@@ -114,10 +115,17 @@ def by(records: Sequence[Record], axis: str, baseline: str | None) -> Matching:
     values = list(dict.fromkeys(value for group in groups.values() for value in group))
     if len(values) < 2:
         raise UserError(f"--by={axis}: every record has {axis}={values[0]}; there is nothing to compare")
-    baseline = values[0] if baseline is None else baseline
-    baseline = next((value for value in values if value.casefold() == baseline.casefold()), baseline)
-    if baseline not in values:
-        raise UserError(f"--baseline={baseline}: no record has {axis}={baseline}; there are: {', '.join(values)}")
+    baseline = values[0] if baseline is None else _value("--baseline", axis, baseline, values)
+    if contender is not None:
+        contender = _value("--contender", axis, contender, values)
+        if contender == baseline:
+            raise UserError(f"baseline and contender are both {axis}={baseline}; name two of: {', '.join(values)}")
+        values = [baseline, contender]
+        groups = {
+            rest: kept
+            for rest, group in groups.items()
+            if (kept := {value: group[value] for value in values if value in group})
+        }
     axes = varying([dict(rest) for rest in groups])
     matches, unmatched = [], []
     for rest, group in groups.items():
@@ -159,6 +167,14 @@ def within(records: Sequence[Record]) -> Matching:
     if len(differ) > 1:
         raise UserError(f"the configurations differ in {', '.join(differ)}; name one with --by")
     return by(records, differ[0], None)
+
+
+def _value(option: str, axis: str, named: str, values: Sequence[str]) -> str:
+    """The value that is named, however it is capitalised."""
+    for value in values:
+        if value.casefold() == named.casefold():
+            return value
+    raise UserError(f"{option}={named}: no record has {axis}={named}; there are: {', '.join(values)}")
 
 
 def _key(these: Facts, axes: Sequence[str]) -> tuple[Value, ...]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
+from benchmarker import tomlfile
 from benchmarker.api import Measuring
 from benchmarker.axes import Description, setting
 from benchmarker.errors import UserError
 from benchmarker.record import DesignKind
+from benchmarker.tomlfile import take
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,14 +28,7 @@ _TABLES = ("measuring", "axes", "zip", "case")
 
 def read(path: Path) -> Description:
     """The description in a file; raises `UserError` that names the file, and the line or the key that is wrong."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except (ValueError, RecursionError) as error:  # ValueError is the parent of TOMLDecodeError
-        raise UserError(f"{path}: not TOML: {error}") from error
+    found = tomlfile.load(path)
     try:
         return _describe(found)
     except UserError as error:
@@ -45,7 +38,7 @@ def read(path: Path) -> Description:
 def _describe(found: Mapping[str, Any]) -> Description:
     base = {name: value for name, value in found.items() if name not in (*_OF_THE_PLAN, *_TABLES)}
     base = _table("", base, _Value)
-    measuring = _table("measuring.", _take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)
+    measuring = _table("measuring.", take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)
     for name in base.keys() & set(Measuring.__struct_fields__):
         raise UserError(f"{name} stands at the top; it belongs into [measuring]")
     for name in measuring:
@@ -53,12 +46,10 @@ def _describe(found: Mapping[str, Any]) -> Description:
             raise UserError(f"[measuring] has no {name}; there are: {', '.join(Measuring.__struct_fields__)}")
     return Description(
         base=base | measuring,
-        axes=_table("axes.", _take("axes", found.get("axes", {}), dict[str, Any]), list[_Value]),
-        zips=[
-            _table("zip.", table, list[_Value]) for table in _take("zip", found.get("zip", []), list[dict[str, Any]])
-        ],
-        cases=[_table("case.", table, _Value) for table in _take("case", found.get("case", []), list[dict[str, Any]])],
-        **{name: _take(name, found[name], kind) for name, kind in _OF_THE_PLAN.items() if name in found},
+        axes=_table("axes.", take("axes", found.get("axes", {}), dict[str, Any]), list[_Value]),
+        zips=[_table("zip.", table, list[_Value]) for table in take("zip", found.get("zip", []), list[dict[str, Any]])],
+        cases=[_table("case.", table, _Value) for table in take("case", found.get("case", []), list[dict[str, Any]])],
+        **{name: take(name, found[name], kind) for name, kind in _OF_THE_PLAN.items() if name in found},
     )
 
 
@@ -68,13 +59,5 @@ def _table(place: str, table: Mapping[str, Any], kind: Any) -> dict[str, Any]:
     for name, value in table.items():
         if setting(name) in values:
             raise UserError(f"{place}{name} is given twice, spelt differently")
-        values[setting(name)] = _take(f"{place}{name}", value, kind)
+        values[setting(name)] = take(f"{place}{name}", value, kind)
     return values
-
-
-def _take(name: str, value: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        message = str(error).partition(" - at ")[0]
-        raise UserError(f"{name}: {message[0].lower()}{message[1:]}") from error

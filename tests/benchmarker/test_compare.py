@@ -374,7 +374,7 @@ def test_the_command_and_its_exit_status(cli, stored):
         (["--baseline=0"], "--baseline is a value of the axis that --by names"),
         (["--delta=2"], "'2' is no share: write 2% or 0.02"),
         (["nowhere"], "no record was read from nowhere"),
-        (["--plot=x.doc"], "--plot=x.doc: draws .png, .svg, .pdf"),
+        (["--plot=x.doc"], "cannot draw x.doc: the formats are .png, .svg, .pdf"),
         (["--plot=none/x.svg"], "cannot write none/x.svg: No such file or directory"),
     ],
 )

@@ -1,0 +1,1 @@
+"""Records held against what was promised: PASS or FAIL, case by case."""

@@ -1,0 +1,1 @@
+"""Two sides summed up over all cases, by metric: ratios, success, energy and money."""
