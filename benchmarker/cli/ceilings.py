@@ -131,32 +131,39 @@ def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Reco
 
 
 def _print(found: Sequence[Ceiling], as_json: bool) -> None:
-    """The ceilings, the highest of each device, resource and precision first, with the vendor's figure beside."""
+    """The ceilings, the highest of each device, resource and precision first, and the vendor's where there is one."""
     if as_json:
         print_json([_plain(each) for each in found])
         return
     if not found:
         click.echo("no ceiling is known; `benchmarker ceilings` measures those of this device")
         return
-    rows = []
-    for each in sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value)):
-        unit, vendor = UNITS[each.resource], _vendor(each)
-        rows.append(
-            [
-                str(each.device),
-                each.resource,
-                each.precision,
-                each.framework,
-                *(si(value, unit) for value in (each.value, each.low, each.high)),
-                text(each.trials),
-                label(each.params, list(_shown(each))),
-                si(vendor, unit),
-                "-" if vendor is None else f"{each.value / vendor:.0%}",
-                each.measured_at[:10],
-            ]
-        )
-    headings = ["device", "of", "precision", "framework", "ceiling", "low", "high", "trials", "by"]
-    print_table([*headings, "vendor peak", "of peak", "measured"], rows)
+    ordered = sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value))
+    headings = ["device", "of", "precision", "framework", "ceiling", "low", "high", "trials", "by", "measured"]
+    rows = [_row(each) for each in ordered]
+    if any(map(_vendor, ordered)):
+        headings += ["vendor peak", "of peak"]
+        rows = [[*row, *_beside(each)] for row, each in zip(rows, ordered, strict=True)]
+    print_table(headings, rows)
+
+
+def _row(each: Ceiling) -> list[str]:
+    return [
+        str(each.device),
+        each.resource,
+        each.precision,
+        each.framework,
+        *(si(value, UNITS[each.resource]) for value in (each.value, each.low, each.high)),
+        text(each.trials),
+        label(each.params, list(_shown(each))),
+        each.measured_at[:10],
+    ]
+
+
+def _beside(each: Ceiling) -> list[str]:
+    """The vendor's figure, and what share of it was reached."""
+    vendor = _vendor(each)
+    return [si(vendor, UNITS[each.resource]), "-" if vendor is None else f"{each.value / vendor:.0%}"]
 
 
 def _shown(ceiling: Ceiling) -> dict[str, Value]:

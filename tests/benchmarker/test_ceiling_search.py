@@ -4,9 +4,9 @@ import json
 
 import msgspec
 import pytest
-from records import make_record
+from records import make_ceiling, make_record
 
-from benchmarker import store
+from benchmarker import ceilings, store
 from benchmarker.ceiling_search import MEASURE, SEARCH, ceilings_of, final, last_cache_bytes, rate_of, search
 from benchmarker.record import Blocks, CostPart, Failure
 
@@ -123,6 +123,19 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     assert roofline.returncode == 0, roofline.stderr
     assert "ridge at" in roofline.stdout
     assert len(list((tmp_path / "results").glob(f"*/{store.CEILINGS}"))) == 1
+
+
+def test_the_vendors_peak_stands_beside_where_it_is_known(command):
+    ceilings.keep([make_ceiling(1e9)])
+    plain = command("ceilings", "--known").stdout
+    assert "vendor" not in plain
+    assert "1 GFLOP/s" in plain
+    card = ceilings.DeviceKey("cuda", "NVIDIA A100-SXM4-40GB", None, None)
+    ceilings.keep([make_ceiling(234e12, device=card, precision="bf16"), make_ceiling(1.244e12, "memory", device=card)])
+    done = command("ceilings", "--known")
+    compute, memory = (line for line in done.stdout.splitlines() if "A100" in line)
+    assert compute.split()[-3:] == ["312", "TFLOP/s", "75%"]
+    assert memory.split()[-3:] == ["1.555", "TB/s", "80%"]
 
 
 @pytest.mark.parametrize(
