@@ -1,0 +1,78 @@
+"""What went wrong: failed trials, files that cannot be read, trials that were disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchmarker.report.content import Cell, Column, Listing, Section, Table
+from benchmarker.witness import disturbances
+
+if TYPE_CHECKING:
+    from benchmarker.report.study import Study
+
+MOST_LISTED = 200
+
+
+def faults(study: Study, unread: Sequence[str]) -> Section:
+    """Failures, unreadable files and disturbances, or the statement that there were none."""
+    failed: list[tuple[Cell, ...]] = []
+    disturbed: list[tuple[Cell, ...]] = []
+    for group in study.groups:
+        for record in group.records:
+            if record.error:
+                error = record.error
+                failed.append(
+                    (group.label, record.trial, error.kind, error.stage, error.message, record.command, record.trial_id)
+                )
+            if found := disturbances(record, group.records):
+                disturbed.append((group.label, record.trial, "; ".join(found.values()), record.trial_id))
+    unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]
+    unreadable += [("", text) for text in unread]
+    trial = Column("trial", numeric=True)
+    parts = [
+        _listing(
+            "Failed trials",
+            (
+                Column("configuration"),
+                trial,
+                Column("kind"),
+                Column("stage"),
+                Column("message"),
+                Column("repeat with"),
+                Column("trial id"),
+            ),
+            failed,
+        ),
+        _listing("Files that could not be read", (Column("file"), Column("reason")), unreadable),
+        _listing(
+            "Disturbed trials",
+            (Column("configuration"), trial, Column("by what"), Column("trial id")),
+            disturbed,
+            "Nothing is left out for it: a disturbance is a reason to look twice, or to repeat.",
+        ),
+    ]
+    none = [
+        f"{what}."
+        for what, rows in (
+            ("No trial failed", failed),
+            ("Every file could be read", unreadable),
+            ("No trial is known to have been disturbed", disturbed),
+        )
+        if not rows
+    ]
+    return Section(
+        "faults", "Failures and disturbances", (" ".join(none),) if none else (), tuple(each for each in parts if each)
+    )
+
+
+def _listing(
+    title: str, columns: tuple[Column, ...], rows: Sequence[tuple[Cell, ...]], caption: str = ""
+) -> Listing | None:
+    if not rows:
+        return None
+    more = len(rows) - MOST_LISTED
+    rest: tuple[Cell, ...] | None = (f"and {more} more", *[None] * (len(columns) - 1)) if more > 0 else None
+    return Listing(
+        f"{title} ({len(rows)})", Table(columns, tuple(rows[:MOST_LISTED]), rest), caption, searched=len(rows) > 10
+    )

@@ -1,0 +1,192 @@
+"""Figures as Plotly takes them, without colours: the page's script gives each series its own, by theme.
+
+Plotly reads a little HTML in every text; what comes from records is escaped, so that it shows as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.report.content import Axis, Bars, Boxes, Figure, Mark, Points, Table
+
+if TYPE_CHECKING:
+    from benchmarker.report.content import Words
+
+WIDEST = 44
+"""Longer names are cut in the middle where they stand beside a row."""
+_ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+_FORMATS = {"s": "~s", "%": ".0%"}
+"""Of ticks, by unit (d3-format): `~s` puts SI prefixes."""
+_THOUSAND = 1000
+_FEW_TICKS, _MANY_TICKS = 5, 1000
+"""A logarithmic axis to so many times its least value has ticks at 1, 2 and 5; a longer one at powers of ten alone."""
+_MODES = {"line": "lines", "line and dots": "lines+markers"}
+
+
+def specification(figure: Figure, words: Words) -> dict[str, Any]:
+    """The figure as plain values: traces, layout, and the data behind it."""
+    return {
+        "key": figure.key,
+        "traces": [_trace(figure, mark, words) for mark in figure.marks],
+        "layout": _layout(figure, words),
+        "rows": [plain(_cut(row), words) for row in figure.rows],
+        "data": data(figure.data, words),
+    }
+
+
+def data(table: Table, words: Words) -> dict[str, Any]:
+    """A table as plain values; texts without control characters."""
+    return {
+        "columns": [{"name": words.clean(each.name), "unit": each.unit} for each in table.columns],
+        "rows": [[words.clean(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
+    }
+
+
+def plain(text: str, words: Words) -> str:
+    """A text that Plotly shows as it is."""
+    return words.clean(text).translate(_ENTITIES)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDEST else f"{text[: WIDEST // 2]}…{text[-(WIDEST // 2) + 1 :]}"
+
+
+def _trace(figure: Figure, mark: Mark, words: Words) -> dict[str, Any]:
+    common = {"name": plain(mark.name, words), "series": mark.series}
+    if isinstance(mark, Bars):
+        return common | _bars(figure, mark, words)
+    if isinstance(mark, Boxes):
+        return common | _boxes(mark)
+    return common | _points(figure, mark, words)
+
+
+def _bars(figure: Figure, mark: Bars, words: Words) -> dict[str, Any]:
+    texts = []
+    lows, highs = mark.low or (None,) * len(mark.at), mark.high or (None,) * len(mark.at)
+    for at, value, low, high in zip(mark.at, mark.values, lows, highs, strict=True):
+        text = f"{plain(figure.rows[at], words)}<br>"
+        text += f"{plain(mark.name, words)}: " * mark.stacked + _shown(value, figure.x, words)
+        if low is not None and high is not None:
+            text += f" [{_shown(low, figure.x, words)}, {_shown(high, figure.x, words)}]"
+        texts.append(text)
+    found: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h",
+        "x": mark.values,
+        "y": mark.at,
+        "hovertext": texts,
+        "hoverinfo": "text",
+        "stacked": mark.stacked,
+    }
+    if any(low is not None for low in lows):
+        found["error_x"] = _errors(mark.values, lows, highs)
+    return found
+
+
+def _errors(
+    values: tuple[float, ...], lows: tuple[float | None, ...], highs: tuple[float | None, ...]
+) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [None if high is None else high - value for value, high in zip(values, highs, strict=True)],
+        "arrayminus": [None if low is None else value - low for value, low in zip(values, lows, strict=True)],
+    }
+
+
+def _boxes(mark: Boxes) -> dict[str, Any]:
+    p5, q1, median, q3, p95 = zip(*mark.five, strict=True)
+    return {
+        "type": "box",
+        "orientation": "h",
+        "y": mark.at,
+        "lowerfence": p5,
+        "q1": q1,
+        "median": median,
+        "q3": q3,
+        "upperfence": p95,
+        "hoverinfo": "x",
+    }
+
+
+def _points(figure: Figure, mark: Points, words: Words) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "scatter",
+        "mode": _MODES.get(mark.look, "markers"),
+        "x": mark.x,
+        "y": mark.y,
+        "look": mark.look,
+        "symbol": mark.series if mark.symbol is None else mark.symbol,
+        "hoverinfo": "text" if mark.texts else "x+y+name",
+    }
+    if mark.texts:
+        found["hovertext"] = [plain(text, words) for text in mark.texts]
+    if not mark.listed:
+        found["showlegend"] = False
+    if mark.labels:
+        found |= {"mode": f"{found['mode']}+text", "text": [plain(_cut(text), words) for text in mark.labels]}
+    if any(low is not None for low in mark.low):
+        found["error_x"] = _errors(mark.x, mark.low, mark.high)
+    return found
+
+
+def _layout(figure: Figure, words: Words) -> dict[str, Any]:
+    names = {mark.name for mark in figure.marks}
+    layout: dict[str, Any] = {
+        "xaxis": _axis(figure.x, [x for mark in figure.marks for x in _across(mark)], words),
+        "showlegend": len(names) > 1,
+    }
+    if figure.y:
+        up = [y for mark in figure.marks if isinstance(mark, Points) for y in mark.y]
+        layout["yaxis"] = _axis(figure.y, up, words)
+    if any(isinstance(mark, Bars) for mark in figure.marks):
+        layout["barmode"] = (
+            "stack" if any(isinstance(mark, Bars) and mark.stacked for mark in figure.marks) else "overlay"
+        )
+    whole = {"yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    layout["shapes"] = [{"type": "line", "x0": at, "x1": at, **whole} for at in figure.lines]
+    if figure.band:
+        layout["shapes"].insert(0, {"type": "rect", "x0": figure.band[0], "x1": figure.band[1], **whole})
+    return layout
+
+
+def _across(mark: Mark) -> Sequence[float]:
+    """The values of a mark along x."""
+    if isinstance(mark, Points):
+        return mark.x
+    return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
+
+
+def _axis(axis: Axis, values: Sequence[float], words: Words) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "title": {
+            "text": plain(axis.title if not axis.unit or axis.unit == "%" else f"{axis.title}, {axis.unit}", words)
+        },
+        "tickformat": _FORMATS.get(axis.unit, "~s" if max(values) >= _THOUSAND else "~g"),
+        "type": "linear",
+    }
+    if axis.log:
+        wide = max(values) / min(values)
+        found |= {"type": "log", "tickformat": "~s" if min(values) >= 1 else "~g"}
+        found |= {"dtick": 1} if wide > _MANY_TICKS else {"dtick": "D2"} if wide > _FEW_TICKS else {}
+    if axis.unit == "s":
+        found |= {"ticksuffix": "s", "hoverformat": ".4~s", "title": {"text": plain(axis.title, words)}}
+    if len(axis.limit) > 1:
+        found["range"] = axis.limit
+    elif axis.limit:
+        found["rangemode"] = "tozero"
+    return found
+
+
+def _shown(value: float, axis: Axis, words: Words) -> str:
+    if axis.unit == "%":
+        return f"{value:.1%}"
+    return plain(words.amount(value, axis.unit), words) if axis.unit else f"{value:.4g}"
+
+
+def escaped(text: str) -> str:
+    """JSON that can stand in a script element: no markup can begin or end in it, nor a line."""
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text

@@ -1,0 +1,149 @@
+"""Time lines of power and temperature, thinned so that no extreme is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarker.errors import UserError
+from benchmarker.report.content import Axis, Column, Figure, Points, Section, Table
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from benchmarker.report.study import Study
+
+    Line = tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+MOST_TRIALS = 6
+MOST_LINES = 8
+MOST_POINTS = 600
+"""Points of a line: of each stretch of time the least and the largest value."""
+POWERS = ("power_instant_W", "power_average_W")
+SENSOR = ["meter", "id", "domain"]
+
+
+def timelines(study: Study) -> tuple[Section | None, list[str]]:
+    """Power and temperature of the first trial of each configuration; and which time lines cannot be read."""
+    sensed = [
+        (group.label, record, study.telemetry[record.trial_id])
+        for group in study.groups
+        if (record := next((each for each in group.records if each.trial_id in study.telemetry), None))
+    ]
+    if not sensed:
+        return None, []
+    powers: list[Line] = []
+    temperatures: list[Line] = []
+    faults = []
+    for label, record, path in sensed[:MOST_TRIALS]:
+        try:
+            one, two = _lines(path)
+        except UserError as error:
+            faults.append(str(error))
+            continue
+        name = f"{label}, trial {record.trial}"
+        powers += [(f"{name}, {sensor}", x, y) for sensor, x, y in one]
+        temperatures += [(f"{name}, {sensor}", x, y) for sensor, x, y in two]
+    left = f"The first {MOST_TRIALS} of {len(sensed)} configurations are here. " * (len(sensed) > MOST_TRIALS)
+    figures = (
+        _figure("power", "Power over time", "power", "W", powers, left),
+        _figure("temperature", "Temperature over time", "temperature", "°C", temperatures, left),
+    )
+    found = tuple(each for each in figures if each)
+    return (Section("timelines", "Power and temperature", (), found) if found else None), faults
+
+
+def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], left: str) -> Figure | None:
+    lines = [line for line in lines if len(line[1])]
+    if not lines:
+        return None
+    shown = lines[:MOST_LINES]
+    if len(shown) < len(lines):
+        left += f"{len(shown)} of {len(lines)} sensors are drawn; `benchmarker telemetry` shows any."
+    marks = tuple(
+        Points(name, index, tuple(x.tolist()), tuple(y.tolist()), look="line")
+        for index, (name, x, y) in enumerate(shown)
+    )
+    rows = tuple((mark.name, x, y) for mark in marks for x, y in zip(mark.x, mark.y, strict=True))
+    return Figure(
+        key,
+        title,
+        "The first trial of each configuration that was sensed; 0 is where the timed part begins. Long lines are "
+        "thinned: of each stretch of time the least and the largest value are kept.",
+        Axis("time since the timed part began", "s"),
+        marks,
+        Table(
+            (
+                Column("sensor"),
+                Column("time_s", "s", numeric=True),
+                Column(f"{quantity}_{unit.lstrip('°')}", unit, numeric=True),
+            ),
+            rows,
+        ),
+        y=Axis(quantity, unit, limit=(0.0,) if unit == "W" else ()),
+        left_out=left.strip(),
+    )
+
+
+def _lines(path: Path) -> tuple[list[Line], list[Line]]:
+    """Power and temperature of each sensor in a time line; raises `UserError` where it is none."""
+    from benchmarker.power import telemetry
+
+    line = telemetry.read(path)
+    table = line.readings
+    begun = table.loc[table["mark"] == "begin", "time_ns"]
+    zero_ns = int(begun.iloc[0]) if len(begun) else int(table["time_ns"].min()) if len(table) else 0
+    table = table.assign(time_s=(table["time_ns"] - zero_ns) / 1e9)
+    table = table[np.isfinite(table["value"])]
+    wraps = {
+        (meter, each.id, each.domain): each.wraps_at
+        for meter, of in line.channels.items()
+        for each in of
+        if each.quantity == "energy_J"
+    }
+    powers: list[Line] = []
+    temperatures: list[Line] = []
+    for sensor, of in table.groupby(SENSOR, sort=False):
+        name = " ".join(map(str, sensor))
+        quantities = {str(quantity): readings for quantity, readings in of.groupby("quantity", sort=False)}
+        direct = next((quantities[each] for each in POWERS if each in quantities), None)
+        if direct is not None:
+            powers.append((name, *_thinned(*_arrays(direct))))
+        elif len(quantities.get("energy_J", ())) > 1:
+            powers.append((name, *_thinned(*_risen(quantities["energy_J"], wraps.get(sensor)))))
+        if "temperature_C" in quantities:
+            temperatures.append((name, *_thinned(*_arrays(quantities["temperature_C"]))))
+    return powers, temperatures
+
+
+def _arrays(readings: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    return readings["time_s"].to_numpy(float), readings["value"].to_numpy(float)
+
+
+def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The mean power between successive readings of a counter of energy."""
+    from benchmarker.power.series import mended
+
+    time_s, energy = _arrays(readings)
+    seconds = np.diff(time_s)
+    later = seconds > 0
+    seconds, rises = seconds[later], np.diff(energy)[later]
+    power = mended(rises, seconds, wraps_at) / seconds
+    known = ~np.isnan(power)
+    return time_s[1:][later][known], power[known]
+
+
+def _thinned(
+    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """At most so many points: the least and the largest of each of equally many, and both ends."""
+    if len(x) <= MOST_POINTS:
+        return x, y
+    kept = {0, len(x) - 1}
+    for part in np.array_split(np.arange(len(x)), MOST_POINTS // 2 - 1):
+        kept |= {int(part[np.argmin(y[part])]), int(part[np.argmax(y[part])])}
+    at = sorted(kept)
+    return x[at], y[at]

@@ -1,0 +1,175 @@
+"""What ran in the profiles: kernels by category, and tables of ops."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.errors import UserError
+from benchmarker.report.content import Axis, Bars, Cell, Column, Figure, Listing, Section, Table
+from benchmarker.report.study import drawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from benchmarker.record import Record
+    from benchmarker.report.study import Group, Study
+
+UNLISTED = "(not listed)"
+NO_CATEGORY = "(none)"
+MOST_CATEGORIES = 8
+MOST_OPS = 200
+MOST_TABLES = 6
+SEARCHED = 10
+
+
+def kernels(study: Study) -> Section | None:
+    """Shares of the busy time by category, a bar for each configuration that was profiled."""
+    profiled = [(group, of) for group in study.groups if (of := [record for record in group.ok if record.trace])]
+    if not profiled:
+        return None
+    shares = {group.label: _shares(of) for group, of in profiled}
+    total: Counter[str] = Counter()
+    for each in shares.values():
+        total.update(each)
+    names = sorted((name for name in total if name != UNLISTED), key=lambda name: (-total[name], name))
+    kept, small = names[: MOST_CATEGORIES - 1], names[MOST_CATEGORIES - 1 :]
+    stacks = [(name, [name]) for name in kept]
+    stacks += [("others", small)] if small else []
+    stacks.append((UNLISTED, [UNLISTED]))
+    shown, left = drawn([group for group, _ in profiled])
+    marks = tuple(
+        Bars(
+            name,
+            index,
+            tuple(range(len(shown))),
+            tuple(sum(shares[group.label].get(one, 0.0) for one in of) for group in shown),
+            stacked=True,
+        )
+        for index, (name, of) in enumerate(stacks)
+    )
+    every = [*names, UNLISTED]
+    rows: list[tuple[Cell, ...]] = [(label, *(each.get(name, 0.0) for name in every)) for label, each in shares.items()]
+    figure = Figure(
+        "categories",
+        "Kernels by category, share of the busy time",
+        "The mean over profiled trials. Records list the kernels that take at least 0.2% of the busy time; the rest "
+        f"is {UNLISTED}.",
+        Axis("share of the busy time", "%", limit=(0.0, 1.0)),
+        marks,
+        Table((Column("configuration"), *(Column(name, "%", numeric=True) for name in every)), tuple(rows)),
+        rows=tuple(group.label for group in shown),
+        left_out=left,
+    )
+    incomplete = [
+        f"{group.label}, trial {record.trial}: the profile is incomplete: {record.trace.missing[0]}"
+        for group, of in profiled
+        for record in of
+        if record.trace and record.trace.missing
+    ]
+    return Section("kernels", "Where the time goes", (), (figure,), tuple(incomplete[:5]))
+
+
+def _shares(records: Sequence[Record]) -> dict[str, float]:
+    """Of each category its share of the busy time, the mean over trials; they add up to 1."""
+    found: dict[str, list[float]] = {}
+    for index, record in enumerate(records):
+        assert record.trace is not None
+        busy = max(1, record.trace.busy_ns)
+        mine: Counter[str] = Counter()
+        for kernel in record.kernels:
+            mine[kernel.category or NO_CATEGORY] += kernel.busy_ns
+        mine[UNLISTED] = max(0, busy - mine.total())
+        for name, time in mine.items():
+            found.setdefault(name, [0.0] * len(records))[index] = time / busy
+    return {name: fmean(values) for name, values in found.items()}
+
+
+def operations(study: Study) -> tuple[Section | None, list[str]]:
+    """Tables of the ops of one profiled trial of each configuration; and which event tables cannot be read."""
+    profiled = [(group, record) for group in study.groups if (record := _first(group))]
+    if not profiled:
+        return None, []
+    parts, faults = [], []
+    for group, record in profiled[:MOST_TABLES]:
+        path = study.tables.get(record.trial_id)
+        name = f"{group.label}, trial {record.trial}"
+        if path is None:
+            faults.append(f"{record.trial_id}: has a profile, but no event table beside its record")
+            continue
+        try:
+            parts.append(_listing(name, _ops(path)))
+        except UserError as error:
+            faults.append(str(error))
+    lead = [
+        "The HLO instructions of JAX, or the aten ops of PyTorch, of the first profiled trial of each configuration. "
+        "FLOP and bytes are as far as the shapes in the profile say them."
+    ]
+    if len(profiled) > MOST_TABLES:
+        lead.append(
+            f"The first {MOST_TABLES} of {len(profiled)} profiled configurations are here; `benchmarker ops` shows any."
+        )
+    return Section("ops", "Ops", tuple(lead), tuple(parts)), faults
+
+
+def _first(group: Group) -> Record | None:
+    return next((record for record in group.ok if record.trace), None)
+
+
+def _ops(path: Path) -> pd.DataFrame:
+    from benchmarker.traces.parquet import load  # Arrow takes long to import
+    from benchmarker.traces.statistics import ops
+
+    return ops(load(path).events)
+
+
+_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B", "share": "%"}
+_LEFT_OUT = ("total_ns", "self_ns", "mean_ns", "p5_ns", "min_ns", "max_ns", "std_ns", "flops", "bytes")
+
+
+def _listing(name: str, table: pd.DataFrame) -> Listing:
+    """The ops with most time, the others summed up in the last row."""
+    table = table.drop(columns=[each for each in _LEFT_OUT if each in table]).dropna(axis=1, how="all")
+    program = ""
+    if "program" in table and table["program"].nunique() == 1:
+        program = f", all of the program {table['program'].iloc[0]}"
+        table = table.drop(columns="program")
+    columns = tuple(_column(str(each), table[each].dtype.kind in "iuf") for each in table.columns)
+    rows = tuple(tuple(map(_cell, columns, row)) for row in table.head(MOST_OPS).itertuples(index=False, name=None))
+    left = table.iloc[MOST_OPS:]
+    rest: tuple[Cell, ...] | None = None
+    if len(left):
+        sums = {each: _sum(left[each]) for each in ("count", "busy_ns", "device_ns", "share") if each in left}
+        first = str(table.columns[0])
+        rest = tuple(
+            f"and {len(left)} more" if each == first else _cell(column, sums.get(each))
+            for each, column in zip(table.columns, columns, strict=True)
+        )
+    caption = f"{len(table)} op{'s' * (len(table) != 1)}{program}" + (
+        f"; the {MOST_OPS} with most time are listed" if len(left) else ""
+    )
+    return Listing(name, Table(columns, rows, rest), caption, searched=len(rows) > SEARCHED)
+
+
+def _sum(values: pd.Series) -> float:
+    return float(values.sum())
+
+
+def _column(name: str, numeric: bool) -> Column:
+    if name.endswith("_ns"):
+        return Column(f"{name.removesuffix('_ns')}_s", "s", numeric=True)
+    return Column(name, _UNITS.get(name, ""), numeric)
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    """A value in the unit of its column; what is not known is null."""
+    if not column.numeric:
+        return "" if value is None else str(value)
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value) / 1e9 if column.unit == "s" else int(value) if column.name == "count" else float(value)

@@ -1,0 +1,119 @@
+"""Steps, scopes and kernels under the measured roof of their device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker.report.content import Axis, Cell, Column, Figure, Points, Section, Table
+from benchmarker.report.study import short
+from benchmarker.roofline import rooflines
+
+if TYPE_CHECKING:
+    from benchmarker.report.study import Study
+    from benchmarker.roofline import Level, Point, Roof, Roofline
+
+MOST_CONFIGURATIONS = 8
+MOST_POINTS = 40
+"""So many points of a configuration are drawn, the longest of each level first."""
+MOST_SENTENCES = 4
+LEVELS: tuple[Level, ...] = ("step", "scope", "kernel")
+ROOF = 7
+
+
+def roofs(study: Study) -> Section | None:
+    """The roofline of each place, or why there is none."""
+    found: list[tuple[str, Roofline]] = []
+    lacking: dict[str, None] = {}
+    for place, records in study.places:
+        several, reasons = rooflines(records, study.ceilings)
+        of = f"{place} " if len(study.places) > 1 else ""
+        found += [(f"{of}{short(each.configuration)}", each) for each in several]
+        lacking |= dict.fromkeys(reasons)
+    without = [f"Without a roof: {reason}." for reason in lacking]
+    figure = _figure(study, found) if any(_drawable(each) for _, each in found) else None
+    if figure is None:
+        return Section("roofline", "Roofline", tuple(without[:MOST_SENTENCES])) if without else None
+    lead = [_sentence(name, each.points[0]) for name, each in found[:MOST_SENTENCES] if each.points]
+    return Section("roofline", "Roofline", (*lead, *without[:MOST_SENTENCES]), (figure,))
+
+
+def _sentence(name: str, step: Point) -> str:
+    return f"A step of {name} is bound by {step.bound} and comes to {step.share:.0%} of what its roof allows."
+
+
+def _drawable(found: Roofline) -> list[Point]:
+    """Work that has a place on logarithmic axes."""
+    return [each for each in found.points if each.flops]
+
+
+def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
+    amount = study.words.amount
+    shown = found[:MOST_CONFIGURATIONS]
+    points = [(name, index, each) for index, (name, of) in enumerate(shown) for each in _drawable(of)[:MOST_POINTS]]
+    xs = [each.intensity for _, _, each in points]
+    least, most = min(xs) / 4, max(xs) * 4
+    marks = [_roof(roof, least, most) for roof in dict.fromkeys(of.roof for _, of in shown)]
+    for series, (name, _) in enumerate(shown):
+        for symbol, level in enumerate(LEVELS):
+            these = [each for _, index, each in points if index == series and each.level == level]
+            if these:
+                marks.append(
+                    Points(
+                        name,
+                        series,
+                        tuple(each.intensity for each in these),
+                        tuple(each.achieved for each in these),
+                        tuple(
+                            f"{name}, {level} {each.name}: {amount(each.achieved, 'FLOP/s')}, "
+                            f"{each.share:.0%} of the roof, bound by {each.bound}"
+                            for each in these
+                        ),
+                        look="dots" if level == "step" else "small dots",
+                        symbol=symbol,
+                        listed=level == "step",
+                    )
+                )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            name,
+            each.level,
+            each.name,
+            each.intensity,
+            each.achieved,
+            each.attainable,
+            each.bound,
+            each.share,
+            each.time_s,
+        )
+        for name, of in found
+        for each in of.points
+    ]
+    columns = (
+        Column("configuration"),
+        Column("level"),
+        Column("name"),
+        Column("flop_per_byte", numeric=True),
+        Column("achieved_flop_per_s", "FLOP/s", numeric=True),
+        Column("attainable_flop_per_s", "FLOP/s", numeric=True),
+        Column("bound_by"),
+        Column("share_of_roof", "%", numeric=True),
+        Column("time_s", "s", numeric=True),
+    )
+    left = f"{len(points)} of {len(rows)} points are drawn; the data have all." if len(points) < len(rows) else ""
+    return Figure(
+        "roofs",
+        "Achieved FLOP/s over arithmetic intensity",
+        "Circles are steps, squares scopes, diamonds kernels. The lines are the roofs, as measured on these devices: "
+        "bandwidth times intensity on the left, the peak of matrix products on the right. Times of scopes and kernels "
+        "are those under the profiler; points above a roof have data in a cache that the model knows nothing of.",
+        Axis("arithmetic intensity, FLOP/byte", log=True),
+        tuple(marks),
+        Table(columns, tuple(rows)),
+        y=Axis("FLOP/s", log=True),
+        left_out=left,
+    )
+
+
+def _roof(roof: Roof, least: float, most: float) -> Points:
+    xs = [least, *([roof.ridge] if least < roof.ridge < most else []), most]
+    return Points(f"roof: {roof.name}", ROOF, tuple(xs), tuple(map(roof.attainable, xs)), look="line")

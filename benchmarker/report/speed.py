@@ -1,0 +1,175 @@
+"""Rates and times: throughput, work for each joule, step times of blocks and of scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarker.measure import MIN_BLOCKS_FOR_INTERVAL
+from benchmarker.pairing import step_times
+from benchmarker.report.content import Axis, Bars, Boxes, Cell, Column, Figure, Mark, Points, Section, Table
+from benchmarker.report.study import MOST_DRAWN, drawn
+from benchmarker.stats.classical import Description, describe
+from benchmarker.stats.location import median_interval
+
+if TYPE_CHECKING:
+    from benchmarker.report.study import Group, Study
+
+
+def throughput(study: Study) -> Section:
+    """Samples a second, and a joule where there is energy."""
+    found = [
+        _bars(study, "samples_per_s", "Throughput", "samples/s"),
+        _bars(study, "samples_per_J", "Work for each joule", "samples/J"),
+    ]
+    lead = []
+    if found[1] is None:
+        why = "; ".join(study.reasons("samples_per_J")[:3]) or "no trial came through"
+        lead.append(f"No samples/J: {why}.")
+    return Section("throughput", "Throughput and energy", tuple(lead), tuple(each for each in found if each))
+
+
+def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
+    """A bar for each configuration, the median over trials, with its interval, or the trials themselves as dots."""
+    groups = [group for group in study.groups if study.values(group, metric)]
+    if not groups:
+        return None
+    shown, left = drawn(groups)
+    values = [study.values(group, metric) for group in groups]
+    medians = [median(each) for each in values]
+    intervals = [median_interval(each) for each in values]
+    marks: list[Mark] = []
+    for series in dict.fromkeys(group.series for group in shown):
+        at = tuple(index for index, group in enumerate(shown) if group.series == series)
+        low, high = (tuple(each[end] if (each := intervals[i]) else None for i in at) for end in (0, 1))
+        name = shown[at[0]].series_name
+        marks.append(Bars(name, series, at, tuple(medians[i] for i in at), low, high))
+    few = [i for i in range(len(shown)) if intervals[i] is None]
+    if few:
+        x, y = [], []
+        for i in few:
+            x += values[i]
+            y += [float(i)] * len(values[i])
+        marks.append(Points("trials", 7, tuple(x), tuple(y), ("one trial",) * len(x), look="small"))
+    kinds = [
+        "lines are 95% intervals of that median, between order statistics of the trials"
+        if len(few) < len(shown)
+        else "",
+        f"where fewer than {MIN_BLOCKS_FOR_INTERVAL} trials allow no interval, dots are the trials themselves"
+        if few
+        else "",
+    ]
+    caption = "A bar is the median over trials" + "".join(f"; {kind}" for kind in kinds if kind) + "."
+    rows: list[tuple[Cell, ...]] = [
+        (group.label, each, *(interval or (None, None)), len(of), " ".join(f"{value:.6g}" for value in of))
+        for group, each, interval, of in zip(groups, medians, intervals, values, strict=True)
+    ]
+    rows += [(group.label, None, None, None, 0, "") for group in study.groups if not study.values(group, metric)]
+    kind = unit.replace("samples", "1")
+    columns = (
+        Column("configuration"),
+        Column(metric, kind, numeric=True),
+        Column("interval_from", kind, numeric=True),
+        Column("interval_to", kind, numeric=True),
+        Column("trials", numeric=True),
+        Column("values of the trials"),
+    )
+    return Figure(
+        metric,
+        f"{title}, {unit}",
+        caption,
+        Axis(unit, limit=(0.0,)),
+        tuple(marks),
+        Table(columns, tuple(rows)),
+        rows=tuple(group.label for group in shown),
+        left_out=left,
+    )
+
+
+LEAST_SHARE = 0.01
+"""Of the longest scope; what takes less is not drawn."""
+FIVE = ("p5", "q1", "median", "q3", "p95")
+
+
+def times(study: Study) -> Section | None:
+    """Boxes of the step times of timed blocks, and of scopes where trials were profiled."""
+    parts = [each for each in (_blocks(study), _scopes(study)) if each]
+    return Section("times", "Step times", (), tuple(parts)) if parts else None
+
+
+def _blocks(study: Study) -> Figure | None:
+    found = [
+        (group.label, group, describe(np.concatenate([step_times(record) for record in timed])))
+        for group in study.groups
+        if (timed := [record for record in group.records if record.blocks and record.blocks.duration_ns])
+    ]
+    if not found:
+        return None
+    caption = (
+        "All timed blocks of a configuration together: the box reaches from quartile to quartile, the line in it is "
+        "the median, whiskers reach to the 5th and 95th percentile. Blocks of one process are not independent: "
+        "verdicts go by trials."
+    )
+    return _boxes("blocks", "Step time of timed blocks", caption, found, "timed blocks")
+
+
+def _scopes(study: Study) -> Figure | None:
+    """The time a step of each scope, those with most time first, configurations side by side."""
+    found: dict[tuple[str, str], list[tuple[Group, list[float]]]] = {}
+    for group in study.groups:
+        steps: dict[tuple[str, str], list[float]] = {}
+        for record in group.ok:
+            for scope in record.scopes:
+                if scope.scope and any(scope.step_ns):
+                    steps.setdefault((scope.scope, scope.phase), []).extend(each / 1e9 for each in scope.step_ns)
+        for key, values in steps.items():
+            found.setdefault(key, []).append((group, values))
+    if not found:
+        return None
+    largest = sorted(found, key=lambda key: (-max(median(values) for _, values in found[key]), key))
+    rows = [
+        (" · ".join(filter(None, (*key, group.label))), group, describe(values))
+        for key in largest
+        for group, values in found[key]
+    ]
+    least = LEAST_SHARE * rows[0][2].median
+    caption = (
+        "The time that each scope takes in a profiled step, boxes as above. Times are those under the profiler, in a "
+        "process of its own; a fusion is counted to the scope of its root. Scopes of less than "
+        f"{LEAST_SHARE:.0%} of the longest are in the data alone."
+    )
+    large = [key for key in largest if max(median(values) for _, values in found[key]) >= least]
+    number = sum(len(found[key]) for key in large)
+    return _boxes("scopes", "Step time of scopes, profiled", caption, rows, "profiled steps", min(number, MOST_DRAWN))
+
+
+def _boxes(
+    key: str,
+    title: str,
+    caption: str,
+    found: Sequence[tuple[str, Group, Description]],
+    of: str,
+    most: int = MOST_DRAWN,
+) -> Figure:
+    shown = found[:most]
+    left = "" if len(shown) == len(found) else f"The first {len(shown)} of {len(found)} are drawn; the data have all."
+    marks = []
+    for series in dict.fromkeys(group.series for _, group, _ in shown):
+        at = tuple(index for index, (_, group, _) in enumerate(shown) if group.series == series)
+        five = tuple((each.p5, each.q1, each.median, each.q3, each.p95) for _, _, each in (shown[i] for i in at))
+        marks.append(Boxes(shown[at[0]][1].series_name, series, at, five))
+    columns = (Column("what"), *(Column(f"{name}_s", "s", numeric=True) for name in FIVE), Column(of, numeric=True))
+    rows = tuple((name, each.p5, each.q1, each.median, each.q3, each.p95, each.n) for name, _, each in found)
+    return Figure(
+        key,
+        title,
+        caption,
+        Axis("step time", "s", limit=(0.0,)),
+        tuple(marks),
+        Table(columns, rows),
+        rows=tuple(name for name, _, _ in shown),
+        left_out=left,
+    )

@@ -1,0 +1,180 @@
+"""What the page is about: records by place and configuration, their metrics, and the verdicts on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarker.configurations import Facts, Value, configurations, label, surroundings, text, varying
+
+if TYPE_CHECKING:
+    from benchmarker.api import Metric
+    from benchmarker.ceilings import Ceilings
+    from benchmarker.comparison import Family, Rules
+    from benchmarker.matching import Match
+    from benchmarker.metrics import Derive
+    from benchmarker.record import Record
+    from benchmarker.report.content import Words
+    from benchmarker.store import Fault
+
+MOST_DRAWN = 40
+"""So many configurations are drawn in a figure; the data behind it have all."""
+_BARE = ("framework", "problem", "place")
+"""Facts whose values need no name beside them."""
+
+
+def cached(derive: Derive) -> Derive:
+    """Derives the metrics of each trial once."""
+    found: dict[str, Mapping[str, Metric]] = {}
+
+    def once(record: Record) -> Mapping[str, Metric]:
+        if record.trial_id not in found:
+            found[record.trial_id] = derive(record)
+        return found[record.trial_id]
+
+    return once
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The trials of one configuration in one place: what is one bar, box or point. `series` chooses its colour."""
+
+    label: str
+    facts: Facts
+    records: tuple[Record, ...]
+    series: int
+    series_name: str
+
+    @property
+    def ok(self) -> list[Record]:
+        """Its trials that came through."""
+        return [record for record in self.records if record.error is None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that the page tells of, read and judged; `unjudged` says why there is no comparison.
+
+    `places` are the records by the place that they were read from; `axis` is what was asked for with --by.
+    `telemetry` and `tables` are the time lines and event tables beside the records, by trial.
+    """
+
+    places: Sequence[tuple[str, Sequence[Record]]]
+    faults: Sequence[Fault]
+    matches: Sequence[Match]
+    family: Family | None
+    unjudged: str
+    derive: Derive
+    words: Words
+    rules: Rules
+    telemetry: Mapping[str, Path]
+    tables: Mapping[str, Path]
+    ceilings: Ceilings
+    axis: str | None = None
+    title: str | None = None
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """Every trial once, in order of time."""
+        once = {record.trial_id: record for _, records in self.places for record in records}
+        return [once[trial] for trial in sorted(once)]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Configurations in the order of places and plans."""
+        found: list[tuple[dict[str, Value], tuple[Record, ...]]] = []
+        for place, records in self.places:
+            more = {"place": place} if len(self.places) > 1 else {}
+            for value, of in self._by_axis(records).items():
+                for each in configurations(of):
+                    apart = {self.axis: value} if self.axis and value else {}
+                    found.append(({**more, **apart, **each.facts}, each.records))
+        names = telling([facts for facts, _ in found])
+        labels = [named(facts, names) or str(facts["problem"]) for facts, _ in found]
+        key = next((name for name in ("framework", "place", self.axis) if name in names), None)
+        values = list(dict.fromkeys(text(facts.get(key)) if key else "" for facts, _ in found))
+        colours = [text(facts.get(key)) if key else "" for facts, _ in found]
+        return [
+            Group(label, facts, records, values.index(colour), colour or "trials")
+            for label, (facts, records), colour in zip(labels, found, colours, strict=True)
+        ]
+
+    def _by_axis(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        """Records by the value of an axis that is no fact of the case, as the host; all under "" where it is one."""
+        found: dict[str, list[Record]] = {}
+        for record in records:
+            around = {name.replace("-", "_"): each for name, each in surroundings(record).items()}
+            axis = (self.axis or "").replace("-", "_")
+            found.setdefault(text(around[axis]) if axis in around else "", []).append(record)
+        return found
+
+    def values(self, group: Group, metric: str) -> list[float]:
+        """The metric of each trial of a configuration that has one."""
+        found = (self.derive(record).get(metric) for record in group.ok)
+        return [each.value for each in found if each is not None and each.value is not None]
+
+    def median(self, group: Group, metric: str) -> float | None:
+        """The median over trials; None where none has a value."""
+        values = self.values(group, metric)
+        return median(values) if values else None
+
+    def reasons(self, metric: str) -> list[str]:
+        """Why trials that came through have no value of a metric, each reason once."""
+        found = (self.derive(record).get(metric) for group in self.groups for record in group.ok)
+        return list(
+            dict.fromkeys(each.reason for each in found if each is not None and each.value is None and each.reason)
+        )
+
+
+def telling(several: Sequence[Facts]) -> list[str]:
+    """The fewest facts that tell these apart, the framework among them where it varies."""
+    names = varying(several)
+    needed = list(names)
+    kinds = len({_key(each, names) for each in several})
+    for name in reversed(names):
+        fewer = [each for each in needed if each != name]
+        if name != "framework" and len({_key(each, fewer) for each in several}) == kinds:
+            needed = fewer  # as `compile`, which goes with the framework
+    return needed
+
+
+def named(these: Facts, names: Sequence[str]) -> str:
+    """Facts as a short name: `jax m=256`."""
+    return " ".join(text(these.get(name)) if name in _BARE else f"{name}={text(these.get(name))}" for name in names)
+
+
+def short(name: str) -> str:
+    """The name of a side or a configuration without the words that its values do not need."""
+    return re.sub(r"(^|\s)(framework|problem)=(?=\S)", r"\1", name)
+
+
+def about(case: Facts, *sides: str) -> str:
+    """What a comparison is about: its case, then the sides that are named."""
+    return " ".join(filter(None, (short(label(case, list(case))), *map(short, sides))))
+
+
+def _key(these: Facts, names: Sequence[str]) -> tuple[Value, ...]:
+    return tuple(these.get(name) for name in names)
+
+
+def beside(places: Sequence[Path], ending: str) -> dict[str, Path]:
+    """The files of one kind that stand beside the records of places, by trial."""
+    found: dict[str, Path] = {}
+    for place in places:
+        files = sorted(place.rglob(f"*{ending}")) if place.is_dir() else [place.with_name(place.stem + ending)]
+        found |= {file.name.removesuffix(ending): file for file in files if file.exists()}
+    return found
+
+
+def drawn(groups: Sequence[Group]) -> tuple[list[Group], str]:
+    """Those that a figure draws, and what it says of the others."""
+    if len(groups) <= MOST_DRAWN:
+        return list(groups), ""
+    return list(
+        groups[:MOST_DRAWN]
+    ), f"The first {MOST_DRAWN} of {len(groups)} configurations are drawn; the data have all."

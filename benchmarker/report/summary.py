@@ -1,0 +1,155 @@
+"""The beginning of the page: what was measured, on what, and the verdicts in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchmarker.comparison import GeometricMean
+from benchmarker.configurations import DEFAULTS, text, varying
+from benchmarker.report.content import Card, Column, Listing, Section, Table
+from benchmarker.report.study import named, short, telling
+from benchmarker.report.verdicts import measure
+
+if TYPE_CHECKING:
+    from benchmarker.comparison import Comparison, Family
+    from benchmarker.record import Record
+    from benchmarker.report.content import Words
+    from benchmarker.report.study import Study
+
+MOST_CARDS = 4
+
+
+def title(study: Study) -> str:
+    """What was measured, where all trials agree on it."""
+    if study.title:
+        return study.title
+    kinds = {(record.case.problem, record.case.mode, record.case.precision) for record in study.records}
+    problems = sorted({problem for problem, _, _ in kinds})
+    if len(kinds) == 1:
+        return ", ".join(kinds.pop())
+    return " and ".join([", ".join(problems[:-1]), problems[-1]] if len(problems) > 1 else problems)
+
+
+def subtitle(study: Study) -> str:
+    """How many trials of what, when, and how many failed."""
+    records = study.records
+    failed = sum(record.error is not None for record in records)
+    days = sorted({record.started_at[:10] for record in records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    runs = len({record.run_id for record in records})
+    parts = [
+        _count(len(records), "trial"),
+        f"{failed} failed" if failed else "none failed",
+        _count(len(study.groups), "configuration"),
+        _count(runs, "run"),
+        when,
+    ]
+    return " · ".join(parts)
+
+
+def shared(study: Study) -> list[tuple[str, str]]:
+    """What all trials have in common: facts of the case that are not as usual, host, processor, device."""
+    cases = [group.facts for group in study.groups]
+    differ = varying(cases)
+    found = [
+        (name.replace("_", " "), text(value))
+        for name, value in cases[0].items()
+        if name not in (*differ, "device") and value is not None and value != DEFAULTS.get(name)
+    ]
+    places: list[tuple[str, set[str]]] = [
+        ("host", {record.machine.host for record in study.records}),
+        ("processor", {record.machine.cpu.model for record in study.records}),
+        ("measured on", {_device(record) for record in study.records}),
+    ]
+    return [*((name, values.pop()) for name, values in places if len(values) == 1), *found]
+
+
+def _device(record: Record) -> str:
+    """The device that ran the case; a processor has a row of its own."""
+    if record.device is None or record.device.platform == "cpu":
+        return record.case.device
+    return f"{record.device.platform}: {record.device.name}"
+
+
+def warnings(study: Study) -> list[str]:
+    """What a reader must not overlook: files that could not be read, trials that failed, too few to judge."""
+    found = []
+    if study.faults:
+        found.append(f"{_count(len(study.faults), 'file')} could not be read and {_is(len(study.faults))} not in here.")
+    failed = sum(record.error is not None for record in study.records)
+    if failed:
+        found.append(f"{failed} of {_count(len(study.records), 'trial')} failed; figures are of the others.")
+    if study.family is None:
+        found.append(f"Nothing is compared: {study.unjudged}.")
+    elif all(each.method == "none" for each in study.family.comparisons):
+        found.append("No verdict is possible: with a single process on a side the spread between processes is unknown.")
+    return found
+
+
+def cards(study: Study) -> list[Card]:
+    """The verdicts at the top: geometric means where there are any, else the comparisons; several as counts."""
+    family = study.family
+    if family is None:
+        return [Card("none", "No comparison", "-", study.unjudged)]
+    judged: Sequence[Comparison | GeometricMean] = family.geometric_means or family.comparisons
+    if len(judged) <= MOST_CARDS:
+        return [_card(each, family, study.words) for each in judged]
+    counts = Counter(each.verdict for each in family.comparisons)
+    first = family.comparisons[0]
+    return [
+        Card(verdict, measure(first.metric), str(count), f"of {len(family.comparisons)} comparisons")
+        for verdict, count in counts.most_common()
+    ]
+
+
+def _card(each: Comparison | GeometricMean, family: Family, words: Words) -> Card:
+    figure, _, interval = words.ratio(each).partition(" ")
+    detail = f"ratio of the {measure(family.comparisons[0].metric)}"
+    detail += f", {100 * each.level:.3g}% interval {interval}" if each.low is not None else ""
+    sides = f"{short(each.contender)} over {short(each.baseline)}"
+    if isinstance(each, GeometricMean):
+        cases = [one for one in family.comparisons if (one.baseline, one.contender) == (each.baseline, each.contender)]
+        counts = Counter(one.verdict for one in cases).most_common()
+        more = f"geometric mean of {each.cases} cases"
+        detail += f"; of the cases {', '.join(f'{count} {verdict}' for verdict, count in counts)}"
+    else:
+        more = named(each.case, telling([one.case for one in family.comparisons]))
+    return Card(each.verdict, ", ".join(filter(None, (sides, more))), figure, detail)
+
+
+def results(study: Study) -> Section:
+    """Each configuration by its headline metrics, medians over trials."""
+    names: dict[str, str] = {}
+    for group in study.groups:
+        for record in group.ok:
+            for name, metric in study.derive(record).items():
+                if metric.headline and metric.value is not None:
+                    names.setdefault(name, metric.unit)
+    columns = (
+        Column("configuration"),
+        *(Column(name, unit, numeric=True) for name, unit in names.items()),
+        Column("trials", numeric=True),
+        Column("failed", numeric=True),
+    )
+    rows = [
+        (
+            group.label,
+            *(study.median(group, name) for name in names),
+            len(group.records),
+            len(group.records) - len(group.ok),
+        )
+        for group in study.groups
+    ]
+    table = Table(columns, tuple(rows))
+    caption = "Medians over the trials that came through."
+    return Section("results", "Results", (), (Listing("Configurations", table, caption, searched=len(rows) > 10),))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,88 @@
+"""Sweeps: a metric over each numeric parameter that varies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker.configurations import DEFAULTS, Value
+from benchmarker.report.content import Axis, Column, Figure, Points, Section, Table
+from benchmarker.report.study import named, telling
+
+if TYPE_CHECKING:
+    from benchmarker.report.study import Group, Study
+
+FIRST = ("batch_size", "seq_len")
+METRICS = (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s"))
+MOST_CURVES = 12
+
+
+def sweeps(study: Study) -> Section | None:
+    """Samples and tokens a second over each number that was varied, a line for all else that is equal."""
+    names = {name for group in study.groups for name in group.facts} - {"seed", "gpu", *DEFAULTS}
+    varied = sorted(name for name in names if _varies(study, name))
+    varied = [*(name for name in FIRST if name in varied), *(name for name in varied if name not in FIRST)]
+    figures = [
+        figure
+        for number, name in enumerate(varied)
+        for metric, unit in METRICS
+        if (figure := _figure(study, f"sweep-{number}-{metric}", name, metric, unit))
+    ]
+    return Section("sweeps", "Sweeps", (), tuple(figures)) if figures else None
+
+
+def _varies(study: Study, name: str) -> bool:
+    values = {group.facts.get(name) for group in study.groups}
+    return len(values) > 1 and all(_number(value) is not None for value in values)
+
+
+def _number(value: Value) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure | None:
+    curves: dict[tuple[tuple[str, Value], ...], list[tuple[float, float, Group]]] = {}
+    for group in study.groups:
+        x, y = _number(group.facts.get(name)), study.median(group, metric)
+        if x is not None and y is not None:
+            rest = tuple((key, value) for key, value in group.facts.items() if key != name)
+            curves.setdefault(rest, []).append((x, y, group))
+    lines = {rest: sorted(of, key=lambda each: each[0]) for rest, of in curves.items() if len(of) > 1}
+    if not lines:
+        return None
+    needed = telling([dict(rest) for rest in lines])
+    labels = [named(dict(rest), needed) or unit for rest in lines]
+    pairs = list(zip(labels, lines.values(), strict=True))
+    marks = tuple(
+        Points(
+            label,
+            index,
+            tuple(x for x, _, _ in of),
+            tuple(y for _, y, _ in of),
+            tuple(f"{label}, {name}={x:g}: {study.words.amount(y, '1/s')} {unit}" for x, y, _ in of),
+            look="line and dots",
+        )
+        for index, (label, of) in enumerate(pairs[:MOST_CURVES])
+    )
+    values = [x for of in lines.values() for x, _, _ in of]
+    left = (
+        ""
+        if len(pairs) <= MOST_CURVES
+        else f"The first {MOST_CURVES} of {len(pairs)} lines are drawn; the data have all."
+    )
+    rows = tuple((label, x, y, len(group.ok)) for label, of in pairs for x, y, group in of)
+    columns = (
+        Column("line"),
+        Column(name, numeric=True),
+        Column(metric, "1/s", numeric=True),
+        Column("trials", numeric=True),
+    )
+    return Figure(
+        key,
+        f"{unit} over {name}",
+        "Each dot is the median over the trials of a configuration; a line joins those that differ in this alone.",
+        Axis(name, log=min(values) > 0 and max(values) >= 8 * min(values)),
+        marks,
+        Table(columns, rows),
+        y=Axis(unit, limit=(0.0,)),
+        left_out=left,
+    )

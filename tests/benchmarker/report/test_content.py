@@ -1,0 +1,342 @@
+"""What is on the page, as values: sentences, figures, tables."""
+
+import math
+import re
+
+import msgspec
+import numpy as np
+import pytest
+from records import QUIET, make_energy, make_record
+from scipy import stats
+
+from benchmarker import UserError, store
+from benchmarker.comparison import Rules
+from benchmarker.measure import median_half_width
+from benchmarker.report.content import Bars, Boxes, Figure, Points
+from benchmarker.report.gathering import gather
+from benchmarker.report.power import MOST_POINTS, _thinned
+from benchmarker.report.sections import page
+from benchmarker.report.study import MOST_DRAWN, short, telling
+from benchmarker.stats.location import median_interval
+
+A = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
+
+
+@pytest.fixture(scope="module")
+def rich(rich_place, words):
+    return page(gather([(rich_place, *store.read([rich_place]))], Rules(), words))[0]
+
+
+def section(page, key):
+    return next(each for each in page.sections if each.key == key)
+
+
+def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, two):
+    made = page_of(place(two(A, [2 * each for each in A])))
+    (sentence,) = section(made, "verdicts").lead
+    assert sentence == (
+        "two is slower than one: its step time (median) is 2.000 [2.000, 2.000] times that of one, "
+        "with its 95% interval (8 blocks of trials, p 0.0078)."
+    )
+    (card,) = made.cards
+    assert (card.verdict, card.about, card.figure) == ("slower", "two over one", "2.000")
+    assert card.detail == "ratio of the step time (median), 95% interval [2.000, 2.000]"
+    assert made.subtitle.startswith("16 trials · none failed · 2 configurations · 1 run · ")
+    assert made.title == "nap, inference, fp32"
+    assert ("problem", "nap") in made.facts
+    assert not made.warnings
+
+
+def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two):
+    same = page_of(place(two(A, A), "same"))
+    assert section(same, "verdicts").lead[0].startswith("two and one are the same within 2%: its step time")
+    few = page_of(place(two(A[:1], A[:1]), "few"))
+    assert section(few, "verdicts").lead[0].startswith("Whether two differs from one cannot be said")
+    assert any("No verdict is possible" in each for each in few.warnings)
+
+
+def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, parts):
+    records = [
+        msgspec.structs.replace(each, run_id=f"run-{seed}", trial_id=f"{seed}-{each.trial_id}")
+        for seed in range(5)
+        for each in two(A, [1.5 * each for each in A], seed=seed)
+    ]
+    made = page_of(place(records))
+    lead = section(made, "verdicts").lead
+    assert lead[0].startswith(
+        "Over 5 cases, two against one: slower; the geometric mean of the ratios of the step time"
+    )
+    assert lead[-1] == "Of 5 comparisons: 5 slower."
+    (card,) = made.cards
+    assert (card.figure, card.about) == ("1.500", "two over one, geometric mean of 5 cases")
+    assert card.detail.endswith("; of the cases 5 slower")
+    assert parts(made)["ratios"].rows == tuple(f"seed={seed} two" for seed in range(5))
+
+
+def test_the_figure_of_ratios_is_the_comparisons(study_of, page_of, place, two, parts):
+    results = place(two(A, [1.5 * each for each in A]))
+    figure = parts(page_of(results))["ratios"]
+    (comparison,) = study_of(results).family.comparisons
+    (mark,) = figure.marks
+    assert (mark.x, mark.low, mark.high) == ((comparison.ratio,), (comparison.low,), (comparison.high,))
+    assert figure.band == pytest.approx((1 / 1.02, 1.02))
+    (row,) = figure.data.rows
+    assert row[6:9] == (comparison.ratio, comparison.low, comparison.high)
+
+
+@pytest.mark.parametrize("n", [6, 7, 10, 30, 200])
+def test_the_interval_of_a_median_is_that_of_the_timed_blocks(n):
+    values = np.random.default_rng(n).integers(1000, 2000, n)
+    low, high = median_interval(values)
+    assert (high - low) / 2 / np.median(values) == pytest.approx(median_half_width(values.tolist()))
+    rank = int(np.flatnonzero(np.sort(values) == low)[-1])
+    assert stats.binom.cdf(rank, n, 0.5) <= 0.025
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+
+
+def test_bars_are_medians_with_intervals_or_the_trials_themselves(page_of, place, two, parts):
+    figure = parts(page_of(place(two(A, A[:3]))))["samples_per_s"]
+    one, two_, dots = figure.marks
+    rates = [2 / each for each in A]  # two samples a step
+    assert isinstance(one, Bars)
+    assert one.values == pytest.approx((np.median(rates),))
+    assert (one.low[0], one.high[0]) == pytest.approx(tuple(median_interval(rates)))
+    assert isinstance(two_, Bars)
+    assert two_.low == (None,)
+    assert isinstance(dots, Points)
+    assert sorted(dots.x) == pytest.approx(sorted(rates[:3]))
+    assert set(dots.y) == {1.0}
+    assert "order statistics" in figure.caption
+    assert "dots are the trials themselves" in figure.caption
+    for mark, row in zip((one, two_), figure.data.rows, strict=True):
+        assert row[1:4] == (mark.values[0], mark.low[0], mark.high[0])
+
+
+def test_no_energy_is_said_with_its_reason(page_of, place, two, parts):
+    made = page_of(place(two(A, A)))
+    (reason,) = section(made, "throughput").lead
+    assert re.fullmatch(r"No samples/J: .+\.", reason)
+    assert "samples_per_J" not in parts(made)
+    sensed = [msgspec.structs.replace(each, energy=make_energy(400.0)) for each in two(A, A)]
+    made = page_of(place(sensed, "sensed"))
+    assert parts(made)["samples_per_J"].marks[0].values == (0.5,)  # 200 samples
+    assert parts(made)["pareto-samples_per_J"].data.rows[0][3] == 0.5
+
+
+def test_boxes_are_quantiles_of_all_timed_blocks(page_of, place, parts):
+    blocks = np.random.default_rng(1).uniform(1, 2, (3, 50)).round(6)
+    records = [make_record(each.tolist(), trial=trial, design={"case_number": 0}) for trial, each in enumerate(blocks)]
+    figure = parts(page_of(place(records)))["blocks"]
+    (boxes,) = figure.marks
+    assert isinstance(boxes, Boxes)
+    assert boxes.five[0] == pytest.approx(np.percentile(blocks, [5, 25, 50, 75, 95]))
+    assert figure.data.rows[0][1:] == (*boxes.five[0], 150)
+
+
+def test_without_a_comparison_the_page_says_why(page_of, place):
+    made = page_of(place([make_record(trial=trial) for trial in range(3)]))
+    assert made.cards[0].verdict == "none"
+    assert "the records are of one configuration" in made.cards[0].detail
+    assert "the records are of one configuration" in section(made, "verdicts").lead[0]
+
+
+def test_of_several_places_the_first_or_the_named_is_the_baseline(study_of, place, two):
+    old, new = (place(two(A[:2], A[:2]), name) for name in ("old", "new"))
+    for path, name in ((old, "o"), (new, "n")):
+        for file in path.glob("*.json"):
+            record = store.read_record(file)
+            changed = msgspec.structs.replace(record, trial_id=f"{name}-{record.trial_id}", run_id=name)
+            file.write_bytes(store.encode(changed))
+    assert {each.baseline for each in study_of(old, new).family.comparisons} == {str(old)}
+    assert {each.baseline for each in study_of(old, new, baseline=str(new)).family.comparisons} == {str(new)}
+    assert len(study_of(old, new).groups) == 4  # the configurations of one place are apart from the other's
+    with pytest.raises(UserError, match="--baseline=other: no such place was given; there are: "):
+        study_of(old, new, baseline="other")
+    with pytest.raises(UserError, match="--baseline names a value of the axis"):
+        study_of(old, baseline="one")
+
+
+def test_with_an_axis_the_baseline_is_one_of_its_values(study_of, place, two):
+    (comparison,) = study_of(place(two(A, A)), by="framework", baseline="two").family.comparisons
+    assert comparison.baseline == "framework=two"
+
+
+def test_hosts_are_apart_where_they_are_the_axis(study_of, place, two):
+    records = two(A, A)
+    moved = [
+        msgspec.structs.replace(
+            each,
+            trial_id=f"b-{each.trial_id}",
+            run_id="b",
+            machine=msgspec.structs.replace(each.machine, host="beta"),
+        )
+        for each in records
+    ]
+    labels = [group.label for group in study_of(place([*records, *moved]), by="host").groups]
+    assert len(labels) == 4
+    assert sum("host=beta" in label for label in labels) == 2
+
+
+def test_labels_hold_no_more_facts_than_tell_them_apart():
+    cases = [{"framework": "jax", "compile": True, "m": 1}, {"framework": "torch", "compile": False, "m": 1}]
+    assert telling(cases) == ["framework"]
+    assert telling([*cases, {**cases[0], "m": 2}]) == ["framework", "m"]
+    assert short("framework=jax compile=true") == "jax compile=true"
+    assert short("myframework=jax") == "myframework=jax"
+
+
+def test_a_sweep_is_a_line_for_all_that_is_equal_else(rich, parts):
+    figure = parts(rich)["sweep-0-samples_per_s"]
+    assert [mark.name for mark in figure.marks] == ["one", "two"]
+    assert [mark.x for mark in figure.marks] == [(1.0, 4.0, 16.0)] * 2
+    assert figure.title == "samples/s over batch_size"
+    assert figure.x.log
+    drawn = [(mark.name, x, y) for mark in figure.marks for x, y in zip(mark.x, mark.y, strict=True)]
+    assert [row[:3] for row in figure.data.rows] == drawn
+    assert "sweep-0-tokens_per_s" in parts(rich)
+
+
+def test_a_number_that_goes_with_others_alone_is_no_sweep(page_of, place, parts):
+    records = [
+        make_record(trial=0, case={"params": {"m": size, "n": size}}, design={"case_number": size}) for size in (1, 2)
+    ]
+    assert not [key for key in parts(page_of(place(records))) if key.startswith("sweep")]
+
+
+def test_time_lines_are_thinned_and_keep_their_extremes(rich, parts):
+    found = parts(rich)
+    for figure in (found["power"], found["temperature"]):
+        assert all(len(mark.x) <= MOST_POINTS for mark in figure.marks)
+        assert sum(len(mark.x) for mark in figure.marks) == len(figure.data.rows)
+    card, counter = found["power"].marks[:2]
+    assert (max(card.y), min(card.y)) == (900.0, 300.0)
+    assert min(card.x) == -1.0  # the timed part begins at the 20th of 20 readings a second
+    assert counter.y == pytest.approx((50.0,) * len(counter.y))  # 2.5 J in 50 ms, wraps and all
+    x = np.arange(10_000.0)
+    y = np.sin(x / 300)
+    thin_x, thin_y = _thinned(x, y)
+    assert len(thin_x) <= MOST_POINTS
+    assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
+    assert (np.diff(thin_x) > 0).all()
+
+
+def test_categories_add_up(rich, parts):
+    figure = parts(rich)["categories"]
+    for row in range(len(figure.rows)):
+        assert sum(mark.values[row] for mark in figure.marks) == pytest.approx(1.0)
+    for row in figure.data.rows:
+        assert sum(row[1:]) == pytest.approx(1.0)
+
+
+def test_ops_beyond_the_longest_are_summed(monkeypatch, page_of, place, parts, profiled):
+    monkeypatch.setattr("benchmarker.report.profiles.MOST_OPS", 0)
+    folder = place([])
+    store.write(folder / "run-0000-0.json", store.encode(profiled(make_record(), folder)))
+    table = parts(page_of(folder))["nap, trial 0"].table
+    assert table.rows == ()
+    columns = [column.name for column in table.columns]
+    rest = dict(zip(columns, table.rest, strict=True))
+    assert rest["op"] == "and 1 more"
+    assert rest["share"] == 1.0
+    assert rest["count"] == 2
+    assert rest["device_s"] == pytest.approx(2 * 33.125e-6)
+
+
+def test_a_damaged_file_beside_a_record_is_named(page_of, place, profiled, study_of, time_line):
+    folder = place([])
+    record = profiled(make_record(), folder)
+    store.write(folder / f"{record.trial_id}.json", store.encode(record))
+    (folder / f"{record.trial_id}.events.parquet").write_bytes(b"PAR1")
+    (folder / f"{record.trial_id}.telemetry.parquet").write_bytes(time_line()[:100])
+    made = page_of(folder)
+    (listing,) = section(made, "faults").parts
+    assert listing.title == "Files that could not be read (2)"
+    assert any("events.parquet" in row[1] for row in listing.table.rows)
+    assert any("telemetry.parquet" in row[1] for row in listing.table.rows)
+
+
+def test_failed_trials_come_with_message_and_command(page_of, place, two, failed, parts):
+    records = two(A, A)
+    records[0] = failed(records[0], "told to fail")
+    made = page_of(place(records))
+    (row,) = parts(made)["Failed trials (1)"].table.rows
+    assert row == ("one", 0, "exception", "timed", "told to fail", records[0].command, records[0].trial_id)
+    assert made.warnings == ("1 of 16 trials failed; figures are of the others.",)
+    assert "1 failed" in made.subtitle
+
+
+def test_disturbed_trials_are_listed(page_of, place, two, parts):
+    records = two(A, A)
+    busy = msgspec.structs.replace(QUIET, other_busy_cores=1.5)
+    records[3] = msgspec.structs.replace(records[3], witnesses=busy)
+    (row,) = parts(page_of(place(records)))["Disturbed trials (1)"].table.rows
+    assert row[:3] == ("one", 3, "others kept 1.5 cores busy")
+    quiet = section(page_of(place(two(A, A), "quiet")), "faults")
+    assert quiet.lead == ("No trial failed. Every file could be read. No trial is known to have been disturbed.",)
+
+
+def test_what_differs_between_the_sides_is_marked(page_of, place, two, parts):
+    records = [
+        msgspec.structs.replace(
+            each,
+            software=msgspec.structs.replace(
+                each.software, libraries={each.case.framework: "1.0", "numpy": f"{each.design.case_number}.0"}
+            ),
+        )
+        for each in two(A, A)
+    ]
+    found = parts(page_of(place(records)))
+    table = found["What is not equal"].table
+    assert [column.name for column in table.columns] == ["property", "one", "two"]
+    rows = {row[0]: (index in table.marked, *row[1:]) for index, row in enumerate(table.rows)}
+    assert rows["numpy"] == (True, "0.0", "1.0")
+    assert rows["one"] == (False, "1.0", "-")
+    (equal,) = [each for name, each in found.items() if name.startswith("What is equal")]
+    assert "host" in {row[0] for row in equal.table.rows}
+    assert equal.folded
+
+
+def test_few_configurations_are_drawn_and_all_are_in_the_data(page_of, place, parts):
+    number = MOST_DRAWN + 5
+    records = [make_record(1.0 + seed, case={"seed": seed}, design={"case_number": seed}) for seed in range(number)]
+    found = parts(page_of(place(records)))
+    for key in ("samples_per_s", "blocks"):
+        figure = found[key]
+        assert len(figure.rows) == MOST_DRAWN
+        assert len(figure.data.rows) == number
+        assert f"{MOST_DRAWN} of {number}" in figure.left_out
+
+
+def test_the_front_is_that_of_pareto(rich, parts):
+    figure = parts(rich)["pareto-samples_per_J"]
+    assert isinstance(figure, Figure)
+    optimal = {row[0] for row in figure.data.rows if row[4]}
+    best = max(figure.data.rows, key=lambda row: row[2])
+    assert optimal == {best[0]}  # it is the best in both
+    assert all(math.isfinite(x) for mark in figure.marks for x in mark.x)
+
+
+def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, place, monkeypatch, tmp_path, parts):
+    from benchmarker import ceilings
+
+    monkeypatch.setattr(ceilings, "cache", lambda: tmp_path / "cache")
+    record = make_record(2.0)
+    folder = place([record])
+    assert "run `benchmarker ceilings --precision=fp32`" in section(page_of(folder), "roofline").lead[0]
+    common = {"device": ceilings.key_of(record), "host": "h", "framework": "f", "version": "1", "precision": "float32"}
+    common |= {"trials": 3, "searched": 1, "params": {}, "measured_at": "2026-01-01T00:00:00Z", "run_id": "r"}
+    common |= {"precision": ceilings.computed_in(record)}
+    ceilings.write(
+        folder / "ceilings.json",
+        [
+            ceilings.Ceiling(resource="compute", value=1000.0, low=900.0, high=1100.0, **common),
+            ceilings.Ceiling(resource="memory", value=100.0, low=90.0, high=110.0, **common),
+        ],
+    )
+    made = page_of(folder)
+    figure = parts(made)["roofs"]
+    roof, step = figure.marks
+    assert roof.look == "line"
+    assert max(roof.y) == 1000.0
+    assert (step.x, step.y) == ((125.0,), (500.0,))  # 1000 FLOP, 8 bytes, 2 s
+    assert section(made, "roofline").lead[0].startswith("A step of toy nap is bound by compute and comes to 50%")
