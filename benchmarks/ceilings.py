@@ -1,165 +1,155 @@
-"""Hold the ceilings that the tool finds against plain loops: of matrix products, and against STREAM in C.
+"""Hold what the tool finds as a ceiling against plain loops: of matrix products, and against STREAM's triad in C.
 
-The tool searches as `benchmarker ceilings` does. Then, round by round and in an order drawn anew each time, come a
-trial of each winner by the tool, and for each framework a process with a bare loop over all sizes, which writes into
-the same memory where the library can; and a triad built here with `gcc -O3 -fopenmp`, over arrays as long as the
-tool's. Of a bare loop the size with the highest median over rounds counts. The ratio is of the two in the same round.
+In each of several fresh processes, everything takes turns in an order drawn anew each round: of each size that
+`benchmarker ceilings` tries, blocks of the tool's measuring loop and blocks of a bare loop over the same library; or
+the tool's triad and one that `gcc -O3 -fopenmp` builds here, over arrays as long. The highest of the tool's rates by
+the median block is the ceiling of that process, and it is held against the highest of the bare loops'. One after the
+other they could not be told apart here: from process to process, rates differ by a third.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import cycle
 from pathlib import Path
 
 import click
 import numpy as np
 from duet import ratio
 
-SECONDS = 1.0
-"""Of a bare loop for each size."""
-
-STREAM = """
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
-int main(int argc, char **argv) {
-  size_t n = strtoull(argv[1], 0, 10);
-  int rounds = atoi(argv[2]);
-  float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b), *c = malloc(n * sizeof *c);
+BLOCK_S = 0.15
+TRIAD = """
+#include <stddef.h>
+void triad(float *a, const float *b, const float *c, size_t n) {
 #pragma omp parallel for
-  for (size_t i = 0; i < n; i++) { a[i] = 0; b[i] = 1; c[i] = 2; }
-  for (int k = 0; k < rounds; k++) {
-    double start = now();
-#pragma omp parallel for
-    for (size_t i = 0; i < n; i++) a[i] = b[i] + 3.0f * c[i];
-    printf("%.9f\\n", now() - start);
-  }
-  return a[n / 2] != 7.0f;
+  for (size_t i = 0; i < n; i++) a[i] = b[i] + 3.0f * c[i];
 }
 """
 
 
 @click.command()
 @click.option("--framework", default="jax,torch,numpy", show_default=True)
-@click.option("--rounds", default=7, show_default=True, help="At least six, for an interval.")
-@click.option("--bare", hidden=True, help="Be a bare loop of this framework.")
-def main(framework: str, rounds: int, bare: str | None) -> None:
-    """Print the tool's rates over those of the bare loops."""
-    if bare:
-        print(json.dumps(bare_loops(bare)))
+@click.option("--processes", default=6, show_default=True, help="At least six, for an interval.")
+@click.option("--rounds", default=7, show_default=True)
+@click.option("--process", hidden=True, nargs=3, help="Be one process: framework, resource, seed.")
+def main(framework: str, processes: int, rounds: int, process: tuple[str, str, str] | None) -> None:
+    """Print the tool's highest rate over that of bare loops, by framework, and of the memory."""
+    if process:
+        print(json.dumps(one_process(process[0], process[1], int(process[2]), rounds)))
         return
-    from benchmarker import plan, store
-    from benchmarker.ceiling_search import final, rate_of, search
-    from benchmarker.cli.progress import Progress
-    from benchmarker.execute import execute
-
-    names = framework.split(",")
-    settings = [{"problem": "gemm", "framework": name} for name in names]
-    settings += [{"problem": "stream", "framework": name, "op": op} for name in names for op in ("copy", "triad")]
-    with tempfile.TemporaryDirectory() as folder, Progress() as progress:
-
-        def run(wanted: plan.Plan) -> list:
-            with store.new_run(Path(folder), wanted) as opened:
-                return execute(opened, progress)
-
-        winners = final(run(search(settings)), 1).cases
-        arrays = next(case.params["n"] for case in winners if case.problem == "stream")
-        triad = build_stream(Path(folder))
-        found: dict[str, list[float]] = {}
-        loops: dict[str, dict[str, list[float]]] = {}
-        for _ in range(rounds):
-            jobs = [*winners, *names, "stream"]
-            for job in random.sample(jobs, len(jobs)):
-                if job == "stream":
-                    found.setdefault("stream in C", []).append(stream(triad, arrays))
-                elif isinstance(job, str):
-                    for size, rate in bare_rates(job).items():
-                        loops.setdefault(job, {}).setdefault(size, []).append(rate)
-                else:
-                    (record,) = run(plan.make_plan([job], 1))
-                    found.setdefault(f"{job.problem} {job.framework}", []).append(rate_of(record))
-    print("rates by the tool over those of a bare loop, 95% interval over rounds; medians")
-    for name in names:
-        size, best = max(loops[name].items(), key=lambda item: statistics.median(item[1]))
-        show(f"gemm {name}", found[f"gemm {name}"], best, f"bare loop at {size}", "FLOP/s")
-    for name in names:
-        show(f"stream {name}", found[f"stream {name}"], found["stream in C"], "triad in C", "B/s")
+    print(f"the tool's highest rate over the bare loop's, 95% interval over {processes} processes; median rates")
+    for resource in ("compute", "memory"):
+        for name in framework.split(","):
+            found = [child(name, resource, seed, rounds) for seed in range(processes)]
+            tool, bare = (
+                [max(rates.items(), key=lambda item: item[1]) for rates in side] for side in zip(*found, strict=True)
+            )
+            values = ratio([float(np.log(one[1] / two[1])) for one, two in zip(tool, bare, strict=True)])
+            medians = [statistics.median(rate for _, rate in side) / 1e9 for side in (tool, bare)]
+            sizes = [", ".join(sorted({size for size, _ in side})) for side in (tool, bare)]
+            unit = "GFLOP/s" if resource == "compute" else "GB/s"
+            print(
+                f"{resource:8} {name:6} {values}  tool {medians[0]:6.1f} {unit} ({sizes[0]}), "
+                f"bare {medians[1]:6.1f} ({sizes[1]})",
+                flush=True,
+            )
 
 
-def show(name: str, tool: list[float], other: list[float], what: str, unit: str) -> None:
-    logs = [float(np.log(a / b)) for a, b in zip(tool, other, strict=True)]
-    medians = statistics.median(tool), statistics.median(other)
-    print(
-        f"{name:14} {medians[0] / 1e9:7.1f} G{unit}, {what} {medians[1] / 1e9:7.1f} G{unit}: "
-        f"ratio of medians {medians[0] / medians[1]:.3f}, by round {ratio(logs)}",
-        flush=True,
-    )
-
-
-def bare_rates(framework: str) -> dict[str, float]:
-    words = [sys.executable, __file__, "--bare", framework]
-    found: dict[str, float] = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+def child(framework: str, resource: str, seed: int, rounds: int) -> list[dict[str, float]]:
+    words = [sys.executable, __file__, "--rounds", str(rounds), "--process", framework, resource, str(seed)]
+    # A thread that waits for work must not spin while the other library computes.
+    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+    found: list[dict[str, float]] = json.loads(done.stdout)
     return found
 
 
-def bare_loops(framework: str) -> dict[str, float]:
-    """FLOP/s of each size, by the median product."""
-    from benchmarker.ceiling_search import CPU_SIDES
+def one_process(framework: str, resource: str, seed: int, rounds: int) -> list[dict[str, float]]:
+    """Rates of the tool and of the bare loops by size, each by its median block."""
+    from benchmarker import ceiling_search, measure
+    from benchmarker.bench import BATCHES, Bench
 
-    rates = {}
-    for side in CPU_SIDES:
-        a, b = (np.random.default_rng(seed).standard_normal((side, side), dtype=np.float32) for seed in (0, 1))
-        step = product(framework, a, b)
-        step()
-        times: list[float] = []
-        while sum(times) < SECONDS or len(times) < 3:
-            start = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - start)
-        rates[str(side)] = 2 * side**3 / statistics.median(times)
-    return rates
+    memory = {"problem": "stream", "op": "copy" if framework == "numpy" else "triad"}
+    asked = memory if resource == "memory" else {"problem": "gemm"}
+    players: list[tuple[int, str, object, int, int]] = []
+    for case in ceiling_search.search([{**asked, "framework": framework}]).cases:
+        bench = Bench(case)
+        data = bench.data(bench.params, BATCHES)
+        stepper = measure.Stepper(bench.build(bench.params, data).step, bench.framework.synchronize)
+        cost = bench.problem.cost(bench.params, case.mode, case.precision)
+        work = cost.bytes if resource == "memory" else cost.flops
+        name = str(case.params["n"])
+        bare = triad_in_c(case.params["n"]) if resource == "memory" else bare_product(framework, data)
+        bare_work = 3 * 4 * case.params["n"] if resource == "memory" else work
+        for side, block, each in ((0, stepper.block, work), (1, bare, bare_work)):
+            block(1)
+            steps = max(1, round(BLOCK_S / (block(1) / 1e9)))
+            players.append((side, name, block, steps, each))
+    rng = random.Random(seed)
+    rates: list[dict[str, list[float]]] = [{}, {}]
+    for _ in range(rounds):
+        for side, name, block, steps, work in rng.sample(players, len(players)):
+            rates[side].setdefault(name, []).append(work * steps / (block(steps) / 1e9))
+    return [{name: statistics.median(values) for name, values in side.items()} for side in rates]
 
 
-def product(framework: str, a: np.ndarray, b: np.ndarray):
-    """One matrix product, waited for."""
+def bare_product(framework: str, data):
+    """A block of plain products, waited for; its duration in ns."""
     if framework == "numpy":
-        c = np.empty_like(a)
-        return lambda: np.matmul(a, b, out=c)
-    if framework == "torch":
+        pairs = cycle([(batch["a"], batch["b"]) for batch in data.batches])
+        multiply, wait = np.matmul, at_once
+    elif framework == "torch":
         import torch
 
-        ta, tb, tc = torch.tensor(a), torch.tensor(b), torch.empty(a.shape)
-        return lambda: torch.mm(ta, tb, out=tc)
-    import jax
+        pairs = cycle([(torch.tensor(batch["a"]), torch.tensor(batch["b"])) for batch in data.batches])
+        multiply, wait = torch.mm, at_once
+    else:
+        import jax
 
-    ja, jb, multiply = jax.device_put(a), jax.device_put(b), jax.jit(lambda a, b: a @ b)
-    return lambda: multiply(ja, jb).block_until_ready()
+        pairs = cycle([(jax.device_put(batch["a"]), jax.device_put(batch["b"])) for batch in data.batches])
+        multiply, wait = jax.jit(lambda a, b: a @ b), jax.block_until_ready
+
+    def block(steps: int) -> int:
+        start = time.perf_counter_ns()
+        for _ in range(steps):
+            result = multiply(*next(pairs))
+        wait(result)
+        return time.perf_counter_ns() - start
+
+    return block
 
 
-def build_stream(folder: Path) -> Path:
-    source, program = folder / "stream.c", folder / "stream"
-    source.write_text(STREAM)
-    subprocess.run(["gcc", "-O3", "-fopenmp", str(source), "-o", str(program)], check=True)
-    return program
+def at_once(result):
+    """What the library returns is done."""
 
 
-def stream(program: Path, n: int) -> float:
-    """Bytes/s of the triad, by its median pass; the first is left out, as in STREAM."""
-    times = subprocess.run([program, str(n), "30"], capture_output=True, text=True, check=True).stdout.split()
-    return 3 * 4 * n / statistics.median(map(float, times[1:]))
+def triad_in_c(n: int):
+    """A block of triads over arrays of n numbers; its duration in ns."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "triad.c", Path(folder) / "triad.so"
+        source.write_text(TRIAD)
+        subprocess.run(["gcc", "-O3", "-fopenmp", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+        triad = ctypes.CDLL(str(library)).triad
+    a, b, c = (np.ones(n, np.float32) for _ in "abc")
+    arguments = [array.ctypes.data_as(ctypes.c_void_p) for array in (a, b, c)] + [ctypes.c_size_t(n)]
+
+    def block(steps: int) -> int:
+        start = time.perf_counter_ns()
+        for _ in range(steps):
+            triad(*arguments)
+        duration_ns = time.perf_counter_ns() - start
+        assert a[0] == a[-1] == 4.0, a  # 1 + 3 * 1
+        return duration_ns
+
+    return block
 
 
 if __name__ == "__main__":
