@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """Whoever is told how a run goes."""
+    """Whoever is told how a run goes; `again` ends the sentence that says that it was interrupted."""
+
+    again: str
 
     def say(self, text: str) -> None:
         """Something about the run as a whole."""
@@ -139,8 +141,7 @@ def _measure(
     except KeyboardInterrupt:
         log.unlink(missing_ok=True)
         listener.say(
-            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; "
-            "the same command with --resume goes on"
+            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}{listener.again}"
         )
         raise
     except OSError as error:

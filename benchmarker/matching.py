@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.configurations import (
+    DEFAULTS,
     Facts,
     Value,
     configurations,
@@ -74,7 +75,7 @@ def between(places: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
                 unmatched.append(f"{name}: {label(contender.facts, axes)}")
                 continue
             matched.add(key)
-            differ = varying([baseline.facts, contender.facts])
+            differ = [name for name in varying([baseline.facts, contender.facts]) if name not in DEFAULTS]
             named = [label(each.facts, differ) if differ else "" for each in (baseline, contender)]
             names = named if len(others) == 1 and differ else [first_name, f"{name} {named[1]}".strip()]
             case = {axis: contender.facts.get(axis) for axis in axes if axis in contender.facts}

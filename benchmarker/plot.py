@@ -62,12 +62,12 @@ def boxes(matches: Sequence[Match], path: Path) -> None:
         axes.set_xlim(left=0)
 
 
-def roofs(found: Sequence[Roofline], path: Path, level: Level | None) -> None:
-    """Draw the points of rooflines under their roofs, both axes logarithmic; of a `level`, or of all.
+def roofs(found: Sequence[Roofline], path: Path) -> None:
+    """Draw the points of rooflines under their roofs, both axes logarithmic.
 
     Work without FLOPs has no place on such axes and is left out. Raises `UserError` as `boxes` does.
     """
-    drawn = [(each, [point for point in each.points if level in (None, point.level) and point.flops]) for each in found]
+    drawn = [(each, [point for point in each.points if point.flops]) for each in found]
     intensities = [point.intensity for _, points in drawn for point in points]
     if not intensities:
         raise UserError("no work with FLOPs to draw")

@@ -32,6 +32,12 @@ Level = Literal["step", "scope", "kernel"]
 Bound = Literal["compute", "memory"]
 Source = Literal["measured", "vendor"]
 
+BEYOND = (
+    "work is above its roof: its data stayed in a cache, or the machine was slower when its ceilings were measured; "
+    "`benchmarker ceilings` measures them anew"
+)
+_BEYOND = 0.05
+
 
 class Roof(Struct, frozen=True):
     """What bounds a device: its peak in FLOP/s and its bandwidth in bytes/s, and where both are from."""
@@ -92,6 +98,11 @@ class Roofline(Struct, frozen=True, kw_only=True):
     roof: Roof
     points: list[Point]
     model_s: float | None
+
+
+def beyond(found: Sequence[Roofline]) -> bool:
+    """Whether anything is more than 5% above its roof."""
+    return any(each.share > 1 + _BEYOND for roofline in found for each in roofline.points)
 
 
 def point(level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof) -> Point:
@@ -195,22 +206,23 @@ def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) ->
 
 
 def _kernels(records: Sequence[Record], roof: Roof) -> list[Point]:
-    """Kernels whose shapes say what they do, in the first profiled trial; a kernel's time is of one step."""
-    profiled = next((record for record in records if record.trace), None)
-    if profiled is None or profiled.trace is None:
-        return []
-    steps = max(1, profiled.trace.steps)
+    """Kernels whose shapes say what they do, those of one name and scope together, by the median over trials."""
+    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for record in records:
+        if record.trace is None:
+            continue
+        steps = max(1, record.trace.steps)
+        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        for each in record.kernels:
+            if each.flops and each.bytes and each.busy_ns:
+                name = f"{each.name} ({each.scope})" if each.scope else each.name
+                amounts = each.flops, each.bytes, each.busy_ns / 1e9
+                sums[name] = [one + more / steps for one, more in zip(sums[name], amounts, strict=True)]
+        for name, (flops, bytes_, time_s) in sums.items():
+            found[name].append((flops, bytes_, time_s))
+    middle = {name: [median(column) for column in zip(*values, strict=True)] for name, values in found.items()}
     return _longest(
-        point(
-            "kernel",
-            f"{each.name} ({each.scope})" if each.scope else each.name,
-            each.flops / steps,
-            each.bytes / steps,
-            each.busy_ns / steps / 1e9,
-            roof,
-        )
-        for each in profiled.kernels
-        if each.flops and each.bytes and each.busy_ns
+        point("kernel", name, flops, bytes_, time_s, roof) for name, (flops, bytes_, time_s) in middle.items()
     )
 
 

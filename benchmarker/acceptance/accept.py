@@ -168,6 +168,12 @@ def _outcome(
         min=wanted.low if wanted else None,
         max=wanted.high if wanted else None,
         reasons=reasons,
-        command=plan.command(group.case) if group else None,
+        command=_command(group.case, wanted) if group else None,
         duration_s=sum(record.harness.wall_s for record in group.records) if group else 0.0,
     )
+
+
+def _command(case: Case, wanted: Wanted | None) -> str:
+    """The command line that repeats a case, with as many trials as are asked for."""
+    trials = f" --trials={wanted.trials}" if wanted and wanted.trials > 1 else ""
+    return f"{plan.command(case)}{trials}"

@@ -65,7 +65,10 @@ def command(
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
         left_out = _write(write, records, metric or reference.METRIC, tolerance or 0.05, places)
         return 1 if left_out or faults or plans.unrun else 0
-    found = accept(wanted, records, plans.unrun, deriver(places))
+    try:
+        found = accept(wanted, records, plans.unrun, deriver(places))
+    except UserError as error:
+        raise UserError(f"{asked}: {error}") from error
     if xml:
         _write_junit(xml, str(asked), found, faults)
     passed = not faults and all(each.verdict == "PASS" for each in found.outcomes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from benchmarker import ceilings, registry, store
 from benchmarker.ceiling_search import ceilings_of, final, search
@@ -82,6 +83,7 @@ def command(
     The exit status is 1 where something asked for was not measured.
     """
     if only_known:
+        _refuse_others(click.get_current_context())
         known = ceilings.known()
         for fault in known.faults:
             click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
@@ -100,7 +102,7 @@ def command(
     settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
     with working("asking the frameworks what they do here"):
         plan = search(settings)
-    with Progress() as progress:
+    with Progress(again="; no ceiling is kept: a search begins anew each time") as progress:
         for reason in plan.left_out:
             progress.say(f"left out: {reason}")
         progress.say(f"search: {len(plan.cases)} sizes, {plan.trials} trials each")
@@ -123,6 +125,14 @@ def command(
         assert record.error
         click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
     return 1 if any(record.error for record in measured) else 0
+
+
+def _refuse_others(context: click.Context) -> None:
+    """What is kept is shown whole: options of a measurement do not go with that."""
+    for param in context.command.params:
+        given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+        if given and param.name not in ("only_known", "as_json"):
+            raise UserError(f"--known measures nothing and shows all; leave {param.opts[0]} out")
 
 
 def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Record]]:

@@ -32,9 +32,13 @@ PLAIN_EVERY_S = 10.0
 
 
 class Progress:
-    """Tells of each trial as its worker does. It draws only when it hears something: between, it costs nothing."""
+    """Tells of each trial as its worker does. It draws only when it hears something: between, it costs nothing.
 
-    def __init__(self) -> None:
+    `again` ends what is told of an interrupt: how to go on.
+    """
+
+    def __init__(self, again: str = "; the same command with --resume goes on") -> None:
+        self.again = again
         self._console = console(stderr=True)
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None

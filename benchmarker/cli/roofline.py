@@ -6,21 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import click
+from msgspec import structs
 
 from benchmarker import ceilings, store
 from benchmarker.cli.output import clean, json_option, print_json, print_table, si
 from benchmarker.cli.traces import shortened, top_option
 from benchmarker.errors import UserError
-from benchmarker.roofline import Level, Source, rooflines
+from benchmarker.roofline import BEYOND, Level, Source, beyond, rooflines
 
 if TYPE_CHECKING:
     from benchmarker.roofline import Point, Roofline
-
-_BEYOND = 0.05
-BEYOND = (
-    "a step is above its roof: its data stayed in a cache, or the machine was slower when its ceilings were measured; "
-    "`benchmarker ceilings` measures them anew"
-)
 
 
 @click.command("roofline", short_help="Show records under the roof of their device.")
@@ -52,7 +47,7 @@ def command(
     the peak or the bandwidth times the intensity, whichever is less; SHARE is the least time that this allows over
     the time that was measured. FLOPs and bytes of steps and scopes are by formula, those of kernels by their shapes.
 
-    The exit status is 1 where a file cannot be read or a record has no roof.
+    The exit status is 1 where a file cannot be read or a record has no roof, 2 where none has.
     """
     records, faults = store.read(list(places))
     known = ceilings.known(places)
@@ -63,17 +58,21 @@ def command(
     found, reasons = rooflines(records, known, source)
     if not found:
         raise UserError("; ".join(reasons) or "every trial failed")
+    if level:
+        found = [
+            structs.replace(each, points=[point for point in each.points if point.level == level]) for each in found
+        ]
     if output:
         from benchmarker.plot import roofs
 
-        roofs(found, output, level)
+        roofs(found, output)
         click.echo(f"picture: {output}", err=True)
     if as_json:
         print_json({"rooflines": found, "without": reasons})
     else:
         for each in found:
             _print(each, level, top)
-        if any(each.level == "step" and each.share > 1 + _BEYOND for roofline in found for each in roofline.points):
+        if beyond(found):
             click.echo(f"note: {BEYOND}")
         for reason in reasons:
             click.echo(clean(f"without a roof: {reason}"))
@@ -92,7 +91,7 @@ def _print(found: Roofline, level: Level | None, top: int) -> None:
     )
     if found.model_s is not None:
         click.echo(f"  its parts one after the other, each at the roof: {si(found.model_s, 's')}")
-    points = [each for each in found.points if level in (None, each.level)]
+    points = found.points
     if not points:
         click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")
         return
@@ -109,8 +108,8 @@ def _row(point: Point) -> list[str]:
         point.level,
         shortened(point.name),
         f"{point.intensity:.3g}",
-        si(point.attainable, "FLOP/s"),
-        si(point.achieved, "FLOP/s"),
+        si(point.attainable or None, "FLOP/s"),
+        si(point.achieved or None, "FLOP/s"),
         point.bound,
         f"{point.share:.1%}",
         si(point.time_s, "s"),

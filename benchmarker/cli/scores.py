@@ -26,7 +26,7 @@ def print_score(score: Score, left_out: Sequence[str]) -> None:
         )
     click.echo()
     print_table(
-        ["metric", "B/A", "cases", "verdict"],
+        ["metric", "score", "cases", "verdict"],
         [
             [
                 each.metric,
@@ -54,7 +54,7 @@ def _print_cases(score: Score) -> None:
     axes = list(dict.fromkeys(name for each in shown[0].by_case for name in each.case))
     headings = [*axes, "weight"]
     for each in shown:
-        headings += [f"{each.metric} A", "B", "B/A"]
+        headings += [f"{each.metric} A", "B", "score"]
     rows = []
     for several in zip(*(each.by_case for each in shown), strict=True):
         row = [*(text(several[0].case.get(axis)) for axis in axes), f"{several[0].weight:g}"]
@@ -111,7 +111,9 @@ def _print_method(score: Score) -> None:
     if means:
         click.echo(
             clean(
-                f"  geometric means of the cases' ratios, weights {f'{weights}; else 1' if weights else 'equal'}; "
+                "  a case's score is its Hodges-Lehmann ratio, turned so that above 1 B is better; it goes by pairs of "
+                "trials and is not the quotient of the medians A and B\n"
+                f"  geometric means of the cases' scores, weights {f'{weights}; else 1' if weights else 'equal'}; "
                 f"{percent(means[0].level)} interval, {methods}"
             )
         )

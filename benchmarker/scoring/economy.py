@@ -54,15 +54,18 @@ class Costs(Struct, frozen=True):
 
     currency: str
     sides: Mapping[str, Inputs]
+    path: str = "the cost file"
 
     def of(self, role: str, name: str) -> Inputs:
         """What a side costs, by its role (`baseline`, `contender`), its name, or what the name ends in after `=`."""
         names = dict.fromkeys((role, name, name.partition("=")[2] or name))
         given = [each for each in names if each in self.sides]
         if not given:
-            raise UserError(f"says nothing of the {role}; write [side.{role}] or [side.{_key(name)}]")
+            raise UserError(
+                f"{self.path} says nothing of the {role} ({name}); write [side.{role}] or [side.{_key(name)}]"
+            )
         if len(given) > 1:
-            raise UserError(f"names the {role} twice, as {' and '.join(given)}; leave one out")
+            raise UserError(f"{self.path} names the {role} twice, as {' and '.join(given)}; leave one out")
         return self.sides[given[0]]
 
 
@@ -90,7 +93,7 @@ def read(path: Path) -> Costs:
                 )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    return Costs(currency, sides)
+    return Costs(currency, sides, str(path))
 
 
 def _key(name: str) -> str:

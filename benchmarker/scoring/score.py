@@ -128,11 +128,13 @@ def score(
         "trial(s) failed": sum(record.error is not None for each in records for record in each),
         "trial(s) not run": sum(each.trials for several in (*sides.unrun, sides.astray) for each in several),
         "case(s) without a counterpart": len(unmatched),
+        "weight(s) of no case": len(weights.unused(common)),
     }
     for each in scored:
         if each.metric in required:
             what = f"case(s) in which trials have no {each.metric}"
             lacks[what] = sum(bool(case.lacking) for case in each.by_case if case.weight)
+            lacks[f"score of {each.metric}"] = int(each.mean is None and not lacks[what])
     return Score(
         baseline=baseline,
         contender=contender,

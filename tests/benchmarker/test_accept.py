@@ -55,6 +55,8 @@ def test_the_median_passes_within_its_bounds(derive):
     assert (outcome.trials, outcome.unit, outcome.name) == (3, "1/s", "naps")
     assert outcome.command.startswith("python -m benchmarker run --framework=toy --problem=nap --device=cpu")
     assert outcome.duration_s == 6.0
+    (outcome,) = accept([asked(1.0, 1.0, trials=3)], records, (), derive).outcomes
+    assert outcome.command.endswith(" --trials=3")
 
 
 def test_out_of_bounds_says_by_how_much(derive):

@@ -78,7 +78,9 @@ def test_a_side_goes_by_its_role_its_name_or_its_value(tmp_path):
     assert costs.of("contender", "framework=jax").pue == 1.1
     with pytest.raises(UserError, match="names the baseline twice, as baseline and jax; leave one out"):
         costs.of("baseline", "framework=jax")
-    with pytest.raises(UserError, match=r'says nothing of the contender; write \[side.contender\] or \[side."a b"\]'):
+    with pytest.raises(
+        UserError, match=r'toml says nothing of the contender \(a b\); write \[side.contender\] or \[side."a b"\]'
+    ):
         costs.of("contender", "a b")
 
 

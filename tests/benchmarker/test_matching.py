@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from records import make_record
 
-from benchmarker import UserError, matching
+from benchmarker import Measuring, UserError, matching
 
 
 def records(run, *cases, trials=2):
@@ -27,6 +27,12 @@ def test_two_single_configurations_match_whatever_they_are():
 def test_the_same_configuration_of_two_places_goes_by_the_places():
     made = matching.between([("old", records("r1", {})), ("new", records("r2", {})), ("newer", records("r3", {}))])
     assert names(made) == [({}, "old", "new"), ({}, "old", "newer")]
+
+
+def test_how_a_place_was_measured_does_not_name_it():
+    slower = Measuring(seconds=60.0)
+    made = matching.between([("mine", records("r1", {})), ("theirs", records("r2", {"measuring": slower}))])
+    assert names(made) == [({}, "mine", "theirs")]
 
 
 def test_runs_of_one_plan_match_case_by_case_and_the_rest_is_named():

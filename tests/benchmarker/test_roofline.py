@@ -10,7 +10,7 @@ from benchmarker import Work, store
 from benchmarker.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
 from benchmarker.metrics import deriver
 from benchmarker.record import CostPart, Failure
-from benchmarker.roofline import Roof, measured_roof, point, rooflines
+from benchmarker.roofline import Roof, beyond, measured_roof, point, rooflines
 from benchmarker.traces.summary import Kernel, Scope, Trace
 
 A100 = Roof(312e12, 1555e9)
@@ -179,6 +179,20 @@ def test_kernels_are_of_one_step():
     assert each.name == "k"
 
 
+def test_kernels_of_one_name_and_scope_are_together_and_go_by_the_median_over_trials():
+    def profiled(busy_s: float, trial: int):
+        kernel = Kernel(*("k",) * 4, "mlp", "", 4, *(round(busy_s * 1e9),) * 3, *(2e9,) * 4, 1, 1, 0.0, 2048.0, 1536.0)
+        return msgspec.structs.replace(make_gemm(4.0, trial=trial), kernels=[kernel, kernel], trace=TRACE)
+
+    ceilings = Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory")))
+    (found,), _ = rooflines([profiled(4.0, 0), profiled(8.0, 1), profiled(40.0, 2)], ceilings)
+    (each,) = [point for point in found.points if point.level == "kernel"]
+    assert (each.name, each.flops, each.bytes, each.time_s) == ("k (mlp)", 1024, 768, 4.0)
+    assert each.share == pytest.approx(1.92)
+    assert beyond([msgspec.structs.replace(found, points=[each])])
+    assert not beyond([msgspec.structs.replace(found, points=[msgspec.structs.replace(each, share=1.04)])])
+
+
 def test_a_failed_configuration_has_no_points_and_one_without_a_roof_a_reason():
     ceilings = Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory")))
     fp64 = make_gemm(1.0, trial=1, case={"precision": "fp64"})
@@ -209,6 +223,8 @@ def test_the_command_prints_a_table_and_draws(command, tmp_path):
     done = command("roofline", "one.json", "--json")
     (found,) = json.loads(done.stdout)["rooflines"]
     assert found["points"][0]["share"] == pytest.approx(1.92)
+    (none,) = json.loads(command("roofline", "one.json", "--json", "--level=scope").stdout)["rooflines"]
+    assert none["points"] == []
     done = command("roofline", "one.json", "-o", "roof.gif")
     assert done.returncode == 2
     assert "cannot draw roof.gif" in done.stderr

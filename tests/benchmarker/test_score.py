@@ -113,6 +113,8 @@ def test_a_case_of_weight_0_is_as_if_absent_but_for_its_failures(derive):
     assert broken.lacks == {"trial(s) failed": 7}
     none = scored(derive, one, two, weights=weights(({}, 0.0)))
     assert (mean(none), none.metrics[0].reason) == (None, "every case has weight 0")
+    assert none.lacks == {"score of samples_per_s": 1}
+    assert scored(derive, one, two, weights=weights(({"sed": 2}, 5.0))).lacks == {"weight(s) of no case": 1}
 
 
 def test_a_side_with_failed_cases_is_never_complete(derive):
