@@ -6,8 +6,10 @@ They lie in the user's cache, a file for each device, and in the folder of the r
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -19,11 +21,10 @@ from benchmarker.precision import PRECISIONS
 from benchmarker.store import CEILINGS, Fault
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarker.record import Record
 
 Resource = Literal["compute", "memory"]
+VARIABLE = "BENCHMARKER_CEILINGS"
 UNITS: dict[Resource, str] = {"compute": "FLOP/s", "memory": "B/s"}
 
 
@@ -157,7 +158,9 @@ def encode(ceilings: Sequence[Ceiling]) -> bytes:
 
 
 def cache() -> Path:
-    """The folder of the user's cache that ceilings lie in."""
+    """The folder that ceilings lie in: that of the variable `BENCHMARKER_CEILINGS`, or one of the user's cache."""
+    if folder := os.environ.get(VARIABLE):
+        return Path(folder)
     return platformdirs.user_cache_path("benchmarker") / "ceilings"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarker import ceilings
 from benchmarker.cli import main
 
 ENTRY_POINTS = {
@@ -127,9 +128,9 @@ def install(folder: Path, name: str, entry_points: Mapping[str, str], files: Map
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_ceilings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceilings that lie in the user's cache are none of a test's business."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv(ceilings.VARIABLE, str(tmp_path_factory.mktemp("ceilings")))
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from benchmarker import matching
 from benchmarker.errors import UserError
+from benchmarker.matching import Matching
 
 if TYPE_CHECKING:
-    from benchmarker.matching import Matching
+    from benchmarker.matching import Side
     from benchmarker.record import Record
 
 
@@ -20,23 +21,44 @@ def choose(
     """What is compared; where it is not plain what to compare within one place, None and the reason.
 
     Of several places the first, or the one that `baseline` names, is the baseline of the others. With `by`,
-    `baseline` is a value of that axis. Raises `UserError` where what was asked for cannot be compared.
+    `baseline` is a value of that axis; else different problems or modes are not compared. Raises `UserError` where
+    what was asked for cannot be compared, or a place is named twice.
     """
+    seen: set[Path] = set()
+    for name, _ in places:
+        if Path(name).resolve() in seen:
+            raise UserError(f"{name} is named twice; name each place once")
+        seen.add(Path(name).resolve())
     if by is not None:
         return matching.by([record for _, records in places for record in records], by, baseline), ""
     if len(places) > 1:
-        return matching.between(_first(places, baseline)), ""
+        return _same_work(matching.between(_first(places, baseline)))
     if baseline is not None:
         raise UserError("--baseline names a value of the axis of --by, or one of several places; give one of these")
     records = places[0][1]
     try:
-        return matching.within(records), ""
+        return _same_work(matching.within(records))
     except UserError as error:
         reason = str(error)
     try:
         return matching.by(records, "framework", None), ""
     except UserError:
         return None, reason
+
+
+def _same_work(made: Matching) -> tuple[Matching | None, str]:
+    """The matches whose sides do the same work, with a note on the others; None and the reason where there are none."""
+    works = [(_work(match.baseline), _work(match.contender)) for match in made.matches]
+    kept = tuple(match for match, (one, two) in zip(made.matches, works, strict=True) if one == two)
+    notes = tuple(dict.fromkeys(f"not the same work: {one} against {two}" for one, two in works if one != two))
+    if not kept:
+        return None, "; ".join(notes)
+    return Matching(kept, made.unmatched, (*made.notes, *(f"not compared, for it is {note}" for note in notes))), ""
+
+
+def _work(side: Side) -> str:
+    case = side.records[0].case
+    return f"{case.problem} ({case.mode})"
 
 
 def _first(places: Sequence[tuple[str, Sequence[Record]]], baseline: str | None) -> list[tuple[str, Sequence[Record]]]:

@@ -27,11 +27,15 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: `unit` is that of its numbers (`%` for shares); `numeric` where it holds any."""
+    """A column of a table: `unit` is that of its numbers (`%` for shares); `numeric` where it holds any.
+
+    `command` where texts are commands, whose words are not broken.
+    """
 
     name: str
     unit: str = ""
     numeric: bool = False
+    command: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,15 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A numeric axis: what it shows, in which unit; `limit` are values that the axis must reach."""
+    """A numeric axis: what it shows, in which unit; `limit` are values that the axis must reach.
+
+    A logarithmic one becomes linear where its values are close together, unless it is `always` logarithmic, as where
+    lines are straight on such axes alone.
+    """
 
     title: str
     unit: str = ""
-    log: bool = False
+    log: bool | Literal["always"] = False
     limit: tuple[float, ...] = ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.report.content import Cell, Column, Listing, Section, Table
-from benchmarker.witness import disturbances
+from benchmarker.witness import COUNTED_S, disturbances
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
@@ -39,7 +39,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
                 Column("kind"),
                 Column("stage"),
                 Column("message"),
-                Column("repeat with"),
+                Column("repeat with", command=True),
                 Column("trial id"),
             ),
             failed,
@@ -52,15 +52,22 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
             "Nothing is left out for it: a disturbance is a reason to look twice, or to repeat.",
         ),
     ]
+    good = [record for record in study.records if record.error is None]
+    untold = sum(record.witnesses is None or record.witnesses.duration_s < COUNTED_S for record in good)
     none = [
         f"{what}."
         for what, rows in (
             ("No trial failed", failed),
             ("Every file could be read", unreadable),
-            ("No trial is known to have been disturbed", disturbed),
+            ("No trial is known to have been disturbed", disturbed or untold == len(good)),
         )
         if not rows
     ]
+    if untold:
+        none.append(
+            f"Whether trials were disturbed could not be told for {untold} of {len(good)}: timed for less than "
+            f"{COUNTED_S} s, or nothing was counted."
+        )
     return Section(
         "faults", "Failures and disturbances", (" ".join(none),) if none else (), tuple(each for each in parts if each)
     )

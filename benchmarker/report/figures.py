@@ -20,7 +20,8 @@ _FORMATS = {"s": "~s", "%": ".0%"}
 """Of ticks, by unit (d3-format): `~s` puts SI prefixes."""
 _THOUSAND = 1000
 _FEW_TICKS, _MANY_TICKS = 5, 1000
-"""A logarithmic axis to so many times its least value has ticks at 1, 2 and 5; a longer one at powers of ten alone."""
+"""An axis to at most the former times its least value is linear; a longer one has ticks at 1, 2 and 5, and one to
+more than the latter at powers of ten alone."""
 _MODES = {"line": "lines", "line and dots": "lines+markers"}
 
 
@@ -134,7 +135,7 @@ def _points(figure: Figure, mark: Points, words: Words) -> dict[str, Any]:
 def _layout(figure: Figure, words: Words) -> dict[str, Any]:
     names = {mark.name for mark in figure.marks}
     layout: dict[str, Any] = {
-        "xaxis": _axis(figure.x, [x for mark in figure.marks for x in _across(mark)], words),
+        "xaxis": _axis(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(mark))], words),
         "showlegend": len(names) > 1,
     }
     if figure.y:
@@ -152,23 +153,23 @@ def _layout(figure: Figure, words: Words) -> dict[str, Any]:
 
 
 def _across(mark: Mark) -> Sequence[float]:
-    """The values of a mark along x."""
+    """The values of a mark along x, with the ends of its intervals."""
     if isinstance(mark, Points):
-        return mark.x
+        return [*mark.x, *(end for end in (*mark.low, *mark.high) if end is not None)]
     return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
 
 
 def _axis(axis: Axis, values: Sequence[float], words: Words) -> dict[str, Any]:
+    wide = max(values) / min(values) if axis.log else 1.0
+    log = axis.log == "always" or wide > _FEW_TICKS
     found: dict[str, Any] = {
         "title": {
             "text": plain(axis.title if not axis.unit or axis.unit == "%" else f"{axis.title}, {axis.unit}", words)
         },
         "tickformat": _FORMATS.get(axis.unit, "~s" if max(values) >= _THOUSAND else "~g"),
-        "type": "linear",
+        "type": "log" if log else "linear",
     }
-    if axis.log:
-        wide = max(values) / min(values)
-        found |= {"type": "log", "tickformat": "~s" if min(values) >= 1 else "~g"}
+    if log:
         found |= {"dtick": 1} if wide > _MANY_TICKS else {"dtick": "D2"} if wide > _FEW_TICKS else {}
     if axis.unit == "s":
         found |= {"ticksuffix": "s", "hoverformat": ".4~s", "title": {"text": plain(axis.title, words)}}

@@ -77,6 +77,7 @@
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colours.ink },
       margin: { l: narrow ? 8 : 60, r: 20, t: 12, b: 50 }, dragmode: false, hovermode: "closest",
       hoverlabel: { bgcolor: colours.raised, bordercolor: colours.line, font: { color: colours.ink }, align: "left", namelength: -1 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.ink },
       legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0, traceorder: "normal", font: { color: colours.ink } },
       shapes: figure.layout.shapes.map((shape) => (shape.type === "rect"
         ? { ...shape, fillcolor: colours.grid, line: { width: 0 } } : { ...shape, line: { color: colours.muted, width: 1.5, dash: "dot" } })),

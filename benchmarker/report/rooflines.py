@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from benchmarker.report.content import Axis, Cell, Column, Figure, Points, Section, Table
 from benchmarker.report.study import short
-from benchmarker.roofline import rooflines
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
@@ -24,8 +23,7 @@ def roofs(study: Study) -> Section | None:
     """The roofline of each place, or why there is none."""
     found: list[tuple[str, Roofline]] = []
     lacking: dict[str, None] = {}
-    for place, records in study.places:
-        several, reasons = rooflines(records, study.ceilings)
+    for place, several, reasons in study.rooflines:
         of = f"{place} " if len(study.places) > 1 else ""
         found += [(f"{of}{short(each.configuration)}", each) for each in several]
         lacking |= dict.fromkeys(reasons)
@@ -105,11 +103,12 @@ def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
         "Achieved FLOP/s over arithmetic intensity",
         "Circles are steps, squares scopes, diamonds kernels. The lines are the roofs, as measured on these devices: "
         "bandwidth times intensity on the left, the peak of matrix products on the right. Times of scopes and kernels "
-        "are those under the profiler; points above a roof have data in a cache that the model knows nothing of.",
+        "are those under the profiler. Points above a roof have data in a cache that the model knows nothing of, or "
+        "the machine was slower when its ceilings were measured.",
         Axis("arithmetic intensity, FLOP/byte", log=True),
         tuple(marks),
         Table(columns, tuple(rows)),
-        y=Axis("FLOP/s", log=True),
+        y=Axis("FLOP/s", log="always"),
         left_out=left,
     )
 

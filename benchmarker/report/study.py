@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarker.configurations import Facts, Value, configurations, label, surroundings, text, varying
+from benchmarker.roofline import rooflines
 
 if TYPE_CHECKING:
     from benchmarker.api import Metric
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from benchmarker.metrics import Derive
     from benchmarker.record import Record
     from benchmarker.report.content import Words
+    from benchmarker.roofline import Roofline
     from benchmarker.store import Fault
 
 MOST_DRAWN = 40
@@ -112,6 +114,11 @@ class Study:
             axis = (self.axis or "").replace("-", "_")
             found.setdefault(text(around[axis]) if axis in around else "", []).append(record)
         return found
+
+    @cached_property
+    def rooflines(self) -> list[tuple[str, list[Roofline], list[str]]]:
+        """Each place with its configurations under their roofs, and why others have none."""
+        return [(place, *rooflines(records, self.ceilings)) for place, records in self.places]
 
     def values(self, group: Group, metric: str) -> list[float]:
         """The metric of each trial of a configuration that has one."""

@@ -10,7 +10,8 @@ from benchmarker.comparison import GeometricMean
 from benchmarker.configurations import DEFAULTS, text, varying
 from benchmarker.report.content import Card, Column, Listing, Section, Table
 from benchmarker.report.study import named, short, telling
-from benchmarker.report.verdicts import measure
+from benchmarker.report.verdicts import gain, measure
+from benchmarker.roofline import BEYOND, beyond
 
 if TYPE_CHECKING:
     from benchmarker.comparison import Comparison, Family
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from benchmarker.report.study import Study
 
 MOST_CARDS = 4
+MOST_REASONS = 3
+FEW_TRIALS = 3
+"""With fewer on a side, the card of what is undecided says how many there are."""
 
 
 def title(study: Study) -> str:
@@ -84,8 +88,21 @@ def warnings(study: Study) -> list[str]:
     if study.family is None:
         found.append(f"Nothing is compared: {study.unjudged}.")
     elif all(each.method == "none" for each in study.family.comparisons):
-        found.append("No verdict is possible: with a single process on a side the spread between processes is unknown.")
+        reasons = list(dict.fromkeys(reason for each in study.family.comparisons for reason in _untested(each)))
+        more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+        found.append(f"No verdict is possible: {'; '.join(reasons[:MOST_REASONS])}{more}.")
+    if beyond([each for _, several, _ in study.rooflines for each in several]):
+        found.append(f"{BEYOND[0].upper()}{BEYOND[1:]}.")
     return found
+
+
+def _untested(each: Comparison) -> list[str]:
+    """Why a comparison has no test: what its notes say of a side without a value, else that trials are too few."""
+    if each.ratio is None:
+        empty = [name for name, trials in zip((each.baseline, each.contender), each.trials, strict=True) if trials == 0]
+        return [short(note) for note in each.notes if note.startswith(tuple(f"{name}: " for name in empty))]
+    few = "a single trial on a side" if min(each.trials) < 2 else "a single block that has trials of both sides"
+    return [f"with {few} the spread between processes is unknown"]
 
 
 def cards(study: Study) -> list[Card]:
@@ -106,8 +123,13 @@ def cards(study: Study) -> list[Card]:
 
 def _card(each: Comparison | GeometricMean, family: Family, words: Words) -> Card:
     figure, _, interval = words.ratio(each).partition(" ")
-    detail = f"ratio of the {measure(family.comparisons[0].metric)}"
-    detail += f", {100 * each.level:.3g}% interval {interval}" if each.low is not None else ""
+    first = next((one for one in family.comparisons if one.ratio is not None), family.comparisons[0])
+    if each.ratio is None:
+        detail = f"a side has no {measure(first.metric)}"
+    else:
+        side = "below" if each.better == "lower" else "above"
+        detail = f"ratio of the {measure(first.metric)}: {side} 1 is {gain(first)}"
+        detail += f"; {100 * each.level:.3g}% interval {interval}" if each.low is not None else "; no interval"
     sides = f"{short(each.contender)} over {short(each.baseline)}"
     if isinstance(each, GeometricMean):
         cases = [one for one in family.comparisons if (one.baseline, one.contender) == (each.baseline, each.contender)]
@@ -116,6 +138,8 @@ def _card(each: Comparison | GeometricMean, family: Family, words: Words) -> Car
         detail += f"; of the cases {', '.join(f'{count} {verdict}' for verdict, count in counts)}"
     else:
         more = named(each.case, telling([one.case for one in family.comparisons]))
+        if each.verdict == "undecided" and each.ratio is not None and min(each.trials) < FEW_TRIALS:
+            detail += "; from {} and {} trials".format(*each.trials)
     return Card(each.verdict, ", ".join(filter(None, (sides, more))), figure, detail)
 
 

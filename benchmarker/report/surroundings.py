@@ -46,18 +46,22 @@ def environment(study: Study) -> Section:
         parts.append(Listing("What is not equal", table, caption))
     if equal:
         table = Table((Column("property"), Column("value")), tuple(equal))
-        parts.append(Listing(f"What is equal ({len(equal)} properties)", table, folded=True))
+        parts.append(Listing(f"What is equal ({_count(len(equal))})", table, folded=True))
     parts += _noise(study)
     lead = []
     if len(sides) > 1:
         lead.append(
-            f"{len(different)} properties differ between the sides or within one."
+            f"{_count(len(different))} differ{'s' * (len(different) == 1)} between the sides or within one."
             if different
             else "Nothing that the sides have in common differs."
         )
     if len(sides) > MOST_SIDES:
         lead.append(f"The first {MOST_SIDES} of {len(sides)} sides are shown.")
     return Section("environment", "Environment", tuple(lead), tuple(parts))
+
+
+def _count(number: int) -> str:
+    return f"{number} {'property' if number == 1 else 'properties'}"
 
 
 def _sides(study: Study) -> dict[str, list[Record]]:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 FIRST = ("batch_size", "seq_len")
 METRICS = (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s"))
-MOST_CURVES = 12
+MOST_CURVES = 8
+"""As many as there are colours, signs and dashes."""
 
 
 def sweeps(study: Study) -> Section | None:

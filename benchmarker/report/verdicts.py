@@ -30,6 +30,11 @@ def measure(metric: str) -> str:
     return metric.replace("_per_", "/").replace("_", " ")
 
 
+def gain(each: Comparison) -> str:
+    """What a contender is whose value is on the better side: of times and rates it is speed that is judged."""
+    return "faster" if each.unit == "s" or each.unit.endswith("/s") else "better"
+
+
 def sentence(each: Comparison, words: Words) -> str:
     """A comparison as a sentence: the verdict, the ratio with its interval, and how many trials say so."""
     where, a, b = about(each.case), short(each.baseline), short(each.contender)
@@ -135,13 +140,14 @@ def _ratios(study: Study, data: Table) -> Figure | None:
                 symbol=_CROSS if kind == "undecided" else None,
             )
         )
-    better = "left of 1 is better" if first.better == "lower" else "right of 1 is better"
+    better = f"{'left' if first.better == 'lower' else 'right'} of 1 is {gain(first)}"
+    crosses = "; crosses are undecided" if "undecided" in kinds else ""
     left = "" if len(some) == len(shown) else f"The first {len(some)} of {len(shown)} are drawn; the data have all."
     return Figure(
         "ratios",
         f"Ratio of the {measure(first.metric)}, contender over baseline",
-        f"A dot is the ratio, its line the {100 * first.level:.3g}% interval; {better}. The shaded stretch is ±"
-        f"{100 * first.delta:.3g}%, which counts as no difference.",
+        f"A mark is the ratio, its line the {100 * first.level:.3g}% interval; {better}{crosses}. "
+        f"The shaded stretch is ±{100 * first.delta:.3g}%, which counts as no difference.",
         Axis("ratio, contender over baseline", "", log=True),
         tuple(marks),
         data,

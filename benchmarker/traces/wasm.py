@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import platformdirs
 import wasmtime
 from perfetto.trace_processor.rpc import TraceProcessorRpc
 
@@ -60,7 +61,7 @@ def find_module() -> Path | None:
 
 def cache_folder() -> Path:
     """Where compiled modules are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchmarker"
+    return platformdirs.user_cache_path("benchmarker")
 
 
 class Backend(TraceProcessorRpc):  # type: ignore[misc]

@@ -95,7 +95,7 @@ def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
 @pytest.mark.slow
 def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     """Sizes and times of a real search are cut down; all else is as the command does it."""
-    env = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    env = {"PYTHONPATH": str(tmp_path)}
     (tmp_path / "sitecustomize.py").write_text(
         "import benchmarker.ceiling_search as s, msgspec\n"
         "s.CPU_SIDES = (64, 128); s.LEAST_ARRAY_BYTES = 2**20; s.last_cache_bytes = lambda: 0\n"

@@ -58,13 +58,17 @@ def test_what_is_null_has_a_reason(derive, plain):
 def test_a_failed_trial_has_no_figures_but_reasons(cli, derive):
     (record,) = json.loads(cli("run", "--framework=toy", "--problem=nap", "--fault=wrong", "--json").stdout)
     metrics = record["metrics"]
+    assert metrics.pop("numeric_error")["value"] == pytest.approx(0.5)  # it is what the trial failed for
     assert all(metric["value"] is None for metric in metrics.values())
     assert all(metric["reason"] for metric in metrics.values())
 
 
 def test_every_metric_has_a_direction_and_a_unit(derive, plain):
+    shares = {"mfu", "mfu_measured", "roof_share"}
     for name, metric in derive(msgspec.convert(plain, Record)).items():
-        assert metric.better == ("higher" if metric.unit.endswith(("/s", "/J")) else "lower"), name
+        assert (metric.unit == "1") == (name in {*shares, "numeric_error"})
+        higher = name in shares or metric.unit.endswith(("/s", "/J"))
+        assert metric.better == ("higher" if higher else "lower"), name
 
 
 def test_work_per_joule_and_joules_per_step(derive):

@@ -12,7 +12,8 @@ from scipy import stats
 from benchmarker import UserError, store
 from benchmarker.comparison import Rules
 from benchmarker.measure import median_half_width
-from benchmarker.report.content import Bars, Boxes, Figure, Points
+from benchmarker.report.content import Axis, Bars, Boxes, Figure, Points, Table
+from benchmarker.report.figures import specification
 from benchmarker.report.gathering import gather
 from benchmarker.report.power import MOST_POINTS, _thinned
 from benchmarker.report.sections import page
@@ -40,19 +41,44 @@ def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, 
     )
     (card,) = made.cards
     assert (card.verdict, card.about, card.figure) == ("slower", "two over one", "2.000")
-    assert card.detail == "ratio of the step time (median), 95% interval [2.000, 2.000]"
+    assert card.detail == "ratio of the step time (median): below 1 is faster; 95% interval [2.000, 2.000]"
     assert made.subtitle.startswith("16 trials · none failed · 2 configurations · 1 run · ")
     assert made.title == "nap, inference, fp32"
     assert ("problem", "nap") in made.facts
     assert not made.warnings
 
 
-def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two):
+def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts):
     same = page_of(place(two(A, A), "same"))
     assert section(same, "verdicts").lead[0].startswith("two and one are the same within 2%: its step time")
     few = page_of(place(two(A[:1], A[:1]), "few"))
     assert section(few, "verdicts").lead[0].startswith("Whether two differs from one cannot be said")
-    assert any("No verdict is possible" in each for each in few.warnings)
+    assert few.warnings == (
+        "No verdict is possible: with a single trial on a side the spread between processes is unknown.",
+    )
+    assert few.cards[0].detail.endswith("; no interval; from 1 and 1 trials")
+    assert parts(few)["ratios"].caption.count("crosses are undecided") == 1
+    assert "crosses" not in parts(same)["ratios"].caption
+
+
+def test_a_side_without_a_value_is_the_reason_why_there_is_no_verdict(words, page_of, place, two, failed):
+    records = two(A, A)
+    broken = [failed(each, "told to fail") if each.case.framework == "two" else each for each in records]
+    made = page_of(place(broken, "broken"))
+    assert "No verdict is possible: two: 8 of 8 trials failed (told to fail)." in made.warnings
+    assert made.cards[0].detail == "a side has no step time (median)"
+    folder = place(records, "unsensed")
+    made = page(gather([(folder, *store.read([folder]))], Rules(metric="samples_per_J"), words))[0]
+    (warning,) = made.warnings
+    assert warning.startswith("No verdict is possible: one: no trial has a samples_per_J: ")
+    assert "; two: no trial has a samples_per_J: " in warning
+    assert "single" not in warning
+
+
+def test_two_trials_that_share_one_block_are_no_single_trial(page_of, place, two):
+    records = [each for each in two(A[:3], A[:3]) if (each.case.framework, each.trial) not in (("one", 0), ("two", 2))]
+    (warning,) = page_of(place(records)).warnings
+    assert "with a single block that has trials of both sides the spread" in warning
 
 
 def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, parts):
@@ -152,8 +178,35 @@ def test_of_several_places_the_first_or_the_named_is_the_baseline(study_of, plac
     assert len(study_of(old, new).groups) == 4  # the configurations of one place are apart from the other's
     with pytest.raises(UserError, match="--baseline=other: no such place was given; there are: "):
         study_of(old, new, baseline="other")
+    with pytest.raises(UserError, match="is named twice; name each place once"):
+        study_of(old, old.parent / "new" / ".." / "old")
     with pytest.raises(UserError, match="--baseline names a value of the axis"):
         study_of(old, baseline="one")
+
+
+def test_different_work_is_not_compared(page_of, study_of, place, two):
+    def run(name, problem):
+        records = two(A, A, problem=problem)
+        return place(
+            [msgspec.structs.replace(each, run_id=name, trial_id=f"{name}-{each.trial_id}") for each in records], name
+        )
+
+    gemm, gpt2, again = run("a", "gemm"), run("b", "gpt2"), run("c", "gemm")
+    reason = "not the same work: gemm (inference) against gpt2 (inference)"
+    made = page_of(gemm, gpt2)
+    assert (made.cards[0].verdict, made.cards[0].detail) == ("none", reason)
+    assert f"Nothing is compared: {reason}." in made.warnings
+    family = study_of(gemm, gpt2, again).family
+    assert {each.contender.split()[0] for each in family.comparisons} == {str(again)}
+    assert family.notes == [f"not compared, for it is {reason}"]
+    pair = place(
+        [
+            make_record(case={"mode": mode}, design={"case_number": n})
+            for n, mode in enumerate(("inference", "training"))
+        ]
+    )
+    assert study_of(pair).unjudged == "not the same work: nap (inference) against nap (training)"
+    assert len(study_of(pair, by="mode").family.comparisons) == 1
 
 
 def test_with_an_axis_the_baseline_is_one_of_its_values(study_of, place, two):
@@ -272,6 +325,15 @@ def test_disturbed_trials_are_listed(page_of, place, two, parts):
     (row,) = parts(page_of(place(records)))["Disturbed trials (1)"].table.rows
     assert row[:3] == ("one", 3, "others kept 1.5 cores busy")
     quiet = section(page_of(place(two(A, A), "quiet")), "faults")
+    short = [
+        msgspec.structs.replace(each, witnesses=msgspec.structs.replace(QUIET, duration_s=0.1)) for each in two(A, A)
+    ]
+    untold = "Whether trials were disturbed could not be told for {} of 16: timed for less than 0.5 s"
+    (lead,) = section(page_of(place(short, "short")), "faults").lead
+    assert untold.format(16) in lead
+    assert "No trial is known to have been disturbed" not in lead
+    (lead,) = section(page_of(place([*short[:2], *two(A, A)[2:]], "some")), "faults").lead
+    assert "No trial is known to have been disturbed. " + untold.format(2) in lead
     assert quiet.lead == ("No trial failed. Every file could be read. No trial is known to have been disturbed.",)
 
 
@@ -285,7 +347,9 @@ def test_what_differs_between_the_sides_is_marked(page_of, place, two, parts):
         )
         for each in two(A, A)
     ]
-    found = parts(page_of(place(records)))
+    made = page_of(place(records))
+    assert section(made, "environment").lead == ("1 property differs between the sides or within one.",)
+    found = parts(made)
     table = found["What is not equal"].table
     assert [column.name for column in table.columns] == ["property", "one", "two"]
     rows = {row[0]: (index in table.marked, *row[1:]) for index, row in enumerate(table.rows)}
@@ -340,3 +404,40 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
     assert max(roof.y) == 1000.0
     assert (step.x, step.y) == ((125.0,), (500.0,))  # 1000 FLOP, 8 bytes, 2 s
     assert section(made, "roofline").lead[0].startswith("A step of toy nap is bound by compute and comes to 50%")
+    assert not [each for each in made.warnings if "roof" in each]
+    fast = page_of(place([make_record(0.9)]))  # it takes 1 s at least
+    (warning,) = [each for each in fast.warnings if "roof" in each]
+    assert "is above its roof: " in warning
+    assert "`benchmarker ceilings` measures them anew" in warning
+
+
+@pytest.mark.parametrize(
+    ("values", "log", "kind", "tickformat"),
+    [
+        ((0.985, 1.02), True, "linear", "~g"),
+        ((7e-8, 9e-8), True, "linear", "~g"),
+        ((1.0, 1.5), "always", "log", "~g"),
+        ((0.1, 1.0), True, "log", "~g"),
+        ((0.1, 1000.0), True, "log", "~s"),
+        ((2000.0, 3000.0), True, "linear", "~s"),
+        ((0.0, 0.5), False, "linear", "~g"),
+    ],
+)
+def test_axes_are_logarithmic_where_values_are_far_apart(words, values, log, kind, tickformat):
+    mark = Points("", 0, values, values)
+    figure = Figure("key", "", "", Axis("x", log=log), (mark,), Table((), ()), y=Axis("y", log=log))
+    for axis in ("xaxis", "yaxis"):
+        found = specification(figure, words)["layout"][axis]
+        assert (found["type"], found["tickformat"]) == (kind, tickformat)
+
+
+def test_no_more_lines_are_drawn_than_can_be_told_apart(page_of, place, parts):
+    records = [
+        make_record(case={"seed": seed, "params": {"batch_size": size}}, design={"case_number": 2 * seed + size})
+        for seed in range(10)
+        for size in (0, 1)
+    ]
+    figure = parts(page_of(place(records)))["sweep-0-samples_per_s"]
+    assert len(figure.marks) == 8
+    assert len(figure.data.rows) == 20
+    assert "8 of 10 lines" in figure.left_out

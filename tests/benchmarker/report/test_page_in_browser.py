@@ -11,7 +11,7 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
 HOSTILE = "<script>document.title = 'executed'</script>"
 
@@ -223,3 +223,34 @@ def test_it_prints_light_without_buttons_and_with_tables_whole(open_page):
     page.wait_for_selector("html[data-theme=dark]", state="attached")
     assert page.locator("details.fold[open]").count() == 0
     assert page.pdf(format="A4").startswith(b"%PDF-")
+
+
+def test_words_of_commands_are_whole_and_the_box_scrolls(open_page):
+    page = open_page(viewport={"width": 800, "height": 800}).page
+    cell = page.locator("#faults td.command").first
+    command = "benchmarker run --problem='</script><b>bold</b>' --batch-size=16"
+    assert cell.text_content() == command
+    words = cell.locator("span")
+    assert {words.nth(at).evaluate("(word) => word.getClientRects().length") for at in range(words.count())} == {1}
+    assert cell.evaluate("(cell) => cell.clientWidth") >= 28 * 16
+    assert cell.evaluate("(cell) => { const box = cell.closest('.scroll'); return box.scrollWidth > box.clientWidth; }")
+
+
+def test_the_button_of_a_figure_shows_under_the_pointer_alone_and_hides_nothing(open_page):
+    page = open_page(viewport={"width": 1280, "height": 900}).page
+    bar = page.locator("#plot-ratios .modebar")
+
+    def look():
+        page.wait_for_timeout(500)  # it fades
+        return bar.evaluate("(bar) => getComputedStyle(bar).opacity")
+
+    assert look() == "0"
+    page.locator("#plot-ratios").hover()
+    assert look() == "1"
+    assert {
+        each.evaluate("(part) => getComputedStyle(part).backgroundColor")
+        for each in (bar, *bar.locator(".modebar-group").all())
+    } == {"rgba(0, 0, 0, 0)"}
+    page.mouse.move(0, 0)
+    bar.locator("button").focus()
+    assert look() == "1"
