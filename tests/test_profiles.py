@@ -18,6 +18,7 @@ from benchmarker.traces.ingest import ingest
 from benchmarker.traces.places import open_trace
 from benchmarker.traces.statistics import describe, work
 
+pytestmark = pytest.mark.slow
 LAYERS, STEPS = 2, 3
 SIZE = [
     f"--n-layer={LAYERS}",
