@@ -12,6 +12,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING, get_args
 
@@ -66,6 +67,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # what a library prints is told before the error that comes after it, not at the end
     control = socket.socket(fileno=0)
     request = msgspec.json.decode(control.makefile("rb").readline(), type=Request)
     for name in request.meters:
