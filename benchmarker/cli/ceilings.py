@@ -12,7 +12,7 @@ import msgspec
 from click.core import ParameterSource
 
 from benchmarker import ceilings, registry, store
-from benchmarker.ceiling_search import ceilings_of, final, search
+from benchmarker.ceiling_search import RESOURCES, ceilings_of, final, search
 from benchmarker.ceilings import UNITS, Ceiling
 from benchmarker.cli.asking import names_of
 from benchmarker.cli.output import clean, json_option, print_json, print_table, si
@@ -91,7 +91,9 @@ def command(
         return 1 if known.faults else 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
-    where = {name: value for name, value in (("device", device), ("gpu", gpu), ("threads", threads)) if value}
+    where = {
+        name: value for name, value in (("device", device), ("gpu", gpu), ("threads", threads)) if value is not None
+    }
     wanted = [each.strip() for each in precisions.split(",") if each.strip()]
     if not wanted:
         raise UserError("--precision names no precision")
@@ -124,7 +126,18 @@ def command(
     for record in failed:
         assert record.error
         click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
-    return 1 if any(record.error for record in measured) else 0
+    missing = _missing(plan, wanted, found)
+    for kind in missing:
+        click.echo(clean(f"not measured: {kind}"), err=True)
+    return 1 if missing or any(record.error for record in measured) else 0
+
+
+def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) -> list[str]:
+    """Kinds of a search that have no ceiling, and precisions that no framework does here."""
+    had = {(each.resource, each.framework, each.precision) for each in found}
+    kinds = dict.fromkeys((RESOURCES[case.problem], case.framework, case.precision) for case in plan.cases)
+    done = {precision for resource, _, precision in kinds if resource == "compute"}
+    return [*(" ".join(kind) for kind in kinds if kind not in had), *(each for each in precisions if each not in done)]
 
 
 def _refuse_others(context: click.Context) -> None:

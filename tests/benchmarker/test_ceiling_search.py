@@ -8,6 +8,7 @@ from records import make_ceiling, make_record
 
 from benchmarker import ceilings, store
 from benchmarker.ceiling_search import MEASURE, SEARCH, ceilings_of, final, last_cache_bytes, rate_of, search
+from benchmarker.cli.ceilings import _missing
 from benchmarker.record import Blocks, CostPart, Failure
 
 
@@ -123,6 +124,15 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     assert roofline.returncode == 0, roofline.stderr
     assert "ridge at" in roofline.stdout
     assert len(list((tmp_path / "results").glob(f"*/{store.CEILINGS}"))) == 1
+
+
+def test_what_was_asked_for_and_has_no_ceiling_is_named():
+    plan = search(
+        [{"problem": "gemm", "framework": "numpy"}, {"problem": "stream", "framework": "numpy", "op": "copy"}]
+    )
+    memory = make_ceiling(1.0, "memory", framework="numpy")
+    assert _missing(plan, ["fp32", "bf16"], [memory]) == ["compute numpy fp32", "bf16"]
+    assert _missing(plan, ["fp32"], [memory, make_ceiling(1.0, framework="numpy")]) == []
 
 
 def test_the_vendors_peak_stands_beside_where_it_is_known(command):
