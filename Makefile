@@ -32,15 +32,12 @@ test-slow: $(VENV)/installed  ## Run the slow tests
 
 MINUTES ?= 10
 calibrate: $(VENV)/installed  ## Measure on this machine how often verdicts are right (MINUTES=10)
-	$(BIN)/python benchmarks/calibration live --minutes=$(MINUTES)
+	$(BIN)/python benchmarks/verdicts/calibration live --minutes=$(MINUTES)
 
 check: $(VENV)/installed  ## Run formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	mkdir -p build/typing
-	ln -sfn ../../plugins build/typing/benchmarker_plugins
-	ln -sfn ../../problems build/typing/benchmarker_problems
-	MYPYPATH=build/typing $(BIN)/mypy
+	$(BIN)/mypy
 
 format: $(VENV)/installed  ## Format the source
 	$(BIN)/ruff format .

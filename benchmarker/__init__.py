@@ -3,48 +3,37 @@
 The names below are the public ones: what a plugin, a problem or a notebook imports.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api import (
-    MODES,
-    Case,
-    Cost,
-    Data,
-    Device,
-    Framework,
-    FrameworkInfo,
-    Measuring,
-    Metric,
-    Mode,
-    Problem,
-    Profiling,
-    StepMarker,
-    Support,
-    Work,
-    Workload,
-)
-from benchmarker.errors import UserError
-from benchmarker.hookspecs import hookimpl
-from benchmarker.power.meter import Channel, Lack, Meter, NoMeterError
-from benchmarker.precision import PRECISIONS, Precision
-from benchmarker.record import Record
+from benchmarker.api.case import MODES, Case, Measuring, Mode, Profiling
+from benchmarker.api.errors import UserError
+from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
+from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
+from benchmarker.api.metric import Metric
+from benchmarker.api.precision import PRECISIONS, Precision
+from benchmarker.api.problem import Cost, Data, Problem, Support, Work, Workload
+from benchmarker.hooks.specs import hookimpl
+from benchmarker.records.ceilings import Ceilings
+from benchmarker.records.record import Record
+from benchmarker.version import __version__
 
 if TYPE_CHECKING:
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
-
-__version__ = "0.1.0"
+    from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
 
 __all__ = [
     "MODES",
     "PRECISIONS",
     "Case",
+    "Ceilings",
     "Channel",
     "Cost",
     "Data",
     "Device",
+    "Domain",
     "Framework",
     "FrameworkInfo",
-    "Lack",
     "Measuring",
     "Meter",
     "Metric",
@@ -53,24 +42,36 @@ __all__ = [
     "Precision",
     "Problem",
     "Profiling",
+    "Quantity",
+    "Reading",
+    "Reason",
     "Record",
+    "Roof",
     "StepMarker",
     "Support",
+    "Unavailable",
     "UserError",
     "Work",
     "Workload",
+    "__version__",
     "hookimpl",
     "load",
     "load_blocks",
     "load_events",
     "load_telemetry",
+    "measured_roof",
+    "vendor_roof",
 ]
+
+_LAZY = {
+    **dict.fromkeys(("load", "load_blocks", "load_events", "load_telemetry"), "benchmarker.frames"),
+    **dict.fromkeys(("Roof", "measured_roof", "vendor_roof"), "benchmarker.roofline.model"),
+}
+"""Names whose modules take long to import; they are imported when they are first used."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import pandas only for those who load frames: it takes longer than all else."""
-    if name in ("load", "load_blocks", "load_events", "load_telemetry"):
-        from benchmarker import frames
-
-        return getattr(frames, name)
+    """Import what is lazy."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

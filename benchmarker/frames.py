@@ -9,47 +9,52 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from benchmarker import store
-from benchmarker.configurations import facts, surroundings
-from benchmarker.errors import UserError
-from benchmarker.metrics import deriver
+from benchmarker.api.errors import UserError
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records import store
+from benchmarker.records.configurations import environment_of, factors
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from benchmarker.record import Record
+    from benchmarker.records.record import Record
 
 
-def load(*places: str | PathLike[str]) -> pd.DataFrame:
+def load(*results: str | PathLike[str]) -> pd.DataFrame:
     """One row a trial: what was asked, what surrounded it, its status, and every metric in the unit of its name.
 
-    A place is a record, the folder of a run, or a folder of runs. What could not be measured is NaN. Each file that
+    A result is a record, the folder of a run, or a folder of runs. What could not be measured is NaN. Each file that
     cannot be read is warned of and left out; raises `UserError` where nothing can be read.
     """
-    derive = deriver([Path(place) for place in places])
+    derive = load_metrics([Path(result) for result in results])
     rows = []
-    for record in _read(places):
+    for record in _read(results):
         values = {name: math.nan if each.value is None else each.value for name, each in derive(record).items()}
         energy = record.energy
         sensed = {
             "energy_domains": ", ".join(energy.domains) if energy else "",
             "energy_flags": ", ".join(energy.flags) if energy else "",
         }
-        rows.append({**_head(record), **facts(record.case), **surroundings(record), **values, **sensed})
+        rows.append({**_head(record), **factors(record.case), **environment_of(record), **values, **sensed})
     return pd.DataFrame(rows)
 
 
-def load_blocks(*places: str | PathLike[str]) -> pd.DataFrame:
+def load_blocks(*results: str | PathLike[str]) -> pd.DataFrame:
     """One row a timed block: what was asked, the block's number, and its mean step time in seconds.
 
     Takes and raises what `load` does. In a duet, `partner_first` says whether the partner's block came before it.
     """
     parts = []
-    for record in _read(places):
+    for record in _read(results):
         if record.blocks is None:
             continue
         step_s = [duration / record.blocks.steps_per_block / 1e9 for duration in record.blocks.duration_ns]
-        columns: dict[str, Any] = {**_head(record), **facts(record.case), "block": range(len(step_s)), "step_s": step_s}
+        columns: dict[str, Any] = {
+            **_head(record),
+            **factors(record.case),
+            "block": range(len(step_s)),
+            "step_s": step_s,
+        }
         columns["partner_first"] = record.design.partner_first or [None] * len(step_s)
         parts.append(pd.DataFrame(columns))
     if not parts:
@@ -57,26 +62,26 @@ def load_blocks(*places: str | PathLike[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def load_events(place: str | PathLike[str]) -> pd.DataFrame:
+def load_events(result: str | PathLike[str]) -> pd.DataFrame:
     """The event table of a profiled record, one row an event; docs/traces.md says what its columns are.
 
-    A place is a record, an event table, or a profiler's own file; raises `UserError` where it has no trace. What is
+    A result is a record, an event table, or a profiler's own file; raises `UserError` where it has no trace. What is
     not known is missing (NA, NaN).
     """
     from benchmarker.traces.events import with_missing
-    from benchmarker.traces.places import events_of  # Arrow takes long to import
+    from benchmarker.traces.profile_files import events_of  # Arrow takes long to import
 
-    return with_missing(events_of(Path(place)))
+    return with_missing(events_of(Path(result)))
 
 
-def load_telemetry(place: str | PathLike[str]) -> pd.DataFrame:
-    """The time line of a trial, one row a reading; docs/power.md says what its columns are.
+def load_telemetry(result: str | PathLike[str]) -> pd.DataFrame:
+    """The time series of a trial, one row a reading; docs/power.md says what its columns are.
 
-    A place is a record or the time line beside it; raises `UserError` where there is none.
+    A result is a record or the time series beside it; raises `UserError` where there is none.
     """
     from benchmarker.power import telemetry
 
-    path = Path(place)
+    path = Path(result)
     return telemetry.read(path.with_name(path.stem + store.TELEMETRY) if path.suffix == ".json" else path).readings
 
 
@@ -91,10 +96,10 @@ def _head(record: Record) -> dict[str, Any]:
     }
 
 
-def _read(places: tuple[str | PathLike[str], ...]) -> list[Record]:
-    records, faults = store.read([Path(place) for place in places])
+def _read(results: tuple[str | PathLike[str], ...]) -> list[Record]:
+    records, faults = store.read([Path(result) for result in results])
     for fault in faults:
         warnings.warn(f"left out: {fault}", stacklevel=3)
     if not records:
-        raise UserError(f"there is no record to load in {', '.join(map(str, places))}")
+        raise UserError(f"there is no record to load in {', '.join(map(str, results))}")
     return records

@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from benchmarker import ceilings, store
-from benchmarker.ceilings import Ceiling
-from benchmarker.plan import Place, Plan
-from benchmarker.record import Count, Record
-from benchmarker.store import Fault
+from benchmarker.files.atomic import Fault
+from benchmarker.records import ceilings, store
+from benchmarker.records.ceilings import Ceiling
+from benchmarker.records.plan import Plan, PlannedTrial
+from benchmarker.records.record import Count, Record
 
 FORMAT_VERSION: Literal[1] = 1
 
@@ -134,20 +134,22 @@ def _read(path: Path) -> Plan | Record | list[Ceiling] | Fault:
 
 def _against_plan(plan: Plan, records: Mapping[str, Record]) -> list[Remark]:
     faults = []
-    planned, taken = set(plan.order), dict[Place, str]()
+    planned, taken = set(plan.order), dict[PlannedTrial, str]()
     for path, record in records.items():
-        place = (record.design.case_number, record.trial)
+        planned_trial = (record.design.case_number, record.trial)
         if path != f"{record.trial_id}.json":
             faults.append(Remark(path, f"holds trial {record.trial_id}; a record is named after its trial"))
         if record.run_id != plan.run_id:
             faults.append(Remark(path, f"of run {record.run_id}, not of {plan.run_id}"))
-        if place not in planned or place[0] >= len(plan.cases):
-            faults.append(Remark(path, f"trial {place[1]} of case {place[0]}, which the plan does not have"))
-        elif plan.cases[place[0]] != record.case:
-            faults.append(Remark(path, f"its case is not case {place[0]} of the plan"))
-        elif place in taken:
-            faults.append(Remark(path, f"the same trial of the same case as {taken[place]}"))
-        taken.setdefault(place, path)
+        if planned_trial not in planned or planned_trial[0] >= len(plan.cases):
+            faults.append(
+                Remark(path, f"trial {planned_trial[1]} of case {planned_trial[0]}, which the plan does not have")
+            )
+        elif plan.cases[planned_trial[0]] != record.case:
+            faults.append(Remark(path, f"its case is not case {planned_trial[0]} of the plan"))
+        elif planned_trial in taken:
+            faults.append(Remark(path, f"the same trial of the same case as {taken[planned_trial]}"))
+        taken.setdefault(planned_trial, path)
     return faults
 
 

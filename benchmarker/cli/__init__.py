@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-import benchmarker
-from benchmarker.errors import UserError
+from benchmarker.api.errors import UserError
+from benchmarker.version import __version__
 
 COMMANDS = {
     "run": "Measure a problem in one framework or several; store records and print a table.",
@@ -36,7 +36,7 @@ COMMANDS = {
     "list": "List what is registered, from which distribution, and whether it can be used.",
     "describe": "Describe a problem: its options, its cost, and what each framework does.",
     "power": "Show the sensors of power here and what they read now, or why there is none.",
-    "telemetry": "Show the time line of all that the meters read during a trial.",
+    "telemetry": "Show the time series of all that the meters read during a trial.",
     "env": "Describe this machine, and what will make its timings noisy.",
     "show": "Show records as a table.",
     "accept": "Hold records against the bounds of a reference: PASS or FAIL, case by case.",
@@ -57,7 +57,7 @@ class Commands(click.Group):
         """The command of a name."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"benchmarker.cli.{name.replace('-', '_')}")
+        module = importlib.import_module(f"benchmarker.cli.commands.{name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 
@@ -82,7 +82,7 @@ class Commands(click.Group):
         "max_content_width": 100,
     },
 )
-@click.version_option(benchmarker.__version__, prog_name="benchmarker")
+@click.version_option(__version__, prog_name="benchmarker")
 def group() -> None:
     """Measure how fast machine-learning work runs, on what, and in which framework.
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 from msgspec import Struct
 
-from benchmarker import registry
-from benchmarker.errors import UserError
-from benchmarker.power.meter import Channel, Lack, Meter, NoMeterError, Reading, Reason
+from benchmarker.api.errors import UserError
+from benchmarker.api.meter import Channel, Meter, NoMeterError, Reading, Reason, Unavailable
+from benchmarker.hooks import registry
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -44,10 +44,10 @@ class Request(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What a meter reads, and what it lacks."""
+    """What a meter reads, and what is unavailable."""
 
     channels: tuple[Channel, ...] = ()
-    lacks: tuple[Lack, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
 
 
 class Sample(Struct, frozen=True, array_like=True):
@@ -83,10 +83,10 @@ def _open(name: str, device: str | None) -> tuple[Meter | None, Found]:
     try:
         meter: Meter = registry.load([f"meter.{name}"]).hook.make_meter(device=device)
     except NoMeterError as error:
-        return None, Found(lacks=(error.lack,))
+        return None, Found(unavailable=(error.unavailable,))
     except UserError as error:
-        return None, Found(lacks=(Lack("", "library_missing", str(error)),))
-    return meter, Found(tuple(meter.channels), tuple(meter.lacks))
+        return None, Found(unavailable=(Unavailable("", "library_missing", str(error)),))
+    return meter, Found(tuple(meter.channels), tuple(meter.unavailable))
 
 
 def _sample(meter: Meter, request: Request, control: socket.socket, output: BinaryIO) -> None:

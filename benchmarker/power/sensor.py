@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarker.power.series import aliases, gaps_s, integral, risen, still_s, update_s
-from benchmarker.power.summary import SensorEnergy
+from benchmarker.records.energy import SensorEnergy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from benchmarker.power.series import Series
-    from benchmarker.power.summary import SensorFlag
+    from benchmarker.records.energy import SensorFlag
 
 AGREEMENT = 0.1
 """A counter and polled powers that differ by a larger share make the counter suspect."""
@@ -99,7 +99,6 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         mean_w = energy_j / ((end_ns - begin_ns) / 1e9)
     p50, p95, peak = np.percentile(powers, [50, 95, 100]).tolist() if len(powers) else (None, None, None)
     method = None if energy_j is None else "counter" if counted.energy_J is not None else "polled"
-    undocumented = "the documentation of its meter does not say"
     return SensorEnergy(
         meter=meter,
         id=channel.id,
@@ -122,12 +121,12 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
             _mean_w(at_rest, timing.rest_ns),
             "it was not read, or not rightly, while the machine rested; --power=auto lets it rest",
         ),
-        update_ms=told("update_ms", channel.update_ms, undocumented),
-        window_ms=told("window_ms", channel.window_ms, undocumented),
+        update_ms=channel.update_ms,
+        window_ms=channel.window_ms,
         observed_update_ms=told(
             "observed_update_ms", observed_s and observed_s * 1e3, "its value changed too rarely to tell"
         ),
-        accuracy_percent=told("accuracy_percent", channel.accuracy_percent, undocumented),
+        accuracy_percent=channel.accuracy_percent,
         n=n,
         coverage=coverage,
         gaps=gaps,

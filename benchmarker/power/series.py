@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from benchmarker.power.meter import Channel, Reason
+    from benchmarker.api.meter import Channel, Reason
     from benchmarker.power.sampler import Sample
 
 MOST_W = 1e5

@@ -1,4 +1,4 @@
-"""The time line: all that the meters read during a trial, as a Parquet file beside its record (docs/power.md)."""
+"""The time series: all that the meters read during a trial, as a Parquet file beside its record (docs/power.md)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarker.errors import UserError
-from benchmarker.power.meter import Channel
+from benchmarker.api.errors import UserError
+from benchmarker.api.meter import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from benchmarker.power.sampling import Sampled
+    from benchmarker.power.samplers import Sampled
 
 _CHANNELS = b"benchmarker.channels"
 COLUMNS = ("time_ns", "mark", "meter", "id", "domain", "quantity", "what", "value", "reason")
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLine:
+class TimeSeries:
     """All readings, a row each in order of time, and the channels of each meter that they are of."""
 
     readings: pd.DataFrame
@@ -69,14 +69,14 @@ def encode(sampled: Sequence[Sampled]) -> bytes:
     return buffer.getvalue()
 
 
-def read(path: Path) -> TimeLine:
-    """The time line in a file; raises `UserError` where it is none."""
+def read(path: Path) -> TimeSeries:
+    """The time series in a file; raises `UserError` where it is none."""
     try:
         table = pq.read_table(path)
         channels = (table.schema.metadata or {}).get(_CHANNELS, b"")
-        return TimeLine(
+        return TimeSeries(
             table.select(COLUMNS).cast(_SCHEMA).to_pandas(),
             msgspec.json.decode(channels, type=dict[str, tuple[Channel, ...]]),
         )
     except (OSError, KeyError, pa.ArrowException, msgspec.DecodeError) as error:
-        raise UserError(f"{path}: not a time line: {' '.join(str(error).split())[:200]}") from None
+        raise UserError(f"{path}: not a time series: {' '.join(str(error).split())[:200]}") from None

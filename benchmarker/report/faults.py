@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.report.content import Cell, Column, Listing, Section, Table
-from benchmarker.witness import COUNTED_S, disturbances
+from benchmarker.comparing.disturbances import COUNTED_S, disturbances
+from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
@@ -53,7 +53,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
         ),
     ]
     good = [record for record in study.records if record.error is None]
-    untold = sum(record.witnesses is None or record.witnesses.duration_s < COUNTED_S for record in good)
+    untold = sum(record.interference is None or record.interference.duration_s < COUNTED_S for record in good)
     none = [
         f"{what}."
         for what, rows in (

@@ -6,12 +6,10 @@ Plotly reads a little HTML in every text; what comes from records is escaped, so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarker.report.content import Axis, Bars, Boxes, Figure, Mark, Points, Table
-
-if TYPE_CHECKING:
-    from benchmarker.report.content import Words
+from benchmarker.formatting import clean, si
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Table
 
 WIDEST = 44
 """Longer names are cut in the middle where they stand beside a row."""
@@ -25,51 +23,51 @@ more than the latter at powers of ten alone."""
 _MODES = {"line": "lines", "line and dots": "lines+markers"}
 
 
-def specification(figure: Figure, words: Words) -> dict[str, Any]:
+def specification(figure: Figure) -> dict[str, Any]:
     """The figure as plain values: traces, layout, and the data behind it."""
     return {
         "key": figure.key,
-        "traces": [_trace(figure, mark, words) for mark in figure.marks],
-        "layout": _layout(figure, words),
-        "rows": [plain(_cut(row), words) for row in figure.rows],
-        "data": data(figure.data, words),
+        "traces": [_trace(figure, mark) for mark in figure.marks],
+        "layout": _layout(figure),
+        "rows": [plain(_cut(row)) for row in figure.rows],
+        "data": data(figure.data),
     }
 
 
-def data(table: Table, words: Words) -> dict[str, Any]:
+def data(table: Table) -> dict[str, Any]:
     """A table as plain values; texts without control characters."""
     return {
-        "columns": [{"name": words.clean(each.name), "unit": each.unit} for each in table.columns],
-        "rows": [[words.clean(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
+        "columns": [{"name": clean(each.name), "unit": each.unit} for each in table.columns],
+        "rows": [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
     }
 
 
-def plain(text: str, words: Words) -> str:
+def plain(text: str) -> str:
     """A text that Plotly shows as it is."""
-    return words.clean(text).translate(_ENTITIES)
+    return clean(text).translate(_ENTITIES)
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST // 2]}…{text[-(WIDEST // 2) + 1 :]}"
 
 
-def _trace(figure: Figure, mark: Mark, words: Words) -> dict[str, Any]:
-    common = {"name": plain(mark.name, words), "series": mark.series}
+def _trace(figure: Figure, mark: Mark) -> dict[str, Any]:
+    common = {"name": plain(mark.name), "series": mark.series}
     if isinstance(mark, Bars):
-        return common | _bars(figure, mark, words)
+        return common | _bars(figure, mark)
     if isinstance(mark, Boxes):
         return common | _boxes(mark)
-    return common | _points(figure, mark, words)
+    return common | _points(figure, mark)
 
 
-def _bars(figure: Figure, mark: Bars, words: Words) -> dict[str, Any]:
+def _bars(figure: Figure, mark: Bars) -> dict[str, Any]:
     texts = []
     lows, highs = mark.low or (None,) * len(mark.at), mark.high or (None,) * len(mark.at)
     for at, value, low, high in zip(mark.at, mark.values, lows, highs, strict=True):
-        text = f"{plain(figure.rows[at], words)}<br>"
-        text += f"{plain(mark.name, words)}: " * mark.stacked + _shown(value, figure.x, words)
+        text = f"{plain(figure.rows[at])}<br>"
+        text += f"{plain(mark.name)}: " * mark.stacked + _shown(value, figure.x)
         if low is not None and high is not None:
-            text += f" [{_shown(low, figure.x, words)}, {_shown(high, figure.x, words)}]"
+            text += f" [{_shown(low, figure.x)}, {_shown(high, figure.x)}]"
         texts.append(text)
     found: dict[str, Any] = {
         "type": "bar",
@@ -111,7 +109,7 @@ def _boxes(mark: Boxes) -> dict[str, Any]:
     }
 
 
-def _points(figure: Figure, mark: Points, words: Words) -> dict[str, Any]:
+def _points(figure: Figure, mark: Points) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": "scatter",
         "mode": _MODES.get(mark.look, "markers"),
@@ -122,25 +120,25 @@ def _points(figure: Figure, mark: Points, words: Words) -> dict[str, Any]:
         "hoverinfo": "text" if mark.texts else "x+y+name",
     }
     if mark.texts:
-        found["hovertext"] = [plain(text, words) for text in mark.texts]
+        found["hovertext"] = [plain(text) for text in mark.texts]
     if not mark.listed:
         found["showlegend"] = False
     if mark.labels:
-        found |= {"mode": f"{found['mode']}+text", "text": [plain(_cut(text), words) for text in mark.labels]}
+        found |= {"mode": f"{found['mode']}+text", "text": [plain(_cut(text)) for text in mark.labels]}
     if any(low is not None for low in mark.low):
         found["error_x"] = _errors(mark.x, mark.low, mark.high)
     return found
 
 
-def _layout(figure: Figure, words: Words) -> dict[str, Any]:
+def _layout(figure: Figure) -> dict[str, Any]:
     names = {mark.name for mark in figure.marks}
     layout: dict[str, Any] = {
-        "xaxis": _axis(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(mark))], words),
+        "xaxis": _axis(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(mark))]),
         "showlegend": len(names) > 1,
     }
     if figure.y:
         up = [y for mark in figure.marks if isinstance(mark, Points) for y in mark.y]
-        layout["yaxis"] = _axis(figure.y, up, words)
+        layout["yaxis"] = _axis(figure.y, up)
     if any(isinstance(mark, Bars) for mark in figure.marks):
         layout["barmode"] = (
             "stack" if any(isinstance(mark, Bars) and mark.stacked for mark in figure.marks) else "overlay"
@@ -159,20 +157,18 @@ def _across(mark: Mark) -> Sequence[float]:
     return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
 
 
-def _axis(axis: Axis, values: Sequence[float], words: Words) -> dict[str, Any]:
+def _axis(axis: Axis, values: Sequence[float]) -> dict[str, Any]:
     wide = max(values) / min(values) if axis.log else 1.0
     log = axis.log == "always" or wide > _FEW_TICKS
     found: dict[str, Any] = {
-        "title": {
-            "text": plain(axis.title if not axis.unit or axis.unit == "%" else f"{axis.title}, {axis.unit}", words)
-        },
+        "title": {"text": plain(axis.title if not axis.unit or axis.unit == "%" else f"{axis.title}, {axis.unit}")},
         "tickformat": _FORMATS.get(axis.unit, "~s" if max(values) >= _THOUSAND else "~g"),
         "type": "log" if log else "linear",
     }
     if log:
         found |= {"dtick": 1} if wide > _MANY_TICKS else {"dtick": "D2"} if wide > _FEW_TICKS else {}
     if axis.unit == "s":
-        found |= {"ticksuffix": "s", "hoverformat": ".4~s", "title": {"text": plain(axis.title, words)}}
+        found |= {"ticksuffix": "s", "hoverformat": ".4~s", "title": {"text": plain(axis.title)}}
     if len(axis.limit) > 1:
         found["range"] = axis.limit
     elif axis.limit:
@@ -180,10 +176,10 @@ def _axis(axis: Axis, values: Sequence[float], words: Words) -> dict[str, Any]:
     return found
 
 
-def _shown(value: float, axis: Axis, words: Words) -> str:
+def _shown(value: float, axis: Axis) -> str:
     if axis.unit == "%":
         return f"{value:.1%}"
-    return plain(words.amount(value, axis.unit), words) if axis.unit else f"{value:.4g}"
+    return plain(si(value, axis.unit)) if axis.unit else f"{value:.4g}"
 
 
 def escaped(text: str) -> str:

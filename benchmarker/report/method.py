@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.comparison import METHODS
-from benchmarker.report.content import Section
+from benchmarker.comparing.results import METHODS
+from benchmarker.report.page_model import Section
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study

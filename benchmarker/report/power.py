@@ -1,4 +1,4 @@
-"""Time lines of power and temperature, thinned so that no extreme is lost."""
+"""Time series of power and temperature, thinned so that no extreme is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.errors import UserError
-from benchmarker.report.content import Axis, Column, Figure, Points, Section, Table
+from benchmarker.api.errors import UserError
+from benchmarker.report.page_model import Axis, Column, Figure, Points, Section, Table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,8 +26,8 @@ POWERS = ("power_instant_W", "power_average_W")
 SENSOR = ["meter", "id", "domain"]
 
 
-def timelines(study: Study) -> tuple[Section | None, list[str]]:
-    """Power and temperature of the first trial of each configuration; and which time lines cannot be read."""
+def time_series(study: Study) -> tuple[Section | None, list[str]]:
+    """Power and temperature of the first trial of each configuration; and which time series cannot be read."""
     sensed = [
         (group.label, record, study.telemetry[record.trial_id])
         for group in study.groups
@@ -53,7 +53,7 @@ def timelines(study: Study) -> tuple[Section | None, list[str]]:
         _figure("temperature", "Temperature over time", "temperature", "°C", temperatures, left),
     )
     found = tuple(each for each in figures if each)
-    return (Section("timelines", "Power and temperature", (), found) if found else None), faults
+    return (Section("time_series", "Power and temperature", (), found) if found else None), faults
 
 
 def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], left: str) -> Figure | None:
@@ -89,7 +89,7 @@ def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], l
 
 
 def _lines(path: Path) -> tuple[list[Line], list[Line]]:
-    """Power and temperature of each sensor in a time line; raises `UserError` where it is none."""
+    """Power and temperature of each sensor in a time series; raises `UserError` where it is none."""
     from benchmarker.power import telemetry
 
     line = telemetry.read(path)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.errors import UserError
-from benchmarker.report.content import Axis, Bars, Cell, Column, Figure, Listing, Section, Table
+from benchmarker.api.errors import UserError
+from benchmarker.report.page_model import Axis, Bars, Cell, Column, Figure, Listing, Section, Table
 from benchmarker.report.study import drawn
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from benchmarker.record import Record
+    from benchmarker.records.record import Record
     from benchmarker.report.study import Group, Study
 
 UNLISTED = "(not listed)"

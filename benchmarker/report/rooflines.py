@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.report.content import Axis, Cell, Column, Figure, Points, Section, Table
+from benchmarker.formatting import si
+from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
 from benchmarker.report.study import short
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
-    from benchmarker.roofline import Level, Point, Roof, Roofline
+    from benchmarker.roofline.model import Level, Point, Roof, Roofline
 
 MOST_CONFIGURATIONS = 8
 MOST_POINTS = 40
@@ -20,11 +21,11 @@ ROOF = 7
 
 
 def roofs(study: Study) -> Section | None:
-    """The roofline of each place, or why there is none."""
+    """The roofline of each result, or why there is none."""
     found: list[tuple[str, Roofline]] = []
     lacking: dict[str, None] = {}
-    for place, several, reasons in study.rooflines:
-        of = f"{place} " if len(study.places) > 1 else ""
+    for result, several, reasons in study.rooflines:
+        of = f"{result} " if len(study.results) > 1 else ""
         found += [(f"{of}{short(each.configuration)}", each) for each in several]
         lacking |= dict.fromkeys(reasons)
     without = [f"Without a roof: {reason}." for reason in lacking]
@@ -45,7 +46,7 @@ def _drawable(found: Roofline) -> list[Point]:
 
 
 def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
-    amount = study.words.amount
+    amount = si
     shown = found[:MOST_CONFIGURATIONS]
     points = [(name, index, each) for index, (name, of) in enumerate(shown) for each in _drawable(of)[:MOST_POINTS]]
     xs = [each.intensity for _, _, each in points]

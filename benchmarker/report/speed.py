@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.measure import MIN_BLOCKS_FOR_INTERVAL
-from benchmarker.pairing import step_times
-from benchmarker.report.content import Axis, Bars, Boxes, Cell, Column, Figure, Mark, Points, Section, Table
+from benchmarker.records.step_times import step_times
+from benchmarker.report.page_model import Axis, Bars, Boxes, Cell, Column, Figure, Mark, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN, drawn
 from benchmarker.stats.classical import Description, describe
-from benchmarker.stats.location import median_interval
+from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Group, Study

@@ -1,4 +1,4 @@
-"""What the page is about: records by place and configuration, their metrics, and the verdicts on them."""
+"""What the page is about: records by result and configuration, their metrics, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarker.configurations import Facts, Value, configurations, label, surroundings, text, varying
-from benchmarker.roofline import rooflines
+from benchmarker.records.configurations import Factors, Value, configurations, environment_of, label, text, varying
+from benchmarker.roofline.model import rooflines
 
 if TYPE_CHECKING:
-    from benchmarker.api import Metric
-    from benchmarker.ceilings import Ceilings
-    from benchmarker.comparison import Family, Rules
-    from benchmarker.matching import Match
-    from benchmarker.metrics import Derive
-    from benchmarker.record import Record
-    from benchmarker.report.content import Words
-    from benchmarker.roofline import Roofline
-    from benchmarker.store import Fault
+    from benchmarker.api.metric import Metric
+    from benchmarker.comparing.matching import Match
+    from benchmarker.comparing.results import Family, Rules
+    from benchmarker.files.atomic import Fault
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.record import Record
+    from benchmarker.roofline.model import Roofline
 
 MOST_DRAWN = 40
 """So many configurations are drawn in a figure; the data behind it have all."""
-_BARE = ("framework", "problem", "place")
-"""Facts whose values need no name beside them."""
+_BARE = ("framework", "problem", "result")
+"""Factors whose values need no name beside them."""
 
 
 def cached(derive: Derive) -> Derive:
@@ -44,10 +43,10 @@ def cached(derive: Derive) -> Derive:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The trials of one configuration in one place: what is one bar, box or point. `series` chooses its colour."""
+    """The trials of one configuration in one result: what is one bar, box or point. `series` chooses its colour."""
 
     label: str
-    facts: Facts
+    factors: Factors
     records: tuple[Record, ...]
     series: int
     series_name: str
@@ -62,17 +61,16 @@ class Group:
 class Study:
     """All that the page tells of, read and judged; `unjudged` says why there is no comparison.
 
-    `places` are the records by the place that they were read from; `axis` is what was asked for with --by.
-    `telemetry` and `tables` are the time lines and event tables beside the records, by trial.
+    `results` are the records by the result that they were read from; `axis` is what was asked for with --by.
+    `telemetry` and `tables` are the time series and event tables beside the records, by trial.
     """
 
-    places: Sequence[tuple[str, Sequence[Record]]]
+    results: Sequence[tuple[str, Sequence[Record]]]
     faults: Sequence[Fault]
     matches: Sequence[Match]
     family: Family | None
     unjudged: str
     derive: Derive
-    words: Words
     rules: Rules
     telemetry: Mapping[str, Path]
     tables: Mapping[str, Path]
@@ -83,42 +81,42 @@ class Study:
     @cached_property
     def records(self) -> list[Record]:
         """Every trial once, in order of time."""
-        once = {record.trial_id: record for _, records in self.places for record in records}
+        once = {record.trial_id: record for _, records in self.results for record in records}
         return [once[trial] for trial in sorted(once)]
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Configurations in the order of places and plans."""
+        """Configurations in the order of results and plans."""
         found: list[tuple[dict[str, Value], tuple[Record, ...]]] = []
-        for place, records in self.places:
-            more = {"place": place} if len(self.places) > 1 else {}
+        for result, records in self.results:
+            more = {"result": result} if len(self.results) > 1 else {}
             for value, of in self._by_axis(records).items():
                 for each in configurations(of):
                     apart = {self.axis: value} if self.axis and value else {}
-                    found.append(({**more, **apart, **each.facts}, each.records))
-        names = telling([facts for facts, _ in found])
-        labels = [named(facts, names) or str(facts["problem"]) for facts, _ in found]
-        key = next((name for name in ("framework", "place", self.axis) if name in names), None)
-        values = list(dict.fromkeys(text(facts.get(key)) if key else "" for facts, _ in found))
-        colours = [text(facts.get(key)) if key else "" for facts, _ in found]
+                    found.append(({**more, **apart, **each.factors}, each.records))
+        names = telling([factors for factors, _ in found])
+        labels = [named(factors, names) or str(factors["problem"]) for factors, _ in found]
+        key = next((name for name in ("framework", "result", self.axis) if name in names), None)
+        values = list(dict.fromkeys(text(factors.get(key)) if key else "" for factors, _ in found))
+        colours = [text(factors.get(key)) if key else "" for factors, _ in found]
         return [
-            Group(label, facts, records, values.index(colour), colour or "trials")
-            for label, (facts, records), colour in zip(labels, found, colours, strict=True)
+            Group(label, factors, records, values.index(colour), colour or "trials")
+            for label, (factors, records), colour in zip(labels, found, colours, strict=True)
         ]
 
     def _by_axis(self, records: Sequence[Record]) -> dict[str, list[Record]]:
-        """Records by the value of an axis that is no fact of the case, as the host; all under "" where it is one."""
+        """Records by the value of an axis that is no factor of the case, as the host; all under "" where it is one."""
         found: dict[str, list[Record]] = {}
         for record in records:
-            around = {name.replace("-", "_"): each for name, each in surroundings(record).items()}
+            around = {name.replace("-", "_"): each for name, each in environment_of(record).items()}
             axis = (self.axis or "").replace("-", "_")
             found.setdefault(text(around[axis]) if axis in around else "", []).append(record)
         return found
 
     @cached_property
     def rooflines(self) -> list[tuple[str, list[Roofline], list[str]]]:
-        """Each place with its configurations under their roofs, and why others have none."""
-        return [(place, *rooflines(records, self.ceilings)) for place, records in self.places]
+        """Each result with its configurations under their roofs, and why others have none."""
+        return [(result, *rooflines(records, self.ceilings)) for result, records in self.results]
 
     def values(self, group: Group, metric: str) -> list[float]:
         """The metric of each trial of a configuration that has one."""
@@ -138,8 +136,8 @@ class Study:
         )
 
 
-def telling(several: Sequence[Facts]) -> list[str]:
-    """The fewest facts that tell these apart, the framework among them where it varies."""
+def telling(several: Sequence[Factors]) -> list[str]:
+    """The fewest factors that tell these apart, the framework among them where it varies."""
     names = varying(several)
     needed = list(names)
     kinds = len({_key(each, names) for each in several})
@@ -150,8 +148,8 @@ def telling(several: Sequence[Facts]) -> list[str]:
     return needed
 
 
-def named(these: Facts, names: Sequence[str]) -> str:
-    """Facts as a short name: `jax m=256`."""
+def named(these: Factors, names: Sequence[str]) -> str:
+    """Factors as a short name: `jax m=256`."""
     return " ".join(text(these.get(name)) if name in _BARE else f"{name}={text(these.get(name))}" for name in names)
 
 
@@ -160,20 +158,20 @@ def short(name: str) -> str:
     return re.sub(r"(^|\s)(framework|problem)=(?=\S)", r"\1", name)
 
 
-def about(case: Facts, *sides: str) -> str:
+def about(case: Factors, *sides: str) -> str:
     """What a comparison is about: its case, then the sides that are named."""
     return " ".join(filter(None, (short(label(case, list(case))), *map(short, sides))))
 
 
-def _key(these: Facts, names: Sequence[str]) -> tuple[Value, ...]:
+def _key(these: Factors, names: Sequence[str]) -> tuple[Value, ...]:
     return tuple(these.get(name) for name in names)
 
 
-def beside(places: Sequence[Path], ending: str) -> dict[str, Path]:
-    """The files of one kind that stand beside the records of places, by trial."""
+def beside(results: Sequence[Path], ending: str) -> dict[str, Path]:
+    """The files of one kind that stand beside the records of results, by trial."""
     found: dict[str, Path] = {}
-    for place in places:
-        files = sorted(place.rglob(f"*{ending}")) if place.is_dir() else [place.with_name(place.stem + ending)]
+    for result in results:
+        files = sorted(result.rglob(f"*{ending}")) if result.is_dir() else [result.with_name(result.stem + ending)]
         found |= {file.name.removesuffix(ending): file for file in files if file.exists()}
     return found
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparison import GeometricMean
-from benchmarker.configurations import DEFAULTS, text, varying
-from benchmarker.report.content import Card, Column, Listing, Section, Table
+from benchmarker.comparing.formatting import ratio
+from benchmarker.comparing.results import GeometricMean
+from benchmarker.records.configurations import DEFAULTS, text, varying
+from benchmarker.report.page_model import Card, Column, Listing, Section, Table
 from benchmarker.report.study import named, short, telling
 from benchmarker.report.verdicts import gain, measure
-from benchmarker.roofline import BEYOND, beyond
+from benchmarker.roofline.model import BEYOND, beyond
 
 if TYPE_CHECKING:
-    from benchmarker.comparison import Comparison, Family
-    from benchmarker.record import Record
-    from benchmarker.report.content import Words
+    from benchmarker.comparing.results import Comparison, Family
+    from benchmarker.records.record import Record
     from benchmarker.report.study import Study
 
 MOST_CARDS = 4
@@ -54,20 +54,20 @@ def subtitle(study: Study) -> str:
 
 
 def shared(study: Study) -> list[tuple[str, str]]:
-    """What all trials have in common: facts of the case that are not as usual, host, processor, device."""
-    cases = [group.facts for group in study.groups]
+    """What all trials have in common: factors of the case that are not as usual, host, processor, device."""
+    cases = [group.factors for group in study.groups]
     differ = varying(cases)
     found = [
         (name.replace("_", " "), text(value))
         for name, value in cases[0].items()
         if name not in (*differ, "device") and value is not None and value != DEFAULTS.get(name)
     ]
-    places: list[tuple[str, set[str]]] = [
+    results: list[tuple[str, set[str]]] = [
         ("host", {record.machine.host for record in study.records}),
         ("processor", {record.machine.cpu.model for record in study.records}),
         ("measured on", {_device(record) for record in study.records}),
     ]
-    return [*((name, values.pop()) for name, values in places if len(values) == 1), *found]
+    return [*((name, values.pop()) for name, values in results if len(values) == 1), *found]
 
 
 def _device(record: Record) -> str:
@@ -101,7 +101,7 @@ def _untested(each: Comparison) -> list[str]:
     if each.ratio is None:
         empty = [name for name, trials in zip((each.baseline, each.contender), each.trials, strict=True) if trials == 0]
         return [short(note) for note in each.notes if note.startswith(tuple(f"{name}: " for name in empty))]
-    few = "a single trial on a side" if min(each.trials) < 2 else "a single block that has trials of both sides"
+    few = "a single trial on a side" if min(each.trials) < 2 else "a single round that has trials of both sides"
     return [f"with {few} the spread between processes is unknown"]
 
 
@@ -112,7 +112,7 @@ def cards(study: Study) -> list[Card]:
         return [Card("none", "No comparison", "-", study.unjudged)]
     judged: Sequence[Comparison | GeometricMean] = family.geometric_means or family.comparisons
     if len(judged) <= MOST_CARDS:
-        return [_card(each, family, study.words) for each in judged]
+        return [_card(each, family) for each in judged]
     counts = Counter(each.verdict for each in family.comparisons)
     first = family.comparisons[0]
     return [
@@ -121,8 +121,8 @@ def cards(study: Study) -> list[Card]:
     ]
 
 
-def _card(each: Comparison | GeometricMean, family: Family, words: Words) -> Card:
-    figure, _, interval = words.ratio(each).partition(" ")
+def _card(each: Comparison | GeometricMean, family: Family) -> Card:
+    figure, _, interval = ratio(each).partition(" ")
     first = next((one for one in family.comparisons if one.ratio is not None), family.comparisons[0])
     if each.ratio is None:
         detail = f"a side has no {measure(first.metric)}"

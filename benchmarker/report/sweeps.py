@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.configurations import DEFAULTS, Value
-from benchmarker.report.content import Axis, Column, Figure, Points, Section, Table
+from benchmarker.formatting import si
+from benchmarker.records.configurations import DEFAULTS, Value
+from benchmarker.report.page_model import Axis, Column, Figure, Points, Section, Table
 from benchmarker.report.study import named, telling
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ MOST_CURVES = 8
 
 def sweeps(study: Study) -> Section | None:
     """Samples and tokens a second over each number that was varied, a line for all else that is equal."""
-    names = {name for group in study.groups for name in group.facts} - {"seed", "gpu", *DEFAULTS}
+    names = {name for group in study.groups for name in group.factors} - {"seed", "gpu", *DEFAULTS}
     varied = sorted(name for name in names if _varies(study, name))
     varied = [*(name for name in FIRST if name in varied), *(name for name in varied if name not in FIRST)]
     figures = [
@@ -32,7 +33,7 @@ def sweeps(study: Study) -> Section | None:
 
 
 def _varies(study: Study, name: str) -> bool:
-    values = {group.facts.get(name) for group in study.groups}
+    values = {group.factors.get(name) for group in study.groups}
     return len(values) > 1 and all(_number(value) is not None for value in values)
 
 
@@ -43,9 +44,9 @@ def _number(value: Value) -> float | None:
 def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure | None:
     curves: dict[tuple[tuple[str, Value], ...], list[tuple[float, float, Group]]] = {}
     for group in study.groups:
-        x, y = _number(group.facts.get(name)), study.median(group, metric)
+        x, y = _number(group.factors.get(name)), study.median(group, metric)
         if x is not None and y is not None:
-            rest = tuple((key, value) for key, value in group.facts.items() if key != name)
+            rest = tuple((key, value) for key, value in group.factors.items() if key != name)
             curves.setdefault(rest, []).append((x, y, group))
     lines = {rest: sorted(of, key=lambda each: each[0]) for rest, of in curves.items() if len(of) > 1}
     if not lines:
@@ -59,7 +60,7 @@ def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure
             index,
             tuple(x for x, _, _ in of),
             tuple(y for _, y, _ in of),
-            tuple(f"{label}, {name}={x:g}: {study.words.amount(y, '1/s')} {unit}" for x, y, _ in of),
+            tuple(f"{label}, {name}={x:g}: {si(y, '1/s')} {unit}" for x, y, _ in of),
             look="line and dots",
         )
         for index, (label, of) in enumerate(pairs[:MOST_CURVES])

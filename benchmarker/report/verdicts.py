@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparison import METHODS
-from benchmarker.report.content import Axis, Cell, Column, Figure, Listing, Points, Section, Table
+from benchmarker.comparing.formatting import line, ratio
+from benchmarker.comparing.results import METHODS
+from benchmarker.report.page_model import Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN, about, named, short, telling
 
 if TYPE_CHECKING:
-    from benchmarker.comparison import Comparison, GeometricMean
-    from benchmarker.report.content import Words
+    from benchmarker.comparing.results import Comparison, GeometricMean
     from benchmarker.report.study import Study
 
 MOST_SENTENCES = 4
@@ -35,7 +35,7 @@ def gain(each: Comparison) -> str:
     return "faster" if each.unit == "s" or each.unit.endswith("/s") else "better"
 
 
-def sentence(each: Comparison, words: Words) -> str:
+def sentence(each: Comparison) -> str:
     """A comparison as a sentence: the verdict, the ratio with its interval, and how many trials say so."""
     where, a, b = about(each.case), short(each.baseline), short(each.contender)
     if each.ratio is None:
@@ -46,18 +46,18 @@ def sentence(each: Comparison, words: Words) -> str:
             "undecided": f"Whether {b} differs from {a} cannot be said",
         }.get(each.verdict, f"{b} is {each.verdict} than {a}")
         interval = f", with its {100 * each.level:.3g}% interval" if each.low is not None else ""
-        said += f": its {measure(each.metric)} is {words.ratio(each)} times that of {a}{interval}"
-    n = f"{each.blocks} blocks of trials" if each.blocks is not None else "{} and {} trials".format(*each.trials)
+        said += f": its {measure(each.metric)} is {ratio(each)} times that of {a}{interval}"
+    n = f"{each.rounds} rounds of trials" if each.rounds is not None else "{} and {} trials".format(*each.trials)
     p = "" if each.p_adjusted is None else f", p {each.p_adjusted:.2g}"
     return f"{where}: {said} ({n}{p})." if where else f"{said} ({n}{p})."
 
 
-def mean_sentence(each: GeometricMean, metric: str, words: Words) -> str:
+def mean_sentence(each: GeometricMean, metric: str) -> str:
     """A geometric mean as a sentence."""
     word = {"same": "the same", "undecided": "undecided"}.get(each.verdict, each.verdict)
     return (
         f"Over {each.cases} cases, {short(each.contender)} against {short(each.baseline)}: {word}; "
-        f"the geometric mean of the ratios of the {measure(metric)} is {words.ratio(each)} ({each.method})."
+        f"the geometric mean of the ratios of the {measure(metric)} is {ratio(each)} ({each.method})."
     )
 
 
@@ -67,10 +67,10 @@ def verdicts(study: Study) -> Section:
     if family is None:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",))
     several, first = family.comparisons, family.comparisons[0]
-    lead = [mean_sentence(each, first.metric, study.words) for each in family.geometric_means]
+    lead = [mean_sentence(each, first.metric) for each in family.geometric_means]
     few = len(several) <= MOST_SENTENCES
     if few:
-        lead += [sentence(each, study.words) for each in several]
+        lead += [sentence(each) for each in several]
     else:
         counts = Counter(each.verdict for each in several)
         lead.append(
@@ -78,7 +78,7 @@ def verdicts(study: Study) -> Section:
         )
     rows: list[tuple[Cell, ...]] = [
         (
-            sentence(each, study.words),
+            sentence(each),
             each.verdict,
             short(each.baseline),
             short(each.contender),
@@ -121,8 +121,8 @@ def _ratios(study: Study, data: Table) -> Figure | None:
     if not shown:
         return None
     some, first = shown[:MOST_DRAWN], shown[0]
-    facts = telling([each.case for each in shown])
-    names = [f"{named(each.case, facts)} {short(each.contender)}".strip() for each in some]
+    factors = telling([each.case for each in shown])
+    names = [f"{named(each.case, factors)} {short(each.contender)}".strip() for each in some]
     kinds = list(dict.fromkeys(each.verdict for each in some))
     marks = []
     for kind in kinds:
@@ -134,7 +134,7 @@ def _ratios(study: Study, data: Table) -> Figure | None:
                 _SERIES[kind],
                 tuple(each.ratio or 0.0 for each in these),
                 tuple(map(float, at)),
-                tuple(f"{names[index]}: {kind}, {study.words.ratio(some[index])}" for index in at),
+                tuple(f"{names[index]}: {kind}, {ratio(some[index])}" for index in at),
                 tuple(each.low for each in these),
                 tuple(each.high for each in these),
                 symbol=_CROSS if kind == "undecided" else None,
@@ -185,8 +185,5 @@ def _where(names: Sequence[str], of: int) -> str:
 
 def _evidence(study: Study) -> Table:
     assert study.family is not None
-    rows = [
-        (about(each.case, each.contender), study.words.line(each), METHODS[each.method])
-        for each in study.family.comparisons
-    ]
+    rows = [(about(each.case, each.contender), line(each), METHODS[each.method]) for each in study.family.comparisons]
     return Table((Column("comparison"), Column("evidence"), Column("method")), tuple(rows))

@@ -1,17 +1,17 @@
-"""Looking at a verdict while more blocks come in, without being wrong the oftener for it."""
+"""Looking at a verdict while more rounds come in, without being wrong the oftener for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LOOKS = (8, 11, 15, 20, 30)
-"""Blocks after which the verdict is looked at: with eight, a p-value of 0.01 can be reached at all."""
+"""Rounds after which the verdict is looked at: with eight, a p-value of 0.01 can be reached at all."""
 GROWTH = 1.4
-"""Looks beyond the last of these, where more blocks are allowed: each this much later."""
+"""Looks beyond the last of these, where more rounds are allowed: each this much later."""
 
 
 def looks(most: int) -> list[int]:
-    """Numbers of blocks at which to look, the last being `most`."""
+    """Numbers of rounds at which to look, the last being `most`."""
     found = list(LOOKS)
     while found[-1] < most:
         found.append(round(found[-1] * GROWTH))
@@ -22,6 +22,6 @@ def share(alpha: float, planned: Sequence[int]) -> float:
     """The part of `alpha` that each of the planned looks has: equal parts, so that their sum is a bound (Bonferroni).
 
     With five looks, equal things are called different in about 3% of cases where alpha is 5% (simulated:
-    benchmarks/calibration); with all of alpha at each look it would be 10 to 19%.
+    benchmarks/verdicts/calibration); with all of alpha at each look it would be 10 to 19%.
     """
     return alpha / max(1, len(planned))

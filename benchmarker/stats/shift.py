@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from benchmarker.errors import UserError
+from benchmarker.api.errors import UserError
 
 MAX_POINTS = 20_000_000
 """Points are held in memory: 160 MB."""
@@ -181,7 +181,7 @@ def unpaired(baseline: np.ndarray, contender: np.ndarray) -> Shift:
 
 
 def fewest(alpha: float, *, is_paired: bool) -> int:
-    """The fewest blocks (or trials on each side) with which a difference can reach a p-value of `alpha` at all."""
+    """The fewest rounds (or trials on each side) with which a difference can reach a p-value of `alpha` at all."""
     n = 1
     while 2 * (2.0**-n if is_paired else 1 / math.comb(2 * n, n)) > alpha:
         n += 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Outcome = Literal["lower", "higher", "same", "undecided"]
 POWER = 0.8
-"""The chance with which a suggested number of blocks or trials decides."""
+"""The chance with which a suggested number of rounds or trials decides."""
 MOST_SUGGESTED = 1000
 
 
@@ -44,7 +44,7 @@ def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> O
 
 
 def enough(shift: Shift, margin: float, alpha: float) -> int | None:
-    """Blocks (or trials a side) that would likely decide, if the truth is what was seen; None beyond a thousand.
+    """Rounds (or trials a side) that would likely decide, if the truth is what was seen; None beyond a thousand.
 
     The interval's half width is h ≈ t * s/√n, t being Student's quantile at the interval's own tail (the first two
     terms of Abramowitz & Stegun 26.7.5): this gives the spread s. With the estimate normal around the truth, n values

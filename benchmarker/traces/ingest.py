@@ -10,18 +10,18 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 
-from benchmarker.errors import UserError
-from benchmarker.traces import chrome, xplane
-from benchmarker.traces.attribution import Attributed, attribute
-from benchmarker.traces.categories import UNCATEGORISED
+from benchmarker.api.errors import UserError
+from benchmarker.records.profile import DeviceTime, Kernel, Scope, Trace
+from benchmarker.traces.attribution.attribute import Attributed, attribute
+from benchmarker.traces.attribution.categories import UNCATEGORISED
+from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.events import ON_DEVICE, codes, grouped
-from benchmarker.traces.nesting import union_ns
-from benchmarker.traces.reading import Reading
+from benchmarker.traces.formats import chrome, xplane
+from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.formats.source import Source
+from benchmarker.traces.formats.wire import WireError
 from benchmarker.traces.scopes import scopes
-from benchmarker.traces.source import Source
 from benchmarker.traces.statistics import describe, work
-from benchmarker.traces.summary import DeviceTime, Kernel, Scope, Trace
-from benchmarker.traces.wire import WireError
 
 _COMMUNICATION = "communication"
 _LONGEST_NS = 1 << 61

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from benchmarker.errors import UserError
+from benchmarker.api.errors import UserError
+from benchmarker.records.profile import Scope, Trace
 from benchmarker.traces.events import FLOATS, INTEGERS, TEXTS, codes, frame, words
 from benchmarker.traces.ingest import Ingested
-from benchmarker.traces.summary import Scope, Trace
 
 _KEY = b"benchmarker"
 MAGIC = b"PAR1"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from benchmarker.records.profile import Scope
 from benchmarker.traces.statistics import work
-from benchmarker.traces.summary import Scope
 
 
 def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> list[Scope]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from benchmarker.traces.attribution.nesting import nest
 from benchmarker.traces.events import ON_DEVICE, codes, grouped
-from benchmarker.traces.nesting import nest
 
 QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
 

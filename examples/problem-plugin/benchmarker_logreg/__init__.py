@@ -10,8 +10,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Cost, Data, Mode, Problem, hookimpl
-from benchmarker.precision import ITEM_BYTES, PRECISIONS
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, hookimpl
 
 LEARNING_RATE = 1.0
 """Steady at any size: the loss curves by at most |x, 1|² / 2, which is 1.1 here (Böhning, 1992), and 2 / 1.1 > 1."""
@@ -40,7 +39,7 @@ class Logreg(Problem):
 
     def cost(self, params: LogregParams, mode: Mode, precision: str) -> Cost:
         """Backward, dW = Xᵀ·d(logits) is one product of the forward's size; X needs no gradient."""
-        p, item = params, ITEM_BYTES[PRECISIONS[precision].parameter]
+        p, item = params, PRECISIONS[precision].parameter_bytes
         product_flops = 2 * p.batch_size * p.features * p.classes
         samples_bytes = p.batch_size * p.features * item
         weights_bytes = (p.features + 1) * p.classes * item

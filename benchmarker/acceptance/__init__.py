@@ -1,1 +1,0 @@
-"""Records held against what was promised: PASS or FAIL, case by case."""

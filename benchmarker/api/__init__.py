@@ -1,0 +1,1 @@
+"""The vocabulary that plugins, problems and the core share."""

@@ -1,0 +1,23 @@
+"""A figure that is derived from a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure derived from a record: a value in a unit without prefix (`s`, `B`, `1/s`, ...), or None and the reason.
+
+    `headline` puts it into tables of several records.
+    """
+
+    value: float | None
+    unit: str
+    better: Literal["higher", "lower"]
+    reason: str | None = None
+    headline: bool = False

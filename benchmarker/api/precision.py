@@ -1,0 +1,76 @@
+"""What each precision's name means, in every framework alike."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """The types that a precision asks for, and how far a right answer may be from the exact one.
+
+    `parameter` is the type of weights and inputs, `compute` that of the factors of a matrix product,
+    `accumulate` that of its sums. `lowest` is what a run counts as when it is compared: the type with the
+    largest unit roundoff that it touched.
+    """
+
+    name: str
+    parameter: str
+    compute: str
+    accumulate: str
+
+    @property
+    def lowest(self) -> str:
+        """The type with the largest unit roundoff among those touched."""
+        return max(self.parameter, self.compute, key=lambda name: UNIT_ROUNDOFF[name])
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of one weight or input."""
+        return ITEM_BYTES[self.parameter]
+
+    @property
+    def compute_bytes(self) -> int:
+        """Bytes of one factor of a matrix product."""
+        return ITEM_BYTES[self.compute]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether weights are kept in fp32 while products are taken in a shorter type."""
+        return self.name.startswith("mixed_")
+
+    @property
+    def bound(self) -> float:
+        """Largest relative error (2-norm, against float64) at which a workload counts as right.
+
+        32 unit roundoffs of the lowest type: some four times the error of two transformer layers, forward and
+        backward, and in fp32 below what leaving out AdamW's weight decay for two steps does to a loss (4e-6).
+        Integers must be exact.
+        """
+        return 0.0 if self.lowest == "int8" else 32 * UNIT_ROUNDOFF[self.lowest]
+
+
+# Half the distance from 1 to the next number, 2**-p for p significand bits (IEEE 754-2019, table 3.5; bfloat16 8
+# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020). An int8 has no roundoff: it ranks as the coarsest.
+UNIT_ROUNDOFF = {
+    "fp64": 2.0**-53,
+    "fp32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "fp16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "int8": 1.0,
+}
+
+ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+
+PRECISIONS = {
+    precision.name: precision
+    for precision in (
+        Precision("fp64", "fp64", "fp64", "fp64"),
+        Precision("fp32", "fp32", "fp32", "fp32"),
+        Precision("tf32", "fp32", "tf32", "fp32"),
+        Precision("bf16", "bf16", "bf16", "fp32"),
+        Precision("fp16", "fp16", "fp16", "fp32"),
+        Precision("int8", "int8", "int8", "int32"),
+        Precision("mixed_bf16", "fp32", "bf16", "fp32"),
+        Precision("mixed_fp16", "fp32", "fp16", "fp32"),
+    )
+}

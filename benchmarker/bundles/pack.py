@@ -1,0 +1,225 @@
+"""Pack a run, to hand it in: all its files, what they were measured on, and a manifest with checksums.
+
+<run id>/<every file of the run>
+<run id>/ceilings.json       what its devices can reach, where that is known here
+<run id>/environment.json    the machines, the software and the devices in the records, each with its trials
+<run id>/manifest.json       what is in the bundle, with size and SHA-256, and what is not
+
+The same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedRandom, BufferedReader, BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker.api.errors import UserError
+from benchmarker.bundles.manifest import FORMAT_VERSION, Manifest, Packed, Remark, name_trouble, read_run
+from benchmarker.files import atomic
+from benchmarker.records import ceilings, store
+from benchmarker.records.ceilings import Ceiling, key_of
+from benchmarker.records.record import Record
+from benchmarker.version import __version__
+
+NO_PROFILES = "left out by --no-profiles"
+_CHUNK_BYTES = 2**20
+_FIRST_DATE = (1980, 1, 1, 0, 0, 0)
+"""The earliest that a zip can hold."""
+_COMPRESSED = (".gz", ".parquet")
+"""Endings of files that a zip would not make smaller."""
+_CHANGING = {"load_average_1min", "steal_percent", "swap_used_bytes"}
+"""Of a machine, what is another in every trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundled:
+    """A bundle that was written."""
+
+    path: Path
+    size_bytes: int
+    sha256: str
+    manifest: Manifest
+
+
+def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -> Bundled | tuple[Remark, ...]:
+    """Pack the run in `folder` into a zip (by default RUN_ID.zip, here), whole or not at all.
+
+    Without `profiles`, event tables and profiler files are left out, and the manifest says so. Where the plan or a
+    record is damaged, or a record is of another run, nothing is written, and the faults are returned. Raises
+    `UserError` where `folder` holds no run, where a process is at work on it, and where the zip cannot be written.
+    """
+    with _still(folder):
+        files, left_out = _survey(folder, profiles)
+        run = read_run(folder, files)
+        if run.plan is None or run.faults:
+            return run.faults
+        top = run.plan.run_id
+        if trouble := "a folder in it" if "/" in top else name_trouble(top):
+            return (Remark(store.PLAN, f"its run_id cannot be the name of a folder: {trouble}"),)
+        output = output or Path(f"{top}.zip")
+        if output.resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"{output} would lie in the folder of the run; name another place with -o")
+        with _whole(output) as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                packed = [_add(archive, top, path, folder / path) for path in files]
+                if store.CEILINGS not in files and (known := _ceilings(run.records.values())):
+                    packed.append(_add(archive, top, store.CEILINGS, ceilings.encode(known)))
+                packed.append(_add(archive, top, store.ENVIRONMENT, atomic.encode(environment(run.records.values()))))
+                manifest = Manifest(
+                    format_version=FORMAT_VERSION,
+                    benchmarker=__version__,
+                    run_id=top,
+                    trials=run.trials,
+                    left_out=left_out,
+                    files=packed,
+                )
+                _add(archive, top, store.MANIFEST, atomic.encode(manifest))
+            return Bundled(output, os.fstat(file.fileno()).st_size, sha256_of(file), manifest)
+
+
+def sha256_of(file: BufferedReader | BufferedRandom) -> str:
+    """The SHA-256 of an open file, from its first byte to its last."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Environment(Struct, frozen=True):
+    """The distinct machines, software and devices of a run, each with the trials that ran on it."""
+
+    machine: list[dict[str, Any]]
+    software: list[dict[str, Any]]
+    device: list[dict[str, Any]]
+
+
+def environment(records: Iterable[Record]) -> Environment:
+    """What records ran on. Of a machine, load and the like are left out: they are another in every trial."""
+    found: dict[str, list[dict[str, Any]]] = {"machine": [], "software": [], "device": []}
+    for record in records:
+        for part, groups in found.items():
+            value = msgspec.to_builtins(getattr(record, part))
+            if value is None:
+                continue
+            if part == "machine":
+                value = {name: each for name, each in value.items() if name not in _CHANGING}
+                value["gpus"] = [{n: each for n, each in gpu.items() if n != "processes"} for gpu in value["gpus"]]
+            for group in groups:
+                if group[part] == value:
+                    group["trials"].append(record.trial_id)
+                    break
+            else:
+                groups.append({"trials": [record.trial_id], part: value})
+    return Environment(**found)
+
+
+def _ceilings(records: Iterable[Record]) -> list[Ceiling]:
+    """What the devices of records can reach, as far as it is kept here."""
+    devices = {key_of(record) for record in records}
+    return [each for each in ceilings.known().known if each.device in devices]
+
+
+@contextmanager
+def _still(folder: Path) -> Iterator[None]:
+    """Keep other processes from going on with the run; any number may read it."""
+    try:
+        file = (folder / store.PLAN).open("rb")
+    except OSError as error:
+        raise UserError(
+            f"cannot read {folder / store.PLAN}: {error.strerror}; name the folder of one run, such as results/RUN"
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder} is held by another process; wait until the run has ended") from None
+        yield
+
+
+def _survey(folder: Path, profiles: bool) -> tuple[list[str], list[Remark]]:
+    """The paths of the files to pack, and those to leave out with the reason, both sorted."""
+    files, left_out = [], []
+    for path, trouble in sorted(_walk(folder, "")):
+        reason = trouble or (NO_PROFILES if _is_profile(path) and not profiles else "")
+        if reason:
+            left_out.append(Remark(path.encode(errors="backslashreplace").decode(), reason))
+        else:
+            files.append(path)
+    return files, left_out
+
+
+def _is_profile(path: str) -> bool:
+    return path.endswith((".events.parquet", ".annotated.json.gz")) or (".profile." in path and path.endswith(".gz"))
+
+
+def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
+    """Every file below a folder, each with the reason why it cannot be packed, if there is one."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise UserError(f"cannot read {folder}: {error.strerror}; mend that first") from error
+    for entry in entries:
+        path = below + entry.name
+        if entry.is_symlink():
+            yield path, "a link"
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _walk(folder / entry.name, f"{path}/")
+        elif not entry.is_file(follow_symlinks=False):
+            yield path, "not a plain file"
+        elif entry.name.startswith(".") and entry.name.endswith(".tmp"):
+            yield path, "a temporary file"
+        elif path in (store.MANIFEST, store.ENVIRONMENT):
+            yield path, "a bundle has its own"
+        else:
+            yield path, name_trouble(path) or ""
+
+
+def _add(archive: zipfile.ZipFile, top: str, path: str, source: Path | bytes) -> Packed:
+    """Put a file into the zip, in pieces."""
+    info = zipfile.ZipInfo(f"{top}/{path}", _FIRST_DATE)
+    info.create_system = 3  # Unix, whose permissions follow
+    info.external_attr = 0o100644 << 16
+    info.compress_type = zipfile.ZIP_STORED if path.endswith(_COMPRESSED) else zipfile.ZIP_DEFLATED
+    digest, size = hashlib.sha256(), 0
+    with _opened(source) as (file, expected):
+        info.file_size = expected
+        with archive.open(info, "w") as sink:
+            while chunk := file.read(_CHUNK_BYTES):
+                sink.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+    return Packed(path, size, digest.hexdigest())
+
+
+@contextmanager
+def _opened(source: Path | bytes) -> Iterator[tuple[IO[bytes], int]]:
+    if isinstance(source, bytes):
+        yield BytesIO(source), len(source)
+        return
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {source}: {error.strerror}; mend that first") from error
+    with file:
+        yield file, os.fstat(file.fileno()).st_size
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BufferedRandom]:
+    """A file that is written beside `path` and takes its place at the end; nothing is left where that fails."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no plain file; name another with -o")
+    try:
+        with atomic.whole(path) as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}; name another place with -o") from error

@@ -1,0 +1,160 @@
+"""`benchmarker accept`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.options.types import Share
+from benchmarker.files import atomic
+from benchmarker.formatting import clean, si
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.procurement import completeness, draft_reference, junit, reference
+from benchmarker.procurement.accept import accept
+from benchmarker.records import store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.files.atomic import Fault
+    from benchmarker.procurement.accept import Acceptance, Outcome
+    from benchmarker.records.record import Record
+
+
+@click.command("accept", short_help="Hold records against the bounds of a reference.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--reference", "asked", type=click.Path(path_type=Path), metavar="FILE", help="TOML: what is asked for.")
+@click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too.")
+@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Make a reference of the records.")
+@click.option("--tolerance", type=Share(), metavar="SHARE", help="With --write: how much worse may be. [default: 5%]")
+@click.option("--metric", metavar="NAME", help=f"With --write: any of `show`. [default: {reference.METRIC}]")
+@json_option
+def command(
+    results: tuple[Path, ...],
+    asked: Path | None,
+    xml: Path | None,
+    write: Path | None,
+    tolerance: float | None,
+    metric: str | None,
+    as_json: bool,
+) -> int:
+    """Say of each case of a reference whether the records reach it: PASS or FAIL, and why.
+
+    RESULT is a record, the folder of a run, or a folder of runs. A case passes where its median over trials is within
+    its bounds, and no trial failed, lacks or is fewer than asked for. With --write, a reference is made instead.
+
+    The exit status is 0 where every case passed, no trial failed or was not run, and every file could be read; else 1.
+    """
+    if (asked is None) == (write is None):
+        raise UserError("give --reference=FILE to hold the records against, or --write=FILE to make one")
+    if write and (xml or as_json):
+        raise UserError("--junit and --json go with --reference")
+    if asked and (tolerance or metric):
+        raise UserError("--tolerance and --metric go with --write; a reference names its own")
+    wanted = reference.read(asked) if asked else []
+    records, faults = store.read(list(results))
+    plans = completeness.asked(results, records)
+    faults += plans.faults
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if write:
+        for each in plans.unrun:
+            click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
+        left_out = _write(write, records, metric or reference.METRIC, tolerance or 0.05, results)
+        return 1 if left_out or faults or plans.unrun else 0
+    try:
+        found = accept(wanted, records, plans.unrun, load_metrics(results))
+    except UserError as error:
+        raise UserError(f"{asked}: {error}") from error
+    if xml:
+        _write_junit(xml, str(asked), found, faults)
+    passed = not faults and all(each.verdict == "PASS" for each in found.outcomes)
+    if as_json:
+        print_json(
+            {
+                "verdict": "PASS" if passed else "FAIL",
+                **msgspec.to_builtins(found),
+                "left_out": plans.left_out,
+                "unreadable": [str(fault) for fault in faults],
+            }
+        )
+    else:
+        _print(found, faults, plans.left_out)
+    return 0 if passed else 1
+
+
+def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) -> None:
+    for each in found.outcomes:
+        click.echo(clean(f"{each.verdict} {each.name}{_figures(each)}"))
+        for reason in each.reasons:
+            click.echo(clean(f"     {reason}"))
+        if each.command:
+            click.echo(clean(f"     repeat with: {each.command}"))
+    for name in found.unasked:
+        click.echo(clean(f"not judged, for no case of the reference matches: {name}"))
+    for reason in left_out:
+        click.echo(clean(f"left out of the runs: {reason}"))
+    passed = sum(each.verdict == "PASS" for each in found.outcomes)
+    unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
+    word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"
+    click.echo(f"{word}: {passed} of {len(found.outcomes)} passed{unread}")
+
+
+def _figures(each: Outcome) -> str:
+    """A value with its spread over trials, and what was asked for."""
+    if each.metric is None:
+        return ""
+    value = "-"
+    if each.value is not None:
+        low, high = (si(end, each.unit) for end in (each.lowest, each.highest))
+        value = f"{si(each.value, each.unit)} ({low} to {high}, {each.trials} trial{'s' * (each.trials != 1)})"
+    bounds = [
+        f"{word} {si(end, each.unit)}".rstrip()
+        for word, end in (("min", each.min), ("max", each.max))
+        if end is not None
+    ]
+    return f": {each.metric} {value}, {', '.join(bounds)}"
+
+
+def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Fault]) -> None:
+    tests = [
+        junit.Item(
+            each.name + (f" {each.metric}" if each.metric else ""),
+            each.duration_s,
+            "passed" if each.verdict == "PASS" else "failure",
+            "; ".join(each.reasons),
+            f"{each.name}{_figures(each)}" + (f"\nrepeat with: {each.command}" if each.command else ""),
+        )
+        for each in found.outcomes
+    ]
+    tests += [junit.Item(name, 0.0, "skipped", "no case of the reference matches") for name in found.unasked]
+    tests += [junit.Item(str(fault.path), 0.0, "error", f"cannot be read: {fault.reason}") for fault in faults]
+    _save(path, junit.document(name, tests))
+
+
+def _write(path: Path, records: Sequence[Record], metric: str, tolerance: float, results: Sequence[Path]) -> list[str]:
+    """Write a reference; returns what is left out of it, and why."""
+    if path.exists():
+        raise UserError(f"{path} is there already; name another file, or move it away")
+    if not records:
+        raise UserError("there is no record to make a reference of")
+    made, left_out = draft_reference.draft(records, metric, tolerance, load_metrics(results))
+    for reason in left_out:
+        click.echo(f"left out: {clean(reason)}", err=True)
+    if not made:
+        raise UserError("no configuration is left to make a reference of")
+    _save(path, draft_reference.text(made).encode())
+    click.echo(clean(f"reference of {len(made)} cases: {path}"))
+    return left_out
+
+
+def _save(path: Path, content: bytes) -> None:
+    try:
+        atomic.write(path, content)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,54 @@
+"""`benchmarker bundle`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.bundles.pack import Bundled, bundle
+from benchmarker.cli.display.bundles import print_faults, summary, warn
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.formatting import si
+
+
+@click.command("bundle", short_help="Pack a run with checksums, to hand it in.")
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it there.  [default: RUN.zip, here]",
+)
+@click.option(
+    "--profiles/--no-profiles", default=True, show_default=True, help="Pack event tables and profiler files, too."
+)
+@json_option
+def command(run: Path, output: Path | None, profiles: bool, as_json: bool) -> int:
+    """Pack the folder of a run into a zip, with a manifest of checksums and what it ran on.
+
+    Hand over the SHA-256 that is printed by another way than the zip. The exit status is 1, and nothing is written,
+    where a record is damaged or of another run.
+    """
+    bundled = bundle(run, output, profiles=profiles)
+    if not isinstance(bundled, Bundled):
+        print_faults(bundled)
+        click.echo("benchmarker: nothing was written: move these files away, or mend them", err=True)
+        if as_json:
+            print_json({"faults": bundled})
+        return 1
+    warn(bundled.manifest)
+    if as_json:
+        print_json(
+            {
+                "path": str(bundled.path),
+                "size_bytes": bundled.size_bytes,
+                "sha256": bundled.sha256,
+                "manifest": bundled.manifest,
+            }
+        )
+        return 0
+    file = f"{bundled.path}, {si(bundled.size_bytes, 'B')}"
+    print_table(None, [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256]])
+    return 0

@@ -1,0 +1,208 @@
+"""`benchmarker ceilings`."""
+
+from __future__ import annotations
+
+import signal
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.progress import Progress, working
+from benchmarker.cli.options.case import names_of
+from benchmarker.formatting import clean, si
+from benchmarker.hooks import registry
+from benchmarker.planning.ceiling_search import RESOURCES, ceilings_of, final, search
+from benchmarker.records import ceilings, store
+from benchmarker.records.ceilings import UNITS, Ceiling
+from benchmarker.records.configurations import Value, label, text
+from benchmarker.roofline.vendor_peaks import peak
+from benchmarker.running.run import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.records.plan import Plan
+    from benchmarker.records.record import Record
+
+OPS = ("copy", "triad")
+_ONE = ("batch_size", 1)
+
+
+@click.command("ceilings", short_help="Measure what this device can reach.")
+@click.option(
+    "--framework",
+    "frameworks",
+    metavar="NAME[,NAME...]",
+    help="Frameworks to measure with. [default: all that can be used]",
+)
+@click.option(
+    "--precision",
+    "precisions",
+    metavar="NAME[,NAME...]",
+    default="fp32",
+    show_default=True,
+    help="Precisions of the matrix products; a pass over memory is taken in fp32.",
+)
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, ...")
+@click.option("--gpu", type=click.IntRange(min=0), help="Index of the GPU.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; then of trials with as many alone.")
+@click.option(
+    "--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Processes that measure a winner anew."
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder that records go to.",
+)
+@click.option("--known", "only_known", is_flag=True, help="Measure nothing: show the ceilings that are kept.")
+@json_option
+def command(
+    frameworks: str | None,
+    precisions: str,
+    device: str,
+    gpu: int | None,
+    threads: int | None,
+    trials: int,
+    results: Path,
+    only_known: bool,
+    as_json: bool,
+) -> int:
+    """Measure the most FLOP/s that matrix products reach on this device, and the most bytes/s of its memory.
+
+    Several sizes of product are tried, and copy and triad over arrays that no cache holds. What wins is measured anew
+    in --trials fresh processes: the median of these is the ceiling, and LOW and HIGH are the least and the most of
+    them. Ceilings are kept for this user, by device, framework and precision; `roofline`, `report` and the metrics
+    mfu_measured and roof_share go by them.
+
+    The exit status is 1 where something asked for was not measured.
+    """
+    if only_known:
+        _refuse_others(click.get_current_context())
+        known = ceilings.known()
+        for fault in known.faults:
+            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+        _print(known.known, as_json)
+        return 1 if known.faults else 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
+    where = {
+        name: value for name, value in (("device", device), ("gpu", gpu), ("threads", threads)) if value is not None
+    }
+    wanted = [each.strip() for each in precisions.split(",") if each.strip()]
+    if not wanted:
+        raise UserError("--precision names no precision")
+    settings = [
+        {"problem": "gemm", "framework": name, "precision": precision, **where}
+        for name, precision in product(names, wanted)
+    ]
+    settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
+    with working("asking the frameworks what they do here"):
+        plan = search(settings)
+    with Progress(again="; no ceiling is kept: a search begins anew each time") as progress:
+        for reason in plan.left_out:
+            progress.say(f"left out: {reason}")
+        progress.say(f"search: {len(plan.cases)} sizes, {plan.trials} trials each")
+        _, searched = _run(plan, results, progress)
+        again = final(searched, trials)
+        if again is None:
+            raise UserError(f"no trial went well; `benchmarker show {results}` says why")
+        progress.say(f"the best of each kind, measured anew: {len(again.cases)} winners, {trials} trials each")
+        folder, measured = _run(again, results, progress)
+    found = ceilings_of(searched, measured)
+    try:
+        ceilings.write(folder / store.CEILINGS, found)
+        ceilings.keep(found)
+    except OSError as error:
+        raise UserError(f"cannot keep the ceilings: {error.filename}: {error.strerror}; records: {folder}") from error
+    _print(found, as_json)
+    click.echo(f"\nrecords: {folder}", err=True)
+    failed = [record for record in (*searched, *measured) if record.error]
+    for record in failed:
+        assert record.error
+        click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
+    missing = _missing(plan, wanted, found)
+    for kind in missing:
+        click.echo(clean(f"not measured: {kind}"), err=True)
+    return 1 if missing or any(record.error for record in measured) else 0
+
+
+def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) -> list[str]:
+    """Kinds of a search that have no ceiling, and precisions that no framework does here."""
+    had = {(each.resource, each.framework, each.precision) for each in found}
+    kinds = dict.fromkeys((RESOURCES[case.problem], case.framework, case.precision) for case in plan.cases)
+    done = {precision for resource, _, precision in kinds if resource == "compute"}
+    return [*(" ".join(kind) for kind in kinds if kind not in had), *(each for each in precisions if each not in done)]
+
+
+def _refuse_others(context: click.Context) -> None:
+    """What is kept is shown whole: options of a measurement do not go with that."""
+    for param in context.command.params:
+        given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+        if given and param.name not in ("only_known", "as_json"):
+            raise UserError(f"--known measures nothing and shows all; leave {param.opts[0]} out")
+
+
+def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Record]]:
+    with store.new_run(results, plan) as folder:
+        return folder.path, execute(folder, progress)
+
+
+def _print(found: Sequence[Ceiling], as_json: bool) -> None:
+    """The ceilings, the highest of each device, resource and precision first, and the vendor's where there is one."""
+    if as_json:
+        print_json([_plain(each) for each in found])
+        return
+    if not found:
+        click.echo("no ceiling is known; `benchmarker ceilings` measures those of this device")
+        return
+    ordered = sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value))
+    headings = ["device", "of", "precision", "framework", "ceiling", "low", "high", "trials", "by", "measured"]
+    rows = [_row(each) for each in ordered]
+    if any(map(_vendor, ordered)):
+        headings += ["vendor peak", "of peak"]
+        rows = [[*row, *_beside(each)] for row, each in zip(rows, ordered, strict=True)]
+    print_table(headings, rows)
+
+
+def _row(each: Ceiling) -> list[str]:
+    return [
+        str(each.device),
+        each.resource,
+        each.precision,
+        each.framework,
+        *(si(value, UNITS[each.resource]) for value in (each.value, each.low, each.high)),
+        text(each.trials),
+        label(each.params, list(_shown(each))),
+        each.measured_at[:10],
+    ]
+
+
+def _beside(each: Ceiling) -> list[str]:
+    """The vendor's figure, and what share of it was reached."""
+    vendor = _vendor(each)
+    return [si(vendor, UNITS[each.resource]), "-" if vendor is None else f"{each.value / vendor:.0%}"]
+
+
+def _shown(ceiling: Ceiling) -> dict[str, Value]:
+    """The parameters that say what the winner was."""
+    return {name: value for name, value in ceiling.params.items() if value is not False and (name, value) != _ONE}
+
+
+def _vendor(ceiling: Ceiling) -> float | None:
+    """What the vendor says of the device; None where the data file does not have it."""
+    found = peak(ceiling.device.name)
+    if found is None:
+        return None
+    return found.bytes_per_s if ceiling.resource == "memory" else found.products_per_s(ceiling.precision)
+
+
+def _plain(ceiling: Ceiling) -> dict[str, Any]:
+    return {**msgspec.to_builtins(ceiling), "unit": UNITS[ceiling.resource], "vendor_peak": _vendor(ceiling)}

@@ -1,0 +1,95 @@
+"""`benchmarker check`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker.api.case import MODES, Measuring
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.case import ProblemCommand, ask, names_of, what_options
+from benchmarker.hooks import registry
+from benchmarker.machine import gpus
+from benchmarker.planning.capabilities import abilities
+from benchmarker.planning.cases import make_case
+from benchmarker.running.check import Finding, check_modes, compare_losses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarker.running.check import Curve
+
+
+@click.command("check", cls=ProblemCommand, short_help="Check a problem's implementations.")
+@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check; else all that can be used here.")
+@what_options
+@click.option(
+    "--steps", type=click.IntRange(min=40), metavar="N", default=40, show_default=True, help="Training steps."
+)
+@json_option
+def command(framework: str | None, steps: int, as_json: bool, **options: Any) -> int:
+    """Hold every implementation of a problem, at a small size, against its float64 reference.
+
+    Where the problem can be trained, each framework trains it from the same weights on the same data; the losses
+    must fall and agree. The exit status is 1 where anything is wrong.
+    """
+    question = ask(options, mode="inference", measuring=Measuring())
+    asked = question.asked
+    environment = gpus.environment(asked.gpu, os.environ)
+    names = names_of(framework, asked.problem) if framework else registry.implementing(asked.problem)
+    findings: list[Finding] = []
+    losses: dict[str, list[float]] = {}
+    with working(f"asking {', '.join(names)} what they do here"):
+        able = abilities(asked.problem, names, environment)
+    for name, ability in able.items():
+        try:
+            if isinstance(ability, UserError):
+                raise ability
+            case = make_case(asked, question.problem, name, ability)
+        except UserError as error:
+            if framework:
+                raise
+            findings.append(Finding(name, "-", None, None, str(error)))
+            continue
+        modes = [mode for mode in MODES if asked.precision in ability.support.precisions.get(mode, ())]
+        with working(f"checking {name}: {', '.join(modes)}"):
+            findings += check_modes(case, modes, steps, environment, losses)
+    curves = compare_losses(losses, asked.precision)
+    wrong = any(finding.ok is False for finding in findings) or not all(curve.ok for curve in curves)
+    if as_json:
+        print_json({"ok": not wrong, "checks": findings, "losses": losses, "curves": curves})
+    else:
+        _print(findings, losses, curves)
+    return 1 if wrong else 0
+
+
+def _print(findings: Sequence[Finding], losses: Mapping[str, Sequence[float]], curves: Sequence[Curve]) -> None:
+    rows = []
+    for finding in findings:
+        found = finding.check
+        cells = [f"{found.error:.2g}", f"{found.bound:.2g}", found.output] if found else ["-", "-", "-"]
+        verdict = {True: "ok", False: "WRONG", None: "not checked:"}[finding.ok]
+        rows.append([finding.framework, finding.mode, *cells, f"{verdict} {finding.note}".strip()])
+    print_table(["framework", "mode", "error", "bound", "worst output", "verdict"], rows)
+    if not curves:
+        return
+    count = len(next(iter(losses.values())))
+    shown = sorted({*range(0, count, max(1, count // 8)), count - 1})
+    click.echo("\nTraining loss from the same weights on the same data:")
+    print_table(
+        ["step", *losses],
+        [[str(step), *(f"{values[step]:.5f}" for values in losses.values())] for step in shown],
+    )
+    click.echo()
+    for curve in curves:
+        falls = "falls" if curve.falls else "DOES NOT FALL"
+        text = f"{curve.framework}: the loss {falls} from {curve.first:.4f} to {curve.last:.4f}"
+        if curve is not curves[0]:
+            agrees = "agrees" if curve.apart <= curve.bound else "DISAGREES"
+            text += f" and {agrees} with that of {curves[0].framework}"
+            text += f" (largest relative difference {curve.apart:.1e}, bound {curve.bound:.1e})"
+        click.echo(text)

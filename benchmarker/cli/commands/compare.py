@@ -1,0 +1,118 @@
+"""`benchmarker compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.comparisons import print_classical, print_family, print_speedups
+from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
+from benchmarker.comparing import matching, profiled_parts
+from benchmarker.comparing.classical import classical
+from benchmarker.comparing.judge import compare
+from benchmarker.comparing.results import Level
+from benchmarker.formatting import clean
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records import store
+
+
+@click.command("compare", short_help="Compare records.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--by", metavar="AXIS", help="Compare what differs in this alone: framework, m, host, ...")
+@click.option("--baseline", metavar="VALUE", help="Of the axis; else the first that was asked for.")
+@click.option(
+    "--level",
+    type=click.Choice(get_args(Level)),
+    default="trial",
+    show_default=True,
+    help="Whole trials, or of those that were profiled each scope, or each kernel; δ of these is 5% by default.",
+)
+@judging_options
+@click.option(
+    "--unit",
+    type=click.Choice(["trial", "block"]),
+    default="trial",
+    show_default=True,
+    help="What counts as one value; blocks of one process are not independent.",
+)
+@click.option(
+    "--classical", "classically", is_flag=True, help="Rank-sum tests, means and deviations of all blocks too."
+)
+@click.option("--speedup", is_flag=True, help="A table of speed-ups instead: cases by contenders.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Box plot: .png or .svg.")
+@json_option
+def command(
+    results: tuple[Path, ...],
+    by: str | None,
+    baseline: str | None,
+    level: Level,
+    fail_on: str | None,
+    unit: str,
+    classically: bool,
+    speedup: bool,
+    plot: Path | None,
+    as_json: bool,
+    **judging: Any,
+) -> int:
+    """Say of records whether the contender is faster, slower, the same within δ, or that it cannot be said.
+
+    RESULT is a record, the folder of a run, or a folder of runs. Of several, the first is the baseline of the others,
+    case by case. With --by, or within one run, configurations that differ in one axis alone are compared. Trials of
+    one interleaved run are paired by round; others are not, and the output says so. With --level the same is said of
+    each scope or kernel that takes 1% of the busy time or more.
+
+    The exit status is 1 where a file cannot be read, or where a verdict is one of --fail-on.
+    """
+    if baseline is not None and by is None:
+        raise UserError(
+            "--baseline is a value of the axis that --by names; of several results the first is the baseline"
+        )
+    if unit == "block" and (judging["metric"] or judging["statistic"]):
+        raise UserError("--unit=block compares the step times of timed blocks; leave --metric and --statistic out")
+    timed = {
+        "--metric": judging["metric"],
+        "--statistic": judging["statistic"],
+        "--unit=block": unit == "block",
+        "--classical": classically,
+        "--plot": plot,
+    }
+    if level != "trial" and (given := [name for name, value in timed.items() if value]):
+        raise UserError(f"--level={level} compares profiled times alone; leave {', '.join(given)} out")
+    rules = rules_of(level=level, blocks_as_trials=unit == "block", **judging)
+    unwanted = verdicts_of(fail_on)
+    read = [store.read([result]) for result in results]
+    faults = [fault for _, found in read for fault in found]
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    groups = [(str(result), records) for result, (records, _) in zip(results, read, strict=True)]
+    if empty := [name for name, records in groups if not records]:
+        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    derive = load_metrics(results) if level == "trial" else profiled_parts.part_metrics(level)
+    known_metric(rules, derive(groups[0][1][0]))
+    if by is not None:
+        made = matching.by([record for _, records in groups for record in records], by, baseline)
+    elif len(groups) == 1:
+        made = matching.within(groups[0][1])
+    else:
+        made = matching.between(groups)
+    if level != "trial":
+        made = profiled_parts.split(made, level)
+    family = compare(made.matches, rules, derive, made.unmatched, made.notes)
+    if plot:
+        from benchmarker.report.plots import boxes
+
+        boxes(made.matches, plot)
+        click.echo(f"picture: {plot}", err=True)
+    described = classically or (level == "trial" and any(each.method == "none" for each in family.comparisons))
+    tables = [table for match in made.matches if (table := classical(match))] if described else []
+    if as_json:
+        print_json({"family": family, **({"classical": tables} if described else {})})
+    else:
+        (print_speedups if speedup else print_family)(family)
+        if tables:
+            print_classical(tables, tests=classically)
+    return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted)

@@ -1,0 +1,98 @@
+"""`benchmarker ingest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.profiles import cell, from_result
+from benchmarker.formatting import clean, si
+
+if TYPE_CHECKING:
+    from benchmarker.records.profile import Trace
+
+
+@click.command("ingest", short_help="Read traces that other tools took.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the event tables; else each goes beside its trace.",
+)
+@json_option
+def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
+    """Read profilers' traces into event tables, which `kernels`, `scopes`, `ops`, `sql` and `trace` take.
+
+    FILE is what JAX's profiler writes (`.xplane.pb`, or the viewer's `.trace.json.gz`), what PyTorch's does, or any
+    trace in Chrome's JSON format, compressed with gzip or not. An event table is a Parquet file.
+    """
+    from benchmarker.files import atomic
+    from benchmarker.traces import parquet
+
+    made = []
+    tables = {file: _table(file, output) for file in dict.fromkeys(files)}
+    twice = [table for table in tables.values() if list(tables.values()).count(table) > 1]
+    if twice:
+        raise UserError(f"several of these files would become {twice[0]}; read them apart, each with an -o of its own")
+    for file, table in tables.items():
+        try:
+            ingested = from_result(file)
+        except UserError as error:
+            click.echo(clean(f"benchmarker: error: {error}"), err=True)
+            continue
+        try:
+            table.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(table, parquet.encode(ingested))
+        except OSError as error:
+            raise UserError(f"cannot write {table}: {error.strerror}; name another folder with -o") from None
+        for text in ingested.trace.missing:
+            click.echo(clean(f"INCOMPLETE profile of {file}: {text}"), err=True)
+        made.append((file, table, ingested.trace))
+    if as_json:
+        print_json([{"file": str(file), "events": str(table), "trace": trace} for file, table, trace in made])
+    else:
+        for file, table, trace in made:
+            _print(file, trace)
+            click.echo(clean(f"event table: {table}"))
+    return 0 if len(made) == len(tables) else 2
+
+
+def _table(file: Path, output: Path | None) -> Path:
+    """Where the event table of a file goes."""
+    from benchmarker.traces.profile_files import ANNOTATED, EVENTS, annotated_path
+
+    beside = annotated_path(file)
+    return (output or beside.parent) / (beside.name.removesuffix(ANNOTATED) + EVENTS)
+
+
+def _print(file: Path, trace: Trace) -> None:
+    """What was read, and how the time of each device and stream divides."""
+    busy = max(1, trace.busy_ns)
+    click.echo(
+        clean(
+            f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, {trace.kernels} of them work; "
+            f"{trace.uncategorised_ns / busy:.1%} of the busy time without a category, "
+            f"{trace.outside_ns / busy:.1%} outside any scope"
+        )
+    )
+    for note in trace.notes:
+        click.echo(clean(f"  note: {note}"))
+    if moved := trace.communication_ns:
+        click.echo(f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it beside other work")
+    rows = [
+        [
+            cell("device", each.device),
+            cell("track", each.track or "all"),
+            str(each.count),
+            *(si(ns / 1e9, "s") for ns in (each.busy_ns, each.idle_ns, each.wall_ns)),
+            f"{each.busy_ns / max(1, each.wall_ns):.1%}",
+        ]
+        for each in trace.devices
+    ]
+    print_table(["device", "stream", "rows", "busy", "idle", "wall", "busy of wall"], rows)

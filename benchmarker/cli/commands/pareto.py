@@ -1,0 +1,76 @@
+"""`benchmarker pareto`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.comparing.pareto import front
+from benchmarker.formatting import clean, si
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records import store
+from benchmarker.records.configurations import text, varying
+
+
+@click.command("pareto", short_help="Find the configurations that none beats in every metric.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--metric",
+    "names",
+    metavar="NAME[,NAME...]",
+    default="samples_per_s,host_peak_rss_bytes",
+    show_default=True,
+    help="Metrics of `show`, each taken in its better direction.",
+)
+@json_option
+def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
+    """Mark the configurations that no other one beats in every metric (Pareto-optimal ones).
+
+    It goes by medians over trials; `compare` says whether two of them really differ. The exit status is 1 where a
+    file cannot be read.
+    """
+    metrics = [name.strip() for name in names.split(",") if name.strip()]
+    if not metrics:
+        raise UserError("--metric names no metric")
+    records, faults = store.read(list(results))
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if not records:
+        raise UserError("there is no record to look at")
+    found = front(records, metrics, load_metrics(results))
+    axes = varying([point.configuration.factors for point in found.points]) or ["framework"]
+    if as_json:
+        print_json(
+            [
+                {
+                    "configuration": dict(point.configuration.factors),
+                    "metrics": dict(zip(metrics, point.values, strict=True)),
+                    "trials": len(point.configuration.records),
+                    "optimal": point.optimal,
+                }
+                for point in found.points
+            ]
+        )
+        return 1 if faults else 0
+    rows = [
+        [
+            *(text(point.configuration.factors.get(axis)) for axis in axes),
+            *(si(value, metric.unit) for value, metric in zip(point.values, found.metrics, strict=True)),
+            "optimal" if point.optimal else "",
+        ]
+        for point in sorted(found.points, key=lambda point: point.values)
+    ]
+    print_table([*axes, *metrics, ""], rows)
+    work = {record.cost.flops for point in found.points for record in point.configuration.records if record.cost}
+    if len(work) > 1:
+        click.echo(
+            "note: a step is not the same work in all of them; of metrics, flop_per_s compares rates all the same"
+        )
+    if found.left_out:
+        click.echo(
+            f"{found.left_out} configuration(s) left out, for a metric that no trial of theirs has (memory in a duet)"
+        )
+    return 1 if faults else 0

@@ -1,0 +1,34 @@
+"""`benchmarker plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.cli.display.output import json_option
+from benchmarker.cli.execution import planned
+from benchmarker.cli.preview import preview
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command("plan", short_help="Show what a plan file would run.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder with earlier records, which tell how long a trial takes.",
+)
+@click.option("--probe", is_flag=True, help="Run a short trial of each case without earlier records, to tell the time.")
+@json_option
+def command(file: Path, results: Path, probe: bool, as_json: bool) -> int:
+    """Show what a plan file would run: its cases, what is left out and why, and how long it would take.
+
+    The exit status is 1 where a probe failed.
+    """
+    return preview(planned(file), results, probe, as_json)

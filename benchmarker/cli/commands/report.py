@@ -1,0 +1,86 @@
+"""`benchmarker report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
+from benchmarker.comparing.results import Comparison, GeometricMean
+from benchmarker.files import atomic
+from benchmarker.formatting import clean
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records import store
+
+ENDINGS = (".html", ".htm")
+
+
+@click.command("report", short_help="Write a page that stands alone.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default="report.html",
+    show_default=True,
+    metavar="FILE",
+    help="Where the page goes.",
+)
+@click.option("--by", metavar="AXIS", help="Compare what differs in this alone: framework, m, host, ...")
+@click.option("--baseline", metavar="VALUE", help="Of the axis; or which RESULT is the baseline, else the first.")
+@click.option("--title", metavar="TEXT", help="The heading, instead of what was measured.")
+@judging_options
+def command(
+    results: tuple[Path, ...],
+    output: Path,
+    by: str | None,
+    baseline: str | None,
+    title: str | None,
+    fail_on: str | None,
+    **judging: Any,
+) -> int:
+    """Write one HTML page with verdicts, figures, and the data behind them; it needs no network.
+
+    RESULT is a record, the folder of a run, or a folder of runs. Of several, the first is the baseline of the others,
+    or the one that --baseline names. With --by, or within one result, configurations that differ in one axis alone are
+    compared, the framework where nothing else is plain; where nothing can be compared, the page says why.
+
+    The exit status is 1 where a file cannot be read, or where a verdict is one of --fail-on. The page is written all
+    the same, and says so.
+    """
+    from benchmarker.report.assemble import page
+    from benchmarker.report.gather import gather
+
+    try:
+        from benchmarker.report.render import render
+    except ImportError as error:
+        raise UserError(f"report needs the module '{error.name}'; pip install 'benchmarker[report]'") from error
+    if output.suffix.lower() not in ENDINGS:
+        raise UserError(f"--output={output}: the name of a page ends in {' or '.join(ENDINGS)}")
+    rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
+    read = [(result, *store.read([result])) for result in results]
+    for _, _, faults in read:
+        for fault in faults:
+            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if empty := [str(result) for result, records, _ in read if not records]:
+        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    known_metric(rules, load_metrics()(read[0][1][0]))
+    with working(f"writing {output}"):
+        study = gather(read, rules, by=by, baseline=baseline, title=title)
+        content, unread = page(study)
+        encoded = render(content)
+        try:
+            atomic.write(output, encoded)
+        except OSError as error:
+            raise UserError(f"cannot write {output}: {error.strerror}") from error
+    told = {str(fault) for _, _, faults in read for fault in faults}
+    for text in [*(str(fault) for fault in study.faults if str(fault) not in told), *unread]:
+        click.echo(f"benchmarker: cannot read {clean(text)}", err=True)
+    click.echo(f"report: {clean(str(output))} ({len(encoded) / 1e6:.1f} MB)", err=True)
+    family = study.family
+    judged: list[Comparison | GeometricMean] = [*family.comparisons, *family.geometric_means] if family else []
+    return 1 if study.faults or unread else status_of(judged, unwanted)

@@ -1,0 +1,118 @@
+"""`benchmarker roofline`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+from msgspec import structs
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.profiles import shortened, top_option
+from benchmarker.formatting import clean, si
+from benchmarker.records import ceilings, store
+from benchmarker.roofline.model import BEYOND, Level, Source, beyond, rooflines
+
+if TYPE_CHECKING:
+    from benchmarker.roofline.model import Point, Roofline
+
+
+@click.command("roofline", short_help="Show records under the roof of their device.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--level",
+    type=click.Choice(get_args(Level)),
+    help="Only whole steps, scopes or kernels; the latter two of trials that were profiled. [default: all]",
+)
+@click.option(
+    "--roof",
+    "source",
+    type=click.Choice(get_args(Source)),
+    default="measured",
+    show_default=True,
+    help="As `ceilings` measured it, or by the data sheet of the vendor.",
+)
+@top_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Plot: .png, .svg or .pdf."
+)
+@json_option
+def command(
+    results: tuple[Path, ...], level: Level | None, source: Source, top: int, output: Path | None, as_json: bool
+) -> int:
+    """Show what the device would let a step, its scopes and its kernels attain, and how near they come.
+
+    RESULT is a record, the folder of a run, or a folder of runs. Work of so many FLOPs a byte (INTENSITY) can attain
+    the peak or the bandwidth times the intensity, whichever is less; SHARE is the least time that this allows over
+    the time that was measured. FLOPs and bytes of steps and scopes are by formula, those of kernels by their shapes.
+
+    The exit status is 1 where a file cannot be read or a record has no roof, 2 where none has.
+    """
+    records, faults = store.read(list(results))
+    known = ceilings.known(results)
+    for fault in (*faults, *known.faults):
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if not records:
+        raise UserError("there is no record to look at")
+    found, reasons = rooflines(records, known, source)
+    if not found:
+        raise UserError("; ".join(reasons) or "every trial failed")
+    if level:
+        found = [
+            structs.replace(each, points=[point for point in each.points if point.level == level]) for each in found
+        ]
+    if output:
+        from benchmarker.report.plots import roofs
+
+        roofs(found, output)
+        click.echo(f"picture: {output}", err=True)
+    if as_json:
+        print_json({"rooflines": found, "without": reasons})
+    else:
+        for each in found:
+            _print(each, level, top)
+        if beyond(found):
+            click.echo(f"note: {BEYOND}")
+        for reason in reasons:
+            click.echo(clean(f"without a roof: {reason}"))
+    return 1 if faults or known.faults or reasons else 0
+
+
+def _print(found: Roofline, level: Level | None, top: int) -> None:
+    """The roof in a line, then a line for each piece of work."""
+    roof = found.roof
+    click.echo(clean(f"{found.configuration} ({found.trials} trials)"))
+    click.echo(
+        clean(
+            f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
+            f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}"
+        )
+    )
+    if found.model_s is not None:
+        click.echo(f"  its parts one after the other, each at the roof: {si(found.model_s, 's')}")
+    points = found.points
+    if not points:
+        click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")
+        return
+    shown = points[:top] if top else points
+    headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
+    print_table(headings, [_row(each) for each in shown])
+    if len(shown) < len(points):
+        click.echo(f"and {len(points) - len(shown)} more; --top=0 shows all")
+    click.echo()
+
+
+def _row(point: Point) -> list[str]:
+    return [
+        point.level,
+        shortened(point.name),
+        f"{point.intensity:.3g}",
+        si(point.attainable or None, "FLOP/s"),
+        si(point.achieved or None, "FLOP/s"),
+        point.bound,
+        f"{point.share:.1%}",
+        si(point.time_s, "s"),
+        si(point.predicted_s, "s"),
+    ]

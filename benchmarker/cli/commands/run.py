@@ -1,0 +1,53 @@
+"""`benchmarker run`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker.api.case import Measuring
+from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.records import print_records
+from benchmarker.cli.execution import execute_plan
+from benchmarker.cli.options.case import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
+from benchmarker.machine import gpus
+from benchmarker.planning.capabilities import usable
+from benchmarker.planning.cases import make_case, same_device
+from benchmarker.records.plan import make_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("run", cls=ProblemCommand, short_help="Measure a problem.")
+@click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
+@what_options
+@measuring_options
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Fresh processes for each case.",
+)
+@store_options
+@json_option
+def command(framework: str, trials: int, results: Path, resume: bool, as_json: bool, **options: Any) -> int:
+    """Measure a problem in one framework or several; store a record for each trial and print a table.
+
+    Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
+    Records go to a new folder below --results. The exit status is 1 where a trial failed.
+    """
+    measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
+    question = ask(options, measuring=measuring)
+    asked = question.asked
+    environment = gpus.environment(asked.gpu, os.environ)
+    names = names_of(framework, asked.problem)
+    with working(f"asking {', '.join(names)} what they do here"):
+        able = usable(asked.problem, names, environment)
+    cases = [make_case(asked, question.problem, name, ability) for name, ability in able.items()]
+    same_device(cases)
+    return execute_plan(make_plan(cases, trials), results, resume, as_json, show=print_records)

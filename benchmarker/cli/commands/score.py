@@ -1,0 +1,120 @@
+"""`benchmarker score`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.scores import print_score
+from benchmarker.comparing.results import Rules
+from benchmarker.formatting import clean
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.procurement import completeness, sides
+from benchmarker.procurement import weights as weighing
+from benchmarker.procurement.costs import COST_METRIC
+from benchmarker.procurement.costs import read as read_costs
+from benchmarker.procurement.score import score
+from benchmarker.records import store
+
+METRICS = ("samples_per_s", "samples_per_J")
+
+
+@click.command("score", short_help="Sum up two sides over all cases.")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--by", metavar="AXIS", help="The sides are values of this: framework, precision, host, ...")
+@click.option("--baseline", metavar="SIDE", help="One of the results, or a value of the axis; else the first.")
+@click.option("--contender", metavar="SIDE", help="Another one; else the second.")
+@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE", help="TOML: what cases weigh; else 1.")
+@click.option("--cost", type=click.Path(path_type=Path), metavar="FILE", help=f"TOML: prices, for {COST_METRIC}.")
+@click.option(
+    "--metric",
+    "named",
+    metavar="NAME[,NAME...]",
+    help=f"Any of `show`; else {', '.join(METRICS)}, and with --cost {COST_METRIC}.",
+)
+@json_option
+def command(
+    results: tuple[Path, ...],
+    by: str | None,
+    baseline: str | None,
+    contender: str | None,
+    weights: Path | None,
+    cost: Path | None,
+    named: str | None,
+    as_json: bool,
+) -> int:
+    """Sum up a baseline and a contender over all cases: the weighted geometric mean of their ratios, by metric.
+
+    RESULT is a record, the folder of a run, or a folder of runs. The sides are two of the results, or with --by two
+    values of an axis. Every ratio is turned so that above 1 means that the contender is better.
+
+    The exit status is 0 where the score is of all that was asked for; 1 where a trial failed or was not run, a case
+    has no counterpart, or no samples_per_s (with --metric: no value of one named there), or a file cannot be read.
+    """
+    metrics = _metrics(named, cost)
+    costs = read_costs(cost) if cost else None
+    weigh = weighing.read(weights) if weights else weighing.Weights()
+    results = results if by else _two(results, baseline, contender)
+    read = [(str(result), *store.read([result])) for result in results]
+    every = [record for _, records, _ in read for record in records]
+    plans = completeness.asked(results, every)
+    faults = [*(fault for _, _, unread in read for fault in unread), *plans.faults]
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if empty := [name for name, records, _ in read if not records]:
+        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    if by:
+        both = sides.of_axis(every, plans.unrun, by, baseline, contender)
+    else:
+        unrun = [
+            completeness.asked([result], records).unrun for result, (_, records, _) in zip(results, read, strict=True)
+        ]
+        both = sides.of_results([(*each[:2], own) for each, own in zip(read, unrun, strict=True)])
+    found = score(
+        both,
+        metrics,
+        load_metrics(results),
+        weights=weigh,
+        costs=costs,
+        required=metrics if named else metrics[:1],
+        rules=Rules(),
+    )
+    missing = found.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
+    found = msgspec.structs.replace(found, missing=missing)
+    if as_json:
+        print_json({**msgspec.to_builtins(found), "left_out": plans.left_out})
+    else:
+        print_score(found, plans.left_out)
+    return 1 if missing else 0
+
+
+def _two(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, Path]:
+    """The two results that are scored, the baseline first."""
+    for option, name in (("--baseline", baseline), ("--contender", contender)):
+        if name is not None and Path(name) not in results:
+            raise UserError(f"{option}={name} is none of the results: {', '.join(map(str, results))}")
+    named = {Path(name) for name in (baseline, contender) if name is not None}
+    others = iter([result for result in results if result not in named])
+    one, two = (next(others, None) if name is None else Path(name) for name in (baseline, contender))
+    if one is None or two is None or one == two:
+        raise UserError("a score takes two results; name another one, or an axis with --by")
+    for result in results:
+        if result not in (one, two):
+            click.echo(f"not scored: {clean(str(result))}", err=True)
+    return one, two
+
+
+def _metrics(named: str | None, cost: Path | None) -> list[str]:
+    """The metrics that are asked for."""
+    if named is None:
+        return [*METRICS, *([COST_METRIC] if cost else [])]
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    if not names:
+        raise UserError("--metric names no metric")
+    if (COST_METRIC in names) != (cost is not None):
+        raise UserError(f"--metric={COST_METRIC} and --cost=FILE go together; give both, or neither")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,120 @@
+"""`benchmarker sweep`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option
+from benchmarker.cli.execution import execute_plan, made
+from benchmarker.cli.options.case import ProblemCommand, measuring_options, store_options, what_options
+from benchmarker.cli.options.types import Design
+from benchmarker.cli.preview import preview
+from benchmarker.planning.factors import Description
+from benchmarker.records.record import DesignKind
+from benchmarker.records.selection import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@click.command("sweep", cls=ProblemCommand, short_help="Measure every combination of values.")
+@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure.")
+@what_options
+@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Values of one setting.")
+@click.option(
+    "--zip",
+    "zips",
+    multiple=True,
+    metavar="'NAME=VALUES NAME=VALUES...'",
+    help="Values of several settings, walked together.",
+)
+@click.option("--case", "cases", multiple=True, metavar="'NAME=VALUE NAME=VALUE...'", help="One choice of a list.")
+@measuring_options
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Fresh processes for each case.",
+)
+@click.option(
+    "--design",
+    type=Design(get_args(DesignKind)),
+    default="rounds",
+    show_default=True,
+    help="Rounds, each a fresh process for every case in turn; or a duet, two cases taking turns in one process.",
+)
+@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Of the order of trials; else drawn.")
+@store_options
+@click.option("--dry-run", is_flag=True, help="Show what would run, and how long it would take, and run nothing.")
+@json_option
+def command(
+    framework: str | None,
+    axes: Sequence[str],
+    zips: Sequence[str],
+    cases: Sequence[str],
+    trials: int,
+    design: DesignKind,
+    order_seed: int | None,
+    results: Path,
+    resume: bool,
+    dry_run: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Measure every combination of values: all --axis and --zip are multiplied, and all --case together with them.
+
+    A name is that of an option, a value is as the option takes it. What a framework or a device does not do is left
+    out and said. A plan file (`run-plan`) can say the same, and vary the problem too.
+    """
+    base = {name: options[name] for name in options if _is_given(name)}
+    description = Description(
+        base=base,
+        axes=_lists("--axis", [*([] if framework is None else [f"framework={framework}"]), *axes]),
+        zips=[_lists("--zip", text.split()) for text in zips],
+        cases=[_assignments("--case", text.split()) for text in cases],
+        trials=trials,
+        design=design,
+        order_seed=order_seed,
+    )
+    for name in {name for part in (description.axes, *description.zips, *description.cases) for name in part}:
+        if name == "problem":
+            raise UserError("a sweep is of one problem; a plan file (`run-plan`) can vary it")
+        if name in base:
+            raise UserError(f"{name} is given as an option, and varied as well; leave one out")
+    plan = made(description)
+    if dry_run:
+        return preview(plan, results, False, as_json)
+    return execute_plan(plan, results, resume, as_json)
+
+
+def _is_given(name: str) -> bool:
+    """Whether an option stands on the command line, and is no default."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _lists(option: str, words: Sequence[str]) -> dict[str, list[str]]:
+    """Lists of values by setting, from words such as `m=256,512`."""
+    lists = {name: text.split(",") if text else [] for name, text in _assignments(option, words).items()}
+    for name, values in lists.items():
+        if not all(values):
+            raise UserError(f"{option} {name}={','.join(values)}: a value is missing between two commas")
+    return lists
+
+
+def _assignments(option: str, words: Sequence[str]) -> dict[str, str]:
+    """Values by setting, from words such as `precision=fp64`."""
+    values: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not (name and sign):
+            raise UserError(f"{option} {word!r}: write NAME=VALUE")
+        if setting(name) in values:
+            raise UserError(f"{option} gives {name} twice; leave one out")
+        values[setting(name)] = value
+    return values

@@ -1,0 +1,228 @@
+"""`benchmarker telemetry`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.energy import why_nothing
+from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
+from benchmarker.cli.display.profiles import plain, print_csv
+from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.sensors import HEADINGS, amount
+from benchmarker.formatting import clean
+from benchmarker.power.live import label
+from benchmarker.records import store
+from benchmarker.records.record import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from benchmarker.api.meter import Channel
+
+_NAMED = 8
+"""So many files are named where one must be chosen."""
+_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8)
+"""Widths of the bins, times a power of ten, s."""
+_WIDE = ("memory_temperature_C", "memory_clock_MHz", "memory_used_bytes", "power_limit_W")
+"""Quantities that the table shows only with --wide."""
+_POWERS = ("energy_J", "power_average_W", "power_instant_W")
+_LONG = 16
+"""Sensors with a longer name have a number in the headings."""
+
+
+@click.command("telemetry", short_help="Show the time series of a trial.")
+@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@click.option(
+    "--rows", type=click.IntRange(min=1), metavar="N", default=40, show_default=True, help="Most lines of the table."
+)
+@click.option("--wide", is_flag=True, help="All quantities: memory and power limit, too.")
+@json_option
+@csv_option
+def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) -> None:
+    """Show what the meters read during a trial, over time.
+
+    RESULT is a record, the folder of a run with one time series, or the time series itself. Times are seconds since the
+    timed part began. The table shows the mean of each quantity by stretches of time, each from the time that stands
+    there: a counter of energy as its mean power, why clocks were held down in words, the time for which they were as
+    what it rose. --csv and --json have every reading.
+    """
+    if as_json and as_csv:
+        raise UserError("--json and --csv exclude each other; give one of them")
+    path = _find(result)
+    with working(f"reading {path}"):
+        from benchmarker.power import telemetry  # Arrow takes longer to import than all else
+
+        line = telemetry.read(path)
+    table = line.readings
+    if not len(table):
+        raise UserError(f"{path}: a time series without a reading")
+    begun = table.loc[table["mark"] == "begin", "time_ns"]
+    zero_ns = int(begun.iloc[0]) if len(begun) else int(table["time_ns"].iloc[0])
+    table.insert(0, "time_s", (table["time_ns"] - zero_ns) / 1e9)
+    if as_json:
+        print_json(plain(table))
+    elif as_csv:
+        print_csv(table)
+    else:
+        if not len(begun):
+            click.echo("nothing was timed: times are since the first reading")
+        _print(table, line.channels, rows, wide)
+
+
+def _find(result: Path) -> Path:
+    """The time series of a result; raises `UserError` where there is none, or more than one."""
+    if not result.is_dir():
+        if not result.exists():
+            raise UserError(clean(f"{result}: no such file or folder"))
+        return result if result.suffix != ".json" else _beside(result)
+    found = sorted(result.rglob(f"*{store.TELEMETRY}"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(str(path) for path in found[:_NAMED]) + ", …" * (len(found) > _NAMED)
+        raise UserError(f"{clean(str(result))} holds {len(found)} time series; name one: {clean(names)}")
+    records, _ = store.read([result])
+    raise UserError(f"{clean(str(result))} holds no time series" + (f": {_reason(records[0])}" if records else ""))
+
+
+def _beside(path: Path) -> Path:
+    """The time series beside a record."""
+    record = store.read_record(path)
+    if not isinstance(record, Record):
+        raise UserError(clean(str(record)))
+    found = path.with_name(path.stem + store.TELEMETRY)
+    if not found.exists():
+        raise UserError(f"{clean(str(path))} has no time series: {_reason(record)}")
+    return found
+
+
+def _reason(record: Record) -> str:
+    """Why a trial has no time series."""
+    if any(report.channels for report in record.meters):
+        return f"it should be beside the record, as {record.trial_id}{store.TELEMETRY}"
+    return clean(f"nothing was sensed: {why_nothing(record)}")
+
+
+def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows: int, wide: bool) -> None:
+    """A row for each stretch of time, a column for each quantity of each sensor."""
+    import pandas as pd
+
+    times = table["time_s"].drop_duplicates()
+    width = _width(times, rows)
+    table["bin"] = (table["time_s"] / width).map(math.floor)
+    bins = range(table["bin"].min(), table["bin"].max() + 1)
+    columns: dict[str, list[str]] = {"s": [f"{at * width:.{_digits(width)}f}" for at in bins]}
+    marks = table[table["mark"] != ""].drop_duplicates(["time_s", "mark"])
+    columns["mark"] = ["-"] * len(bins)
+    for at, of in marks.groupby("bin"):
+        counted = of["mark"].value_counts(sort=False)
+        columns["mark"][int(at) - bins.start] = ", ".join(
+            mark if count == 1 else f"{count} {mark}s" for mark, count in counted.items()
+        )
+    labels = _labels(table)
+    known: dict[tuple[str, ...], Channel] = {
+        (meter, each.id, each.domain, each.quantity): each for meter, of in channels.items() for each in of
+    }
+    for name, quantity, readings in _series(table, wide):
+        channel = known[*name, quantity]
+        by_bin = _by_bin(readings, channel)
+        if not wide and quantity.startswith("throttle_") and not any(by_bin.values()):
+            continue
+        cells = (by_bin.get(at) for at in bins)
+        heading = clean(f"{labels[name][0]} {_word(quantity, readings['what'], wide=wide)}")
+        columns[heading] = [_cell(channel, None if value is None or pd.isna(value) else value) for value in cells]
+    for short, full in labels.values():
+        if short != full:
+            click.echo(clean(f"{short}: {full}"))
+    print_table(list(columns), list(map(list, zip(*columns.values(), strict=True))))
+    missing = table[table["reason"] != ""]
+    for (reason, *sensor), of in missing.groupby(["reason", *_SENSOR], sort=False):
+        click.echo(clean(f"{labels[tuple(sensor)][1]}: {len(of)} readings are missing ({reason})"))
+
+
+_Name = tuple[str, ...]
+_SENSOR = ["meter", "id", "domain"]
+
+
+def _labels(table: pd.DataFrame) -> dict[_Name, tuple[str, str]]:
+    """What each sensor is called in headings, and in full: a number for a name that is too long."""
+    names: list[_Name] = list(table[_SENSOR].drop_duplicates().itertuples(index=False, name=None))
+    full = [label(*name) for name in names]
+    return {
+        name: (text if len(text) <= _LONG else str(at), text)
+        for at, (name, text) in enumerate(zip(names, full, strict=True), 1)
+    }
+
+
+def _series(table: pd.DataFrame, wide: bool) -> Iterator[tuple[_Name, str, pd.DataFrame]]:
+    """What is shown: a sensor, the quantity, and the readings that are numbers, in order of time.
+
+    Of energy and powers a sensor shows one; of all its other quantities, `_WIDE` only where asked for.
+    """
+    for name, of in table.groupby(_SENSOR, sort=False):
+        power = next((each for each in _POWERS if (of["quantity"] == each).any()), "")
+        for (quantity, _), readings in of.groupby(["quantity", "what"], sort=False):
+            if wide or (quantity not in _WIDE and (quantity not in _POWERS or quantity == power)):
+                yield name, str(quantity), readings.dropna(subset=["value"])
+
+
+def _word(quantity: str, what: pd.Series, *, wide: bool) -> str:
+    """A quantity in the words of a heading."""
+    if quantity == "throttle_time_s":
+        return f"{what.iloc[0] if len(what) else ''} throttle".strip()
+    if quantity in _POWERS:
+        return "power" if not wide else "power by counter" if quantity == "energy_J" else quantity.removesuffix("_W")
+    return HEADINGS.get(quantity, quantity)
+
+
+def _by_bin(readings: pd.DataFrame, channel: Channel) -> dict[int, float]:
+    """What is shown of each bin: a counter's mean power, what a time rose, the bits that were set, or a mean."""
+    quantity = channel.quantity
+    if quantity == "throttle_mask":
+        bits: dict[int, float] = {}
+        for at, value in zip(readings["bin"], readings["value"], strict=True):
+            bits[at] = int(bits.get(at, 0)) | int(value)
+        return bits
+    if quantity in ("energy_J", "throttle_time_s"):
+        rises = readings.assign(rise=readings["value"].diff(), seconds=readings["time_s"].diff())
+        rises.loc[rises["rise"] < 0, "rise"] += channel.wraps_at or 0.0
+        rises = rises[rises["rise"] >= 0]  # where it fell, and does not wrap, it is broken
+        sums = rises.groupby("bin")[["rise", "seconds"]].sum()
+        if quantity == "energy_J":
+            enough = sums["seconds"] > rises["seconds"].median() / 2  # an edge may be read close to a tick
+            return dict((sums["rise"] / sums["seconds"])[enough].items())
+        return dict(sums["rise"].items())
+    return dict(readings.groupby("bin")["value"].mean().items())
+
+
+def _cell(channel: Channel, value: float | None) -> str:
+    quantity = channel.quantity
+    if quantity == "throttle_mask" and value is not None:
+        return ", ".join(dict.fromkeys(word for bit, word in channel.bits.items() if int(value) & bit)) or "-"
+    return amount("power_W" if quantity == "energy_J" else quantity, value)
+
+
+def _width(times: pd.Series, rows: int) -> float:
+    """The least round width of bins that makes so many rows, of which each has a reading or two."""
+    first, last = float(times.min()), float(times.max())
+    least = max((last - first) / rows, 2 * float(times.diff().median()) if len(times) > 1 else 0.0, 1e-3)
+    power = 10.0 ** math.floor(math.log10(least))
+    for factor in (*_WIDTHS, *(10 * each for each in _WIDTHS)):
+        width = factor * power
+        if width >= least and math.floor(last / width) - math.floor(first / width) < rows:
+            return width
+    return last - first + least
+
+
+def _digits(width: float) -> int:
+    """Decimals that tell bins apart."""
+    digits = 0
+    while digits < 6 and abs(width * 10**digits - round(width * 10**digits)) > 1e-9:
+        digits += 1
+    return digits

@@ -1,0 +1,53 @@
+"""`benchmarker unbundle`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.bundles.unpack import unbundle
+from benchmarker.cli.display.bundles import print_faults, summary, warn
+from benchmarker.cli.display.output import json_option, print_json, print_table
+
+
+@click.command("unbundle", short_help="Verify a packed run and unpack it.")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Unpack the run into a folder of its own in there.",
+)
+@click.option("--check", is_flag=True, help="Verify only.")
+@click.option("--sha256", metavar="HEX", help="SHA-256 that FILE must have, as `bundle` printed it.")
+@click.option(
+    "--max-size",
+    metavar="GIB",
+    type=click.IntRange(min=1),
+    help="Most that may be unpacked.  [default: 10, or 1 where that is over 100 times the size of FILE]",
+)
+@json_option
+def command(file: Path, to: Path, check: bool, sha256: str | None, max_size: int | None, as_json: bool) -> int:
+    """Verify a bundle, every byte and every record of it, and unpack its run.
+
+    The exit status is 1, and nothing is unpacked, where anything does not hold; all that does not is named. Checksums
+    tell that nothing changed on the way, not that what was measured is true.
+    """
+    if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise UserError("--sha256 takes 64 hexadecimal digits, as `bundle` prints them")
+    done = unbundle(file, None if check else to, sha256=sha256, max_bytes=max_size and max_size * 2**30)
+    warn(done.manifest)
+    print_faults(done.faults)
+    if as_json:
+        folder = str(done.folder) if done.folder else None
+        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder})
+        return 1 if done.faults else 0
+    verdict = f"NOT VERIFIED: {len(done.faults)} faults" if done.faults else "verified"
+    where = str(done.folder) if done.folder else "nowhere"
+    print_table(None, [*summary(done.manifest), ["bundle", verdict], ["unpacked to", where]])
+    return 1 if done.faults else 0

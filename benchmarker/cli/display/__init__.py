@@ -1,0 +1,1 @@
+"""Records, comparisons and sensors as text for a terminal."""

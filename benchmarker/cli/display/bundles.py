@@ -1,0 +1,43 @@
+"""Bundles in words: what was packed, what is missing, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from benchmarker.bundles.manifest import Manifest, Remark
+from benchmarker.bundles.pack import NO_PROFILES
+from benchmarker.formatting import clean, si
+
+
+def summary(manifest: Manifest) -> list[list[str]]:
+    """What a manifest says, in rows of a table."""
+    size = sum(packed.size_bytes for packed in manifest.files)
+    return [
+        ["run", manifest.run_id],
+        ["trials", str(manifest.trials)],
+        ["files", f"{len(manifest.files)}, {si(size, 'B')}"],
+    ]
+
+
+def warn(manifest: Manifest) -> None:
+    """Say on standard error what a bundle lacks."""
+    trials = manifest.trials
+    if trials.recorded < trials.planned:
+        click.echo(
+            f"benchmarker: UNFINISHED run: {trials.planned - trials.recorded} of {trials.planned} trials have no record"
+            " (a run that may stop early, as of `ab`, can be complete)",
+            err=True,
+        )
+    for remark in manifest.left_out:
+        if remark.reason != NO_PROFILES:
+            click.echo(f"benchmarker: not packed: {clean(str(remark))}", err=True)
+    if profiles := sum(remark.reason == NO_PROFILES for remark in manifest.left_out):
+        click.echo(f"benchmarker: not packed: {profiles} event tables and profiler files (--no-profiles)", err=True)
+
+
+def print_faults(faults: Iterable[Remark]) -> None:
+    """Name on standard error what does not hold."""
+    for fault in faults:
+        click.echo(f"benchmarker: {clean(str(fault))}", err=True)

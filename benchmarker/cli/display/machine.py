@@ -1,0 +1,32 @@
+"""The machine as rows of a table."""
+
+from __future__ import annotations
+
+import msgspec
+
+from benchmarker.records.record import Machine
+
+
+def machine_rows(here: Machine) -> list[list[str]]:
+    """A machine as rows of (name, value)."""
+    cpu = here.cpu
+    rows = [
+        ["host", here.host],
+        ["system", f"{here.os}, {here.kernel}"],
+        ["processor", cpu.model],
+        [
+            "cores",
+            f"{cpu.usable_cores} usable of {cpu.logical_cores} logical, {cpu.physical_cores or '?'} physical",
+        ],
+        ["governor", cpu.governor or "not shown"],
+        ["memory", f"{here.memory_bytes / 2**30:.1f} GiB"],
+        ["load average", f"{here.load_average_1min:.2f}"],
+    ]
+    for name in ("virtualization", "container", "cpu_quota_cores", "steal_percent"):
+        value = getattr(here, name)
+        if value is not None:
+            rows.append([name.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else value])
+    for gpu in here.gpus:
+        known = {name: value for name, value in msgspec.structs.asdict(gpu).items() if value is not None}
+        rows.append([f"GPU {gpu.index}", ", ".join(f"{name} {value}" for name, value in known.items())])
+    return rows

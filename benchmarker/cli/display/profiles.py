@@ -1,0 +1,144 @@
+"""What the commands that show a profile share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from benchmarker.cli.display.output import print_json, print_table
+from benchmarker.cli.display.progress import working
+from benchmarker.comparing.profiled_parts import OUTSIDE
+from benchmarker.formatting import clean, si
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from benchmarker.records.profile import Trace
+    from benchmarker.traces.ingest import Ingested
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+SORTS = ("total", "self", "busy", "count", "mean", "median", "max", "name")
+_WIDEST = 56
+"""Longer names are cut in the middle in tables; JSON and CSV have them whole."""
+_WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
+"""Columns that a table shows only with --wide."""
+_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B", "flops": "FLOP", "bytes": "B"}
+_HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
+
+
+phase_option = click.option("--phase", type=click.Choice(["forward", "backward", "remat"]), help="Only this phase.")
+top_option = click.option(
+    "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Lines of a table; 0 for all of them."
+)
+
+
+def sort_options(function: _F) -> _F:
+    """A decorator that gives a command the order and the length of its table."""
+    for option in (
+        top_option,
+        click.option("--wide", is_flag=True, help="All columns: mean, percentiles, minimum, deviation, FLOPs, bytes."),
+        click.option("--sort", type=click.Choice(SORTS), default="busy", show_default=True, help="Column to sort by."),
+    ):
+        function = option(function)
+    return function
+
+
+def from_result(result: Path) -> Ingested:
+    """The trace at a result; a profiler's own file takes a while to read."""
+    with working(f"reading {result}"):
+        from benchmarker.traces.profile_files import open_trace
+
+        return open_trace(result)
+
+
+def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
+    """Say what is missing from traces, above the table that is drawn from them; `aside`, on standard error."""
+    for trace, name in zip(traces, names, strict=True):
+        of = f" of {name}" if len(names) > 1 else ""
+        if trace.separable:
+            click.echo(clean(f"SEPARABLE profile{of}: another program than the one that was timed"), err=aside)
+        for text in trace.missing:
+            click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
+
+
+def headline(trace: Trace) -> None:
+    """A line above a table: what was profiled, and how its time divides."""
+    step_s = median(trace.step_ns or [0]) / 1e9
+    steps = f"{trace.steps} steps, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
+    whole = [each for each in trace.devices if not each.track]
+    devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices"
+    busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, trace.wall_ns))
+    share = trace.busy_ns / max(1, trace.wall_ns)
+    click.echo(clean(f"{steps}{devices}: wall {wall}, busy {busy} ({share:.0%}), idle {idle}"))
+
+
+def print_statistics(
+    table: pd.DataFrame, trace: Trace, *, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
+) -> None:
+    """Statistics as a table for people, with the columns that matter unless it is to be `wide`, or as JSON or CSV."""
+    column = next((name for name in (sort, f"{sort}_ns") if name in table), None)
+    if column:  # else the table is in order as it is
+        table = table.sort_values(column, ascending=sort == "name", kind="stable", ignore_index=True)
+    chosen = table.head(top) if top else table
+    if as_json:
+        print_json(plain(chosen))
+    elif as_csv:
+        print_csv(chosen)
+    elif not len(table):
+        click.echo("nothing ran that is as asked for")
+    else:
+        headline(trace)
+        shown = chosen.dropna(axis=1, how="all")
+        if not wide:
+            shown = shown.drop(columns=[name for name in _WIDE if name in shown])
+            if "busy_ns" in shown:
+                same = [name for name in ("total_ns", "self_ns") if (shown[name] == shown["busy_ns"]).all()]
+                shown = shown.drop(columns=same)
+        rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
+        print_table([_HEADINGS.get(name, name.removesuffix("_ns")) for name in shown.columns], rows)
+        if len(chosen) < len(table):
+            rest = table.iloc[len(chosen) :]
+            share = f", {rest['share'].sum():.1%} of the busy time" if "share" in rest else ""
+            click.echo(f"and {len(rest)} more{share}; --top=0 shows all")
+
+
+def print_csv(table: pd.DataFrame) -> None:
+    """Rows as CSV, each on one line: control characters in texts are made visible."""
+    texts = table.select_dtypes(exclude="number")
+    shown = texts.map(lambda value: clean(value) if isinstance(value, str) else value)
+    click.echo(table.assign(**{str(name): shown[name] for name in texts}).to_csv(index=False), nl=False)
+
+
+def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON takes them: what is not known is null."""
+    records = table.to_dict("records")
+    return [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in records
+    ]
+
+
+def cell(name: str, value: Any) -> str:
+    """One value as a table shows it, by the name of its column."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if name.endswith("_ns"):
+        return si(value / 1e9, "s")
+    if name in ("share", "purity"):
+        return f"{value:.1%}"
+    if name in _UNITS:
+        return si(value, _UNITS[name])
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return shortened(OUTSIDE if name == "scope" and value == "" else str(value))
+
+
+def shortened(text: str) -> str:
+    """Text, cut in the middle where it is longer than a table shows."""
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2]}…{text[-(_WIDEST // 2) + 1 :]}"

@@ -1,0 +1,72 @@
+"""Running a plan for a command: folder, progress, records and what was left out."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import print_json
+from benchmarker.cli.display.progress import Progress, working
+from benchmarker.cli.display.records import as_plain, print_configurations
+from benchmarker.formatting import clean
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.planning import build, plan_file
+from benchmarker.records import store
+from benchmarker.running.run import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.planning.factors import Description
+    from benchmarker.records.plan import Plan
+    from benchmarker.records.record import Record
+
+
+def planned(file: Path) -> Plan:
+    """The plan of a file; raises `UserError` that names the file."""
+    description = plan_file.read(file)
+    try:
+        return made(description)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+
+
+def made(description: Description) -> Plan:
+    """The plan of a description, while a terminal is told what is waited for."""
+    with working("asking the frameworks what they do here"):
+        return build.from_description(description)
+
+
+def execute_plan(
+    wanted: Plan,
+    results: Path,
+    resume: bool,
+    as_json: bool,
+    show: Callable[[Sequence[Record], Derive], None] = print_configurations,
+) -> int:
+    """Run a plan, or go on with it, and `show` what was measured, what failed and what is left out."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
+    with opened as folder, Progress() as progress:
+        for text in wanted.left_out:
+            progress.say(f"left out: {text}")
+        records = execute(folder, progress)
+    derive = load_metrics()
+    if as_json:
+        print_json([as_plain(record, derive(record)) for record in records])
+    else:
+        show(records, derive)
+        print_left_out(wanted)
+        click.echo(f"\nrecords: {folder.path}", err=True)
+    return 1 if any(record.error for record in records) else 0
+
+
+def print_left_out(plan: Plan) -> None:
+    """A line for each reason why something asked for is not run."""
+    for text in plan.left_out:
+        click.echo(clean(f"left out: {text}"))

@@ -1,0 +1,58 @@
+"""What disturbed a trial, by its own interference counters."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.records.record import Record
+
+
+OTHER_BUSY_CORES = 0.25
+
+
+STEAL_PERCENT = 2.0
+
+
+PRESSURE_PERCENT = 20.0
+
+
+SLOWER_CLOCK = 0.05
+
+
+COUNTED_S = 0.5
+"""The system counts in ticks of 10 ms: shares of a shorter time mean little."""
+
+
+def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
+    """What disturbed a trial by its interference counters, a few words by kind; `peers` are trials of the same case.
+
+    A framework's own threads wait for cores and change the clock too, so that these two count only beside the peers.
+    """
+    found = {}
+    if record.preheat and record.preheat.outcome == "timeout":
+        found["preheat"] = "no steady rate before timing"
+    if slowdowns := sorted({word for each in record.telemetry if each.measured for word in each.slowdowns}):
+        found["slowdown"] = f"the device held its clocks down: {', '.join(slowdowns)}"
+    seen = record.interference
+    if seen is None:
+        return found
+    if seen.throttled_s:
+        found["throttled"] = f"its cgroup throttled it for {seen.throttled_s:.2g} s"
+    if seen.duration_s < COUNTED_S:
+        return found
+    if seen.other_busy_cores is not None and seen.other_busy_cores > OTHER_BUSY_CORES:
+        found["busy"] = f"others kept {seen.other_busy_cores:.1f} cores busy"
+    if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
+        found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
+    others = [peer.interference for peer in peers if peer.interference]
+    pressures = [each.pressure_percent for each in others if each.pressure_percent is not None]
+    if seen.pressure_percent is not None and seen.pressure_percent > median(pressures) + PRESSURE_PERCENT:
+        found["pressure"] = f"threads waited for a core {seen.pressure_percent:.0f}% of the time"
+    clocks = [each.frequency_MHz for each in others if each.frequency_MHz is not None]
+    if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * median(clocks):
+        found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
+    return found

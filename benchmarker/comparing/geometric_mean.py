@@ -1,0 +1,90 @@
+"""The weighted mean log ratio of several cases, its interval, and what its test says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from benchmarker.stats.shift import paired
+
+if TYPE_CHECKING:
+    from benchmarker.comparing.samples import Key, Tested
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean log ratio of cases, each with its share of the weight; p-values are held against alpha, looks or none.
+
+    `ratio` is the geometric mean of the cases' ratios; `shift` is what is tested, which in a paired test is the
+    Hodges-Lehmann estimate over rounds. `level` is that of the interval, which is on the scale of logarithms.
+    """
+
+    method: str
+    ratio: float
+    shift: float
+    interval: tuple[float, float] | None
+    level: float
+    p_different: float
+    p_same: float
+
+    @classmethod
+    def of(cls, group: Sequence[Tested], weights: Sequence[float] | None = None) -> Mean:
+        """Paired where all cases are and share at least two rounds, else unpaired; weights are equal where none.
+
+        Every case must have a shift, and every weight must be positive: only their shares count.
+        """
+        shares = np.ones(len(group)) if weights is None else np.array(weights, dtype=float)
+        shares = shares / shares.sum()
+        log = float(sum(share * each.shift.estimate for share, each in zip(shares, group, strict=True) if each.shift))
+        keys = set.intersection(*(set(each.differences) for each in group))
+        if len(keys) > 1 and all(each.method == "paired" for each in group):
+            return _paired(group, shares, log, sorted(keys))
+        return _unpaired(group, shares, log)
+
+
+def _paired(group: Sequence[Tested], shares: np.ndarray, log: float, keys: Sequence[Key]) -> Mean:
+    """A round's mean log ratio over the cases is one value, tested as one comparison's rounds are."""
+    first = group[0]
+    shift = paired(np.array([float(shares @ [each.differences[key] for each in group]) for key in keys]))
+    scale = first.rules.alpha / first.alpha
+    return Mean(
+        "paired by round",
+        math.exp(log),
+        shift.estimate,
+        shift.interval(1 - first.alpha),
+        1 - first.alpha,
+        min(1.0, shift.p_different * scale),
+        min(1.0, shift.p_within(first.margin) * scale),
+    )
+
+
+def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
+    """A t interval: a case's mean log ratio has the variance of two independent samples.
+
+    The degrees of freedom are those of Welch and Satterthwaite (Welch, Biometrika 34, 1947). A single trial on a
+    side gives no interval.
+    """
+    method, first = "unpaired: Welch-Satterthwaite", group[0]
+    level = 1 - first.rules.alpha
+    sides = [sample.logs for each in group for sample in (each.baseline, each.contender)]
+    parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
+    parts *= np.repeat(shares, 2) ** 2
+    error = math.sqrt(parts.sum())
+    if not error > 0:
+        return Mean(method, math.exp(log), log, None, level, 1.0, 1.0)
+    freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
+    return Mean(
+        method,
+        math.exp(log),
+        log,
+        (log - half, log + half),
+        level,
+        2 * float(stats.t.sf(abs(log) / error, freedom)),
+        float(stats.t.sf((first.margin - abs(log)) / error, freedom)),
+    )

@@ -1,0 +1,67 @@
+"""Configurations that no other one beats in every respect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarker.api.errors import UserError
+from benchmarker.records.configurations import Configuration, configurations
+
+if TYPE_CHECKING:
+    from benchmarker.api.metric import Metric
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A configuration by its medians over trials, in the order of the metrics; `optimal` where none dominates it."""
+
+    configuration: Configuration
+    values: tuple[float, ...]
+    optimal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """All points, the optimal ones among them, and how many configurations lack a metric."""
+
+    metrics: tuple[Metric, ...]
+    points: tuple[Point, ...]
+    left_out: int
+
+
+def front(records: Sequence[Record], names: Sequence[str], derive: Derive) -> Front:
+    """Mark the configurations that are Pareto-optimal in the named metrics, each in its own better direction.
+
+    One dominates another where it is at least as good in every metric and better in one. It goes by medians over
+    trials and says nothing of how sure the order is. Raises `UserError` where no configuration has all metrics.
+    """
+    found: list[tuple[Configuration, tuple[float, ...]]] = []
+    metrics: tuple[Metric, ...] = ()
+    groups = configurations(records)
+    for group in groups:
+        derived = [derive(record) for record in group.records if record.error is None]
+        if unknown := [name for each in derived for name in names if name not in each]:
+            raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(derived[0])}")
+        columns = [[value for each in derived if (value := each[name].value) is not None] for name in names]
+        medians = [median(column) for column in columns if column]
+        if len(medians) == len(names):
+            metrics = tuple(derived[0][name] for name in names)
+            found.append((group, tuple(medians)))
+    if not found:
+        raise UserError(f"no configuration has a value of each of {', '.join(names)}")
+    signs = [1 if metric.better == "higher" else -1 for metric in metrics]
+    scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in found]
+    points = tuple(
+        Point(group, values, not any(_dominates(other, score) for other in scores))
+        for (group, values), score in zip(found, scores, strict=True)
+    )
+    return Front(metrics, points, len(groups) - len(found))
+
+
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))

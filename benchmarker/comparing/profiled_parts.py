@@ -1,0 +1,178 @@
+"""Scopes and kernels of profiled trials, each as a match of its own, so that they are compared as whole trials are."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.metric import Metric
+from benchmarker.comparing.matching import Match, Matching, Side
+from benchmarker.comparing.results import PROFILED, Level
+from benchmarker.records.configurations import Value, label
+from benchmarker.records.profile import Kernel, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.record import Record
+
+Line = Scope | Kernel
+Part = tuple[str, ...]
+"""A scope and its phase, or a kernel's name with both: the values of `AXES`."""
+
+AXES: dict[Level, Part] = {"scope": ("scope", "phase"), "kernel": ("kernel", "scope", "phase")}
+LEAST_SHARE = 0.01
+"""Of the busy time, on either side: with more parts, Holm's correction asks for more rounds than there are."""
+OUTSIDE = "(outside any)"
+PROFILER = (
+    "times are those under the profiler, in a process of its own after each trial; what disturbed it is not known"
+)
+
+
+def split(made: Matching, level: Level) -> Matching:
+    """The matches, part by part, the longest first; what has no counterpart comes with its share of the busy time.
+
+    A part's records hold nothing else in `scopes` or `kernels`. Raises `UserError` where nothing is left.
+    """
+    pairs = [_Pair(match, level) for match in made.matches]
+    profiled = [pair for pair in pairs if not pair.lacking]
+    if not profiled:
+        side = pairs[0].lacking[0]
+        raise UserError(f"--level={level}: no trial of {side.name} has a profile ({side.reason}); run with --profile")
+    matches = [match for pair in profiled for match in pair.matches()]
+    if not matches:
+        remedy = "--level=scope compares what is named alike" if level == "kernel" else "`scopes` shows those of each"
+        raise UserError(f"--level={level}: no {level} has a counterpart on the other side; {remedy}")
+    return Matching(
+        tuple(matches),
+        (*made.unmatched, *(text for pair in pairs for text in pair.unmatched())),
+        (PROFILER, *(text for pair in profiled for text in pair.left_out())),
+    )
+
+
+def part_metrics(level: Level) -> Derive:
+    """Derives the one metric of a record that holds one part: the time of a scope a step, or of a kernel a run."""
+
+    def derive(record: Record) -> Mapping[str, Metric]:
+        reason = record.reasons["trace"] if record.trace is None else "its profile does not have it"
+        time_ns = _scope_ns(record.scopes) if level == "scope" else _kernel_ns(record.kernels)
+        value = None if time_ns is None else time_ns / 1e9
+        return {PROFILED[level]: Metric(value, "s", "lower", reason if value is None else None)}
+
+    return derive
+
+
+def _scope_ns(scopes: Sequence[Scope]) -> float | None:
+    """The median over steps of the time of a step."""
+    steps = [time for scope in scopes for time in scope.step_ns]
+    return median(steps) if steps else None
+
+
+def _kernel_ns(kernels: Sequence[Kernel]) -> float | None:
+    """The median over runs; where several instructions run kernels of one name, the mean over runs of their medians."""
+    if not kernels:
+        return None
+    return float(np.average([each.median_ns for each in kernels], weights=[each.count for each in kernels]))
+
+
+class _Side:
+    """One side by parts: `ran` holds those that took time in any trial, `fused` those that had a part in any."""
+
+    def __init__(self, side: Side, level: Level) -> None:
+        self.name = side.name
+        self.level = level
+        self.records = side.records
+        self.reason = next((record.reasons["trace"] for record in side.records if record.trace is None), "")
+        self.parts = [_parts(record, level) for record in side.records]
+        self.shares = [
+            {part: sum(map(_busy_ns, lines)) / max(1, record.trace.busy_ns) for part, lines in parts.items()}
+            for record, parts in zip(side.records, self.parts, strict=True)
+            if record.trace
+        ]
+        self.ran = {part for shares in self.shares for part, share in shares.items() if share}
+        lines = [(part, line) for parts in self.parts for part, of_part in parts.items() for line in of_part]
+        self.fused = {part for part, line in lines if isinstance(line, Scope) and line.any_ns}
+
+    def share(self, *parts: Part) -> float:
+        """Of the busy time, what these parts take together: the median over profiled trials."""
+        return median(sum(shares.get(part, 0.0) for part in parts) for shares in self.shares)
+
+    def only(self, part: Part) -> Side:
+        """The side with one part in its records."""
+        none: dict[str, list[Line]] = {"scopes": [], "kernels": []}
+        records = [
+            msgspec.structs.replace(record, **none | {f"{self.level}s": parts.get(part, [])})
+            for record, parts in zip(self.records, self.parts, strict=True)
+        ]
+        return Side(self.name, tuple(records))
+
+
+class _Pair:
+    """A match by parts: `chosen` take enough of the busy time on either side, `lacking` are sides without a profile."""
+
+    def __init__(self, match: Match, level: Level) -> None:
+        self.case = match.case
+        self.where = f"{label(match.case, list(match.case))} ".lstrip()
+        self.level = level
+        self.sides = one, two = _Side(match.baseline, level), _Side(match.contender, level)
+        self.lacking = [side for side in self.sides if not side.shares]
+        largest = {} if self.lacking else {part: max(one.share(part), two.share(part)) for part in one.ran | two.ran}
+        self.chosen = sorted(
+            (part for part in largest if largest[part] >= LEAST_SHARE), key=lambda part: (-largest[part], part)
+        )
+        self.left = len(largest) - len(self.chosen)
+
+    def matches(self) -> list[Match]:
+        """A match for each part that both sides have."""
+        one, two = self.sides
+        return [
+            Match({**self.case, **self._axes(part)}, one.only(part), two.only(part))
+            for part in self.chosen
+            if part in one.ran & two.ran
+        ]
+
+    def unmatched(self) -> list[str]:
+        """Parts that one side has alone, or the side that has no profile."""
+        found = [f"{self.where}{side.name}: no trial has a profile ({side.reason})" for side in self.lacking]
+        none = "is not listed" if self.level == "kernel" else "does not occur"  # records list the longest kernels alone
+        for part in self.chosen:
+            for side, other in (self.sides, self.sides[::-1]):
+                if part not in other.ran:
+                    name = label(self._axes(part), AXES[self.level])
+                    there = "is fused with others" if part in other.fused else none
+                    share = f"{side.share(part):.1%} of its busy time"
+                    found.append(f"{self.where}{side.name}: {name} ({share}); in {other.name} it {there}")
+        return found
+
+    def left_out(self) -> list[str]:
+        """How many parts are not chosen, and what they take."""
+        if not self.left and self.level != "kernel":
+            return []
+        rest = ", ".join(f"{max(0.0, 1 - side.share(*self.chosen)):.1%} in {side.name}" for side in self.sides)
+        number = f"{self.left} {self.level}{'s' * (self.left != 1)}"
+        unlisted = " and those that records do not list" if self.level == "kernel" else ""
+        few = f"less than {LEAST_SHARE:.0%} of the busy time on both sides"
+        where = f"of {self.where}" if self.where else ""
+        return [f"left out {where}for taking {few}: {number}{unlisted} ({rest})"]
+
+    def _axes(self, part: Part) -> dict[str, Value]:
+        return dict(zip(AXES[self.level], part, strict=True))
+
+
+def _parts(record: Record, level: Level) -> dict[Part, list[Line]]:
+    """The record's lines by part."""
+    found: dict[Part, list[Line]] = {}
+    lines: Sequence[Line] = record.scopes if level == "scope" else record.kernels
+    for line in lines:
+        place = (line.scope or OUTSIDE, line.phase or "-")
+        found.setdefault((line.name, *place) if isinstance(line, Kernel) else place, []).append(line)
+    return found
+
+
+def _busy_ns(line: Line) -> int:
+    return line.root_ns if isinstance(line, Scope) else line.busy_ns

@@ -1,0 +1,141 @@
+"""Two sides' trials as values to be tested: paired by round where they share their runs, unpaired otherwise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarker.comparing.results import STEP_TIME, Method, Rules
+from benchmarker.records.step_times import step_times
+from benchmarker.stats.sequential import share
+from benchmarker.stats.shift import Shift, paired, unpaired
+
+if TYPE_CHECKING:
+    from benchmarker.comparing.matching import Match, Side
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.record import Record
+
+Key = tuple[str, int]
+"""A round: its run, and its number there."""
+LOW_NOISE = "step_time_p10_s"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial that has a value of the metric: its logarithm, and that of the tenth percentile of its step times."""
+
+    record: Record
+    log: float
+    low_noise: float
+
+    @property
+    def round(self) -> Key:
+        """The round that it stood in."""
+        return self.record.run_id, self.record.trial
+
+
+class Sample:
+    """The trials of one side, those that have a value of the metric apart; `lacking` says why others have none."""
+
+    def __init__(self, side: Side, rules: Rules, derive: Derive) -> None:
+        self.name = side.name
+        self.all = side.records
+        found = [(record, derive(record)) for record in side.records]
+        self.metric = next((metrics[rules.metric] for _, metrics in found if rules.metric in metrics), None)
+        self.trials: list[Trial] = []
+        self.lacking: list[str] = []
+        for record, metrics in found:
+            if record.error is not None:
+                continue
+            metric = metrics.get(rules.metric)
+            if metric is None or metric.value is None or metric.value <= 0:
+                self.lacking.append((metric and metric.reason) or "its value is not above 0")
+            else:
+                low_noise = metrics[LOW_NOISE].value if LOW_NOISE in metrics else None
+                self.trials.append(Trial(record, math.log(metric.value), math.log(low_noise or math.nan)))
+        self.records = [trial.record for trial in self.trials]
+        self.logs = np.array([trial.log for trial in self.trials])
+        rounds = {trial.round: trial for trial in self.trials}
+        self.rounds = rounds if len(rounds) == len(self.trials) else {}
+        """Trials by round; none where a round holds several."""
+
+    @cached_property
+    def median(self) -> float | None:
+        """The median over trials."""
+        return float(np.median(np.exp(self.logs))) if len(self.logs) else None
+
+    def block_logs(self) -> np.ndarray:
+        """Logarithms of the step times of all timed blocks, s."""
+        logs: np.ndarray = np.log(np.concatenate([step_times(record) for record in self.records]))
+        return logs
+
+
+class Tested:
+    """One match with its test, before the verdict; `shift` is that of the logarithm, None where a side has no value."""
+
+    def __init__(self, match: Match, rules: Rules, derive: Derive) -> None:
+        self.match, self.rules = match, rules
+        self.baseline, self.contender = (Sample(side, rules, derive) for side in (match.baseline, match.contender))
+        self.differences: dict[Key, float] = {}
+        self.shift: Shift | None = None
+        self.method: Method = "none"
+        a, b = self.baseline, self.contender
+        if not a.records or not b.records:
+            return
+        common = sorted(a.rounds.keys() & b.rounds.keys())
+        if rules.blocks_as_trials:
+            self.shift = unpaired(a.block_logs(), b.block_logs())
+            self.method = "blocks of one process as if independent"
+        elif 2 * len(common) >= min(len(a.logs), len(b.logs)):
+            self.differences = {key: self._difference(a.rounds[key], b.rounds[key]) for key in common}
+            self.shift = paired(np.array(list(self.differences.values())))
+            self.method = "paired" if len(common) > 1 else "none"
+        else:
+            self.shift = unpaired(a.logs, b.logs)
+            self.method = "unpaired" if min(len(a.logs), len(b.logs)) > 1 else "none"
+
+    def _difference(self, one: Trial, two: Trial) -> float:
+        """Log ratio of a round; in a duet the median over pairs, which are closer in time than the trials are."""
+        if two.record.design.partner == one.record.trial_id and self.rules.metric == STEP_TIME:
+            return float(np.median(np.log(step_times(two.record) / step_times(one.record))))
+        return two.log - one.log
+
+    @property
+    def pairs(self) -> list[tuple[Trial, Trial]]:
+        """The trials of each round that is compared, in order of time."""
+        return [(self.baseline.rounds[key], self.contender.rounds[key]) for key in self.differences]
+
+    @property
+    def test(self) -> Shift | None:
+        """The shift where it can be tested; None where a side is a single process, or none."""
+        return None if self.method == "none" else self.shift
+
+    @cached_property
+    def looks(self) -> list[int]:
+        """Numbers of rounds at which the run could stop; empty where the verdict is not one of such a run."""
+        looks = [record.design.looks for record in self.contender.records if record.design.looks]
+        return looks[0] if looks and self.method == "paired" else []
+
+    @property
+    def alpha(self) -> float:
+        """The chance of a false claim that this one test may have."""
+        return share(self.rules.alpha, self.looks)
+
+    @property
+    def margin(self) -> float:
+        """The largest shift that counts as none."""
+        return math.log1p(self.rules.delta)
+
+    @property
+    def p_different(self) -> float:
+        """p-value of a difference, scaled so that it is held against alpha, looks or none."""
+        return min(1.0, self.test.p_different * self.rules.alpha / self.alpha) if self.test else 1.0
+
+    @property
+    def p_same(self) -> float:
+        """p-value of equivalence, scaled likewise."""
+        return min(1.0, self.test.p_within(self.margin) * self.rules.alpha / self.alpha) if self.test else 1.0

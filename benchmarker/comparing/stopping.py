@@ -1,0 +1,57 @@
+"""When a run of two configurations may stop: the verdict is plain, or the ratio as precise as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from benchmarker.comparing import matching
+from benchmarker.comparing.formatting import ratio
+from benchmarker.comparing.judge import compare
+from benchmarker.comparing.results import Comparison, Rules
+from benchmarker.formatting import duration_text
+
+if TYPE_CHECKING:
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.record import Record
+
+
+class Referee:
+    """Says after each round whether the comparison is over, and why."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        derive: Derive,
+        looks: Sequence[int],
+        target: float | None,
+        budget_s: float | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.rules, self.derive, self.looks = rules, derive, looks
+        self.target, self.budget_s, self.say = target, budget_s, say
+        self.ended = f"ended after {looks[-1]} rounds, the most allowed; a new run with --max-rounds can have more"
+
+    def __call__(self, records: Sequence[Record]) -> bool:
+        """Whether no more rounds are needed."""
+        rounds = len({record.trial for record in records})
+        walls = [record.harness.wall_s / (2 if record.design.partner else 1) for record in records]
+        if rounds == 2 and any(all(r.error for r in records if r.design.case_number == side) for side in (0, 1)):
+            self.ended = "ended after 2 rounds, for no trial of one side came through"
+            return True
+        if rounds in self.looks:
+            (comparison,) = compare(matching.within(records).matches, self.rules, self.derive).comparisons
+            self.say(f"after {rounds} rounds: B/A {ratio(comparison)} {comparison.verdict}")
+            if self._settled(comparison):
+                self.ended = f"ended after {rounds} rounds and {duration_text(sum(walls))}"
+                return True
+        if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:
+            self.ended = f"ended after {rounds} round{'s' * (rounds > 1)}, for another would exceed --budget"
+            return True
+        return False
+
+    def _settled(self, comparison: Comparison) -> bool:
+        if self.target is None:
+            return comparison.verdict != "undecided"
+        low, high = comparison.low, comparison.high
+        return low is not None and high is not None and (high / low) ** 0.5 - 1 <= self.target

@@ -1,0 +1,54 @@
+"""TOML that users write: read, converted, and refused with the file and the key that is wrong."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The tables of a file; raises `UserError` that names the file, and the line that is wrong."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:  # ValueError is the parent of TOMLDecodeError
+        raise UserError(f"{path}: not TOML: {error}") from error
+
+
+def take(name: str, value: Any, kind: Any) -> Any:
+    """The value of a key as one of `kind`, any type that msgspec knows; raises `UserError` that names the key."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message = str(error).partition(" - at ")[0]
+        raise UserError(f"{name}: {message[0].lower()}{message[1:]}") from error
+
+
+def take_table(name: str, table: dict[str, Any], kind: type[_T]) -> _T:
+    """A table as a struct of `kind`, key by key.
+
+    Raises `UserError` that names the key: one that is unknown, missing, of another type, out of range or not finite.
+    """
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for key, value in table.items():
+        if key not in fields:
+            raise UserError(f"{name} has no key {key}; there are: {', '.join(fields)}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{name}.{key}: expected a finite number, got {value}")
+        take(f"{name}.{key}", value, fields[key].type)
+    if lacking := [key for key, field in fields.items() if field.required and key not in table]:
+        raise UserError(f"{name} needs {', '.join(lacking)}")
+    return msgspec.convert(table, kind)

@@ -1,0 +1,1 @@
+"""The plugin system: hook specifications, the registry, a problem's parameters, and derived metrics."""

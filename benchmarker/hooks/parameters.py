@@ -1,0 +1,123 @@
+"""A problem's parameters: a frozen dataclass on one side, options and plain values on the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from benchmarker.api.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarker.api.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One parameter as a user sees it; `choices` are empty where any value of the type within `range` will do."""
+
+    name: str
+    type: str
+    help: str
+    default: Any
+    accelerator_default: Any
+    choices: tuple[str, ...] = ()
+    range: str = ""
+
+    @property
+    def option(self) -> str:
+        """Its name on the command line."""
+        return option(self.name)
+
+
+def option(name: str) -> str:
+    """The command-line spelling of a parameter's name."""
+    return "--" + name.replace("_", "-")
+
+
+def assignment(name: str, value: Any) -> str:
+    """The word of a command line that gives a parameter a value."""
+    if isinstance(value, bool):
+        return option(name) if value else option(f"no_{name}")
+    return f"{option(name)}={value}"
+
+
+def fields(problem: Problem) -> list[Field]:
+    """The parameters of a problem, in order of their definition."""
+    info = inspect.type_info(problem.params)
+    assert isinstance(info, inspect.DataclassType)
+    hints = get_type_hints(problem.params)
+    found = []
+    for field in info.fields:
+        if field.required:
+            raise UserError(f"the parameter {field.name} of {problem.params.__name__} has no default")
+        kind, description = field.type, ""
+        if isinstance(kind, inspect.Metadata):
+            description = (kind.extra_json_schema or {}).get("description", "")
+            kind = kind.type
+        if isinstance(kind, inspect.UnionType):  # a type or None, where the default follows from other parameters
+            kind = next(part for part in kind.types if not isinstance(part, inspect.NoneType))
+            if isinstance(kind, inspect.Metadata):
+                kind = kind.type
+        name, choices, limits = _describe_type(kind)
+        found.append(
+            Field(
+                name=field.name,
+                type=name,
+                help=description,
+                default=field.default,
+                accelerator_default=problem.accelerator.get(field.name, field.default),
+                choices=tuple(sorted(choices, key=[str(value) for value in get_args(hints[field.name])].index)),
+                range=limits,
+            )
+        )
+    return found
+
+
+def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
+    match kind:
+        case inspect.LiteralType(values):
+            return "choice", tuple(str(value) for value in values), ""
+        case inspect.BoolType():
+            return "bool", (), ""
+        case inspect.IntType() | inspect.FloatType():
+            limits = [(kind.ge, "≥"), (kind.gt, ">"), (kind.le, "≤"), (kind.lt, "<")]
+            text = " and ".join(f"{sign} {limit}" for limit, sign in limits if limit is not None)
+            return ("int" if isinstance(kind, inspect.IntType) else "float"), (), text
+        case inspect.StrType():
+            return "str", (), ""
+    raise UserError(f"a parameter cannot be of type {kind}")
+
+
+def resolve(problem: Problem, given: Mapping[str, Any], platform: str) -> dict[str, Any]:
+    """Every parameter with its value: as given, else the default that suits the platform.
+
+    Raises `UserError` for a parameter that the problem does not have or a value that it cannot take.
+    """
+    defaults = {} if platform == "cpu" else problem.accelerator
+    return dataclasses.asdict(convert(problem.params, {**defaults, **given}))
+
+
+def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """Make a problem's parameters of plain values or of text; raises `UserError` that names the option."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in values:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=2) or names
+            raise UserError(f"no option {option(name)}; did you mean {' or '.join(map(option, near))}?")
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at ")
+        at = re.match(r"`\$\.(\w+)", place)
+        if at is None:
+            raise UserError(message) from error
+        text = message.replace("Expected", "expected").replace("Invalid", "invalid")
+        raise UserError(f"{option(at.group(1))}={values[at.group(1)]}: {text}") from error

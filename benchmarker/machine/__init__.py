@@ -1,0 +1,1 @@
+"""The machine: its description, its GPUs, and the counters of what interferes with a measurement."""

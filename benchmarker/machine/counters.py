@@ -1,0 +1,131 @@
+"""Interference counters: what the operating system counted while a trial's blocks were timed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from benchmarker.records.record import Interference
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The counters at one moment: seconds, and numbers of context switches."""
+
+    time_s: float
+    own_s: float
+    busy_s: float
+    total_s: float
+    steal_s: float | None
+    pressure_s: float | None
+    throttled_s: float | None
+    voluntary: int
+    involuntary: int
+    frequency_MHz: float | None
+    temperature_C: float | None
+
+
+def look() -> Snapshot:
+    """Read the counters; takes about a millisecond."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = psutil.cpu_times()
+    steal = getattr(cpu, "steal", None)  # only Linux counts it
+    idle = cpu.idle + getattr(cpu, "iowait", 0.0)
+    # Guests' time is counted in `user` and `nice` already (proc(5)).
+    total = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
+    return Snapshot(
+        time_s=time.monotonic(),
+        own_s=own.ru_utime + own.ru_stime,
+        busy_s=total - idle - (steal or 0.0),
+        total_s=total,
+        steal_s=steal,
+        pressure_s=_pressure_s(),
+        throttled_s=_throttled_s(),
+        voluntary=own.ru_nvcsw,
+        involuntary=own.ru_nivcsw,
+        frequency_MHz=_frequency_mhz(),
+        temperature_C=_temperature_c(),
+    )
+
+
+def between(start: Snapshot, end: Snapshot) -> Interference:
+    """What was counted from one snapshot to the next."""
+    duration = max(end.time_s - start.time_s, 1e-9)
+    own = (end.own_s - start.own_s) / duration
+    passed = end.total_s - start.total_s
+
+    def difference(name: str) -> float | None:
+        first, last = getattr(start, name), getattr(end, name)
+        return None if first is None or last is None else max(0.0, last - first)
+
+    steal, pressure = difference("steal_s"), difference("pressure_s")
+    frequencies = [value for value in (start.frequency_MHz, end.frequency_MHz) if value is not None]
+    temperatures = [value for value in (start.temperature_C, end.temperature_C) if value is not None]
+    return Interference(
+        duration_s=duration,
+        own_busy_cores=own,
+        other_busy_cores=max(0.0, (end.busy_s - start.busy_s) / duration - own) if passed > 0 else None,
+        steal_percent=None if steal is None or passed <= 0 else 100 * steal / passed,
+        pressure_percent=None if pressure is None else 100 * pressure / duration,
+        throttled_s=difference("throttled_s"),
+        voluntary_switches=end.voluntary - start.voluntary,
+        involuntary_switches=end.involuntary - start.involuntary,
+        frequency_MHz=sum(frequencies) / len(frequencies) if frequencies else None,
+        temperature_C=max(temperatures, default=None),
+    )
+
+
+def _pressure_s() -> float | None:
+    """Time in which some thread waited for a core, s (`total` of `some`, µs: Documentation/accounting/psi.rst)."""
+    try:
+        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _throttled_s() -> float | None:
+    """Time for which this process's cgroup was throttled, s (cgroup v2: `throttled_usec` of `cpu.stat`)."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        lines = (Path("/sys/fs/cgroup") / group / "cpu.stat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("throttled_usec")), None)
+
+
+def _frequency_mhz() -> float | None:
+    """Mean frequency of the cores that the process may use, MHz."""
+    values = []
+    for core in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+        try:
+            text = Path(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq").read_text()
+        except OSError:
+            return None
+        values.append(int(text) / 1000)
+    return sum(values) / len(values) if values else None
+
+
+_PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
+"""Names of the drivers that show the processor's temperature."""
+
+
+def _temperature_c() -> float | None:
+    """The highest temperature that the processor's own sensors show now, °C (in m°C: Documentation/hwmon)."""
+    values = []
+    for name in Path("/sys/class/hwmon").glob("hwmon*/name"):
+        try:
+            if name.read_text().strip() in _PROCESSOR_SENSORS:
+                values += [int(file.read_text()) / 1000 for file in name.parent.glob("temp*_input")]
+        except (OSError, ValueError):
+            continue
+    return max(values, default=None)

@@ -1,0 +1,162 @@
+"""The machine as a record describes it, and what about it makes timings noisy."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarker.machine.gpus import list_gpus
+from benchmarker.records.record import Cpu, Machine
+
+_CPU_SYSFS = Path("/sys/devices/system/cpu")
+
+
+def describe() -> Machine:
+    """Look at the machine; takes some ten milliseconds, and longer where a GPU tool must be asked."""
+    return Machine(
+        host=socket.gethostname(),
+        os=_os_name(),
+        kernel=f"{platform.system()} {platform.release()}",
+        virtualization=_virtualization(),
+        container=_container(),
+        cpu=_cpu(),
+        cpu_quota_cores=_cpu_quota_cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        swap_used_bytes=psutil.swap_memory().used,
+        gpus=list_gpus(),
+        load_average_1min=os.getloadavg()[0],
+        steal_percent=_steal_percent(),
+    )
+
+
+def noise(machine: Machine) -> list[str]:
+    """What will make timings noisy here, a sentence each with its remedy."""
+    cpu = machine.cpu
+    found = []
+    if machine.load_average_1min > 0.25 * cpu.usable_cores:
+        found.append(
+            f"load average {machine.load_average_1min:.2f} on {cpu.usable_cores} cores: "
+            "something else runs; end it or wait"
+        )
+    if machine.steal_percent is not None and machine.steal_percent > 0.5:
+        found.append(f"{machine.steal_percent:.1f}% of processor time was stolen by the hypervisor since boot")
+    if machine.virtualization:
+        found.append(f"a virtual machine ({machine.virtualization}): neighbours share the hardware, unseen")
+    if cpu.governor not in (None, "performance"):
+        found.append(f"frequency governor {cpu.governor!r}: set 'performance' for steady clocks")
+    if cpu.governor is None:
+        found.append("the processor's frequency is neither shown nor set here: clocks may change during a run")
+    if cpu.smt:
+        found.append("SMT is on: two threads may share one core; --threads at most the physical cores avoids it")
+    if machine.cpu_quota_cores is not None and machine.cpu_quota_cores < cpu.usable_cores:
+        found.append(
+            f"a cgroup quota of {machine.cpu_quota_cores:g} cores throttles {cpu.usable_cores} usable ones: "
+            "lower --threads"
+        )
+    if machine.swap_used_bytes > 2**28:
+        found.append(f"{machine.swap_used_bytes / 2**30:.1f} GiB are swapped out: free memory")
+    found += [
+        f"GPU {gpu.index} already runs {gpu.processes} compute process(es)" for gpu in machine.gpus if gpu.processes
+    ]
+    return found
+
+
+def commit() -> str | None:
+    """The git commit of this project's source, with `+changes` where files differ; None where it is not a checkout."""
+    folder = Path(__file__).parents[2]
+    if not (folder / ".git").exists():
+        return None
+    try:
+        head = _run(["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"])
+        changed = _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + ("+changes" if changed else "")
+
+
+def python_version() -> str:
+    """Implementation and version of this Python."""
+    return f"{sys.implementation.name} {platform.python_version()}"
+
+
+def utc_now() -> str:
+    """The time in UTC, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.platform(terse=True)
+
+
+def _cpu() -> Cpu:
+    smt = _read(_CPU_SYSFS / "smt/active")
+    frequency = _read(_CPU_SYSFS / "cpu0/cpufreq/cpuinfo_max_freq")
+    logical = os.cpu_count() or 1
+    return Cpu(
+        model=_cpu_model(),
+        physical_cores=psutil.cpu_count(logical=False),
+        logical_cores=logical,
+        usable_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical,
+        smt=None if smt is None else smt == "1",
+        governor=_read(_CPU_SYSFS / "cpu0/cpufreq/scaling_governor"),
+        frequency_max_MHz=None if frequency is None else int(frequency) / 1000,
+    )
+
+
+def _cpu_model() -> str:
+    for line in (_read(Path("/proc/cpuinfo")) or "").splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _virtualization() -> str | None:
+    """The hypervisor's product name where the processor says that there is one."""
+    if " hypervisor" not in (_read(Path("/proc/cpuinfo")) or ""):
+        return None
+    return _read(Path("/sys/class/dmi/id/sys_vendor")) or "unnamed hypervisor"
+
+
+def _container() -> str | None:
+    if Path("/.dockerenv").exists():
+        return "docker"
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    kind = _read(Path("/run/systemd/container"))
+    if kind is None and (os.environ.get("SINGULARITY_NAME") or os.environ.get("APPTAINER_NAME")):
+        return "apptainer"
+    return kind
+
+
+def _cpu_quota_cores() -> float | None:
+    """Cores' worth of time that the cgroup allows (cgroup v2: `cpu.max` holds quota and period in µs)."""
+    quota = (_read(Path("/sys/fs/cgroup/cpu.max")) or "max").split()
+    return None if quota[0] == "max" else int(quota[0]) / int(quota[1])
+
+
+def _steal_percent() -> float | None:
+    """Share of processor time since boot that the hypervisor gave to others."""
+    times = psutil.cpu_times()
+    steal = getattr(times, "steal", None)  # only Linux counts it
+    return None if steal is None else 100 * steal / (sum(times) or 1)

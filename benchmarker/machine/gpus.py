@@ -1,0 +1,100 @@
+"""GPUs as the vendor's own tool reports them, for choosing one and for describing the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from benchmarker.api.errors import UserError
+from benchmarker.records.record import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TIMEOUT_S = 10
+_FIELDS = "index,name,uuid,driver_version,compute_cap,memory.total,power.limit,ecc.mode.current,mig.mode.current"
+
+
+def list_gpus() -> list[Gpu]:
+    """NVIDIA GPUs in the order of their PCI addresses, as `nvidia-smi` lists them; none where it fails."""
+    table = _nvidia_smi(f"--query-gpu={_FIELDS}")
+    processes = [row[0] for row in _nvidia_smi("--query-compute-apps=gpu_uuid")]
+    gpus = []
+    for row in table:
+        index, name, uuid, driver, capability, memory_mib, power, ecc, mig = row
+        memory = _number(memory_mib)
+        gpus.append(
+            Gpu(
+                index=int(index),
+                name=name,
+                uuid=uuid,
+                driver=_text(driver),
+                compute_capability=_text(capability),
+                memory_bytes=None if memory is None else int(memory) * 2**20,
+                power_limit_W=_number(power),
+                ecc=_text(ecc),
+                mig=_text(mig),
+                processes=processes.count(uuid),
+            )
+        )
+    return gpus
+
+
+def environment(index: int | None, variables: Mapping[str, str]) -> dict[str, str]:
+    """What shows a worker one GPU alone, by its UUID: the one of visible index `index`, else the first visible.
+
+    The index counts in PCI order, or within `CUDA_VISIBLE_DEVICES` where that is set. Without a visible GPU nothing
+    is changed; raises `UserError` where one was asked for.
+    """
+    gpus = list_gpus()
+    visible = _visible(gpus, variables.get("CUDA_VISIBLE_DEVICES"))
+    if index is None:
+        return {"CUDA_VISIBLE_DEVICES": visible[0].uuid} if visible else {}
+    if index >= len(visible):
+        has = f"{len(visible)} visible" if gpus else "nvidia-smi finds none"
+        raise UserError(f"--gpus={index}: no such GPU ({has}); `benchmarker env` lists them")
+    return {"CUDA_VISIBLE_DEVICES": visible[index].uuid}
+
+
+def _visible(gpus: list[Gpu], listed: str | None) -> list[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` shows: indices or beginnings of UUIDs, up to the first that is neither.
+
+    Source: CUDA C++ Programming Guide, "CUDA environment variables".
+    """
+    if listed is None:
+        return gpus
+    visible: list[Gpu] = []
+    for name in (word.strip() for word in listed.split(",")):
+        found = [gpu for gpu in gpus if name == str(gpu.index) or (name and gpu.uuid.startswith(name))]
+        if len(found) != 1:
+            break
+        visible += found
+    return visible
+
+
+def _nvidia_smi(query: str) -> list[list[str]]:
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", query, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
+
+
+def _text(cell: str) -> str | None:
+    """A cell, or None where nvidia-smi has no value for it."""
+    return None if cell.strip("[]") in ("N/A", "Not Supported", "") else cell
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

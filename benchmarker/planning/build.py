@@ -1,0 +1,177 @@
+"""From tables of settings to the cases of a plan, asking the frameworks what they do here."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from benchmarker.api.case import MODES, Case, Measuring
+from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.hooks import parameters, registry
+from benchmarker.machine import gpus
+from benchmarker.planning import factors
+from benchmarker.planning.capabilities import abilities
+from benchmarker.planning.cases import Asked, duet_trouble, make_case, same_device
+from benchmarker.power import samplers
+from benchmarker.records import configurations
+from benchmarker.records.plan import make_plan
+
+if TYPE_CHECKING:
+    from benchmarker.api.problem import Problem
+    from benchmarker.planning.cases import Ability, Asked
+    from benchmarker.planning.factors import Description, Settings
+    from benchmarker.records.plan import Plan
+
+_CASE: dict[str, Any] = {
+    field.name: field.type for field in msgspec.structs.fields(Case) if field.name not in ("params", "measuring")
+} | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str}
+_MEASURING: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Measuring)} | {
+    "median_precision": Annotated[float, Meta(gt=0, le=1)] | None
+}
+_DEFAULTS = {
+    "precision": "fp32",
+    "mode": "inference",
+    "device": "auto",
+    "gpu": None,
+    "threads": None,
+    "compile": False,
+    "seed": 0,
+}
+"""The settings of a case, those of its measuring, and those that may be left out."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one framework is asked for, nothing of it wrong in itself, and the settings that said so."""
+
+    settings: Settings
+    framework: str
+    asked: Asked
+
+
+def from_description(description: Description) -> Plan:
+    """The plan of a description; raises `UserError` where it cannot be one."""
+    cases, left_out = make_cases(factors.expand(description))
+    for power in {case.measuring.power for case in cases}:
+        samplers.meters(power)
+    if len({msgspec.json.encode(configurations.factors(case)) for case in cases}) < len(cases):
+        raise UserError("some cases differ only in how they are profiled or their power is read; run them apart")
+    if description.design == "duet" and (trouble := duet_trouble(cases)):
+        raise UserError(f"{trouble}; the design rounds takes any cases")
+    return make_plan(
+        cases, description.trials, design=description.design, left_out=left_out, seed=description.order_seed
+    )
+
+
+def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
+    """The cases, each once, and in words what is left out because a framework or a device does not do it.
+
+    Raises `UserError` for a mistake, and where nothing is left.
+    """
+    find, problem = cache(registry.find), cache(_problem)
+    wanted = [_want(table, find, problem) for table in tables]
+    able = _ask(wanted)
+    cases: dict[bytes, Case] = {}
+    chosen: dict[tuple[str, str], Case] = {}
+    refused: dict[str, list[Settings]] = defaultdict(list)
+    for each in wanted:
+        asked = each.asked
+        try:
+            ability = able[asked.problem, each.framework, asked.gpu]
+            if isinstance(ability, UserError):
+                raise ability
+            case = make_case(asked, problem(asked.problem), each.framework, ability)
+        except UserError as error:
+            refused[str(error)].append(each.settings)
+            continue
+        cases.setdefault(msgspec.json.encode(case), case)
+        if asked.device == "auto":
+            chosen.setdefault((case.framework, case.device), case)
+    names = list(dict.fromkeys(["framework", *configurations.varying(tables)]))
+    left_out = [
+        f"{_common(group, names)}{f' ({len(group)} cases)' if len(group) > 1 else ''}: {reason}"
+        for reason, group in refused.items()
+    ]
+    if not cases:
+        raise UserError(f"nothing is left to run: {'; '.join(left_out)}")
+    same_device(list(chosen.values()))
+    return list(cases.values()), left_out
+
+
+def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
+    """What several settings have in common, of what is named."""
+    differing = configurations.varying(group)
+    return configurations.label(group[0], [name for name in names if name not in differing])
+
+
+def _problem(name: str) -> Problem:
+    problem: Problem = registry.load([f"problem.{name}"]).hook.make_problem()
+    return problem
+
+
+def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], Problem]) -> _Wanted:
+    """Convert and check a table of settings; raises `UserError` for a mistake in it."""
+    for name in ("problem", "framework"):
+        if name not in table:
+            raise UserError(f"no {name} is named; name one for all cases, or vary it")
+    of_case = _DEFAULTS | _convert(table, _CASE)
+    _known("precision", of_case["precision"], PRECISIONS)
+    _known("mode", of_case["mode"], MODES)
+    framework = of_case.pop("framework")
+    find(f"framework.{framework}")
+    made = problem(of_case["problem"])
+    of_problem = {name: value for name, value in table.items() if name not in _CASE and name not in _MEASURING}
+    own = [field.name for field in dataclasses.fields(made.params)]
+    for name in of_problem:
+        _known(f"setting of {of_case['problem']}", name, [*own, *_CASE, *_MEASURING, "trials", "design", "order_seed"])
+    values = parameters.resolve(made, of_problem, "cpu")
+    measuring = _convert(table, _MEASURING)
+    for name, value in (*values.items(), *measuring.items()):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{name}={value}: expected a finite number")
+    asked = Asked(**of_case, params=of_problem, measuring=Measuring(**measuring))
+    return _Wanted(table, framework, asked)
+
+
+def _convert(table: Settings, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Those settings that `types` names, converted."""
+    values = {}
+    for name in types.keys() & table.keys():
+        try:
+            values[name] = msgspec.convert(table[name], types[name], strict=False)
+        except msgspec.ValidationError as error:
+            message = str(error).partition(" - at ")[0]
+            raise UserError(f"{name}={table[name]}: {message[0].lower()}{message[1:]}") from error
+    return values
+
+
+def _known(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
+        raise UserError(f"no {what} is named {name!r}; {hint}")
+
+
+def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None], Ability | UserError]:
+    """What each framework does of each problem on each GPU, or why it cannot be used: each asked once."""
+    frameworks: dict[tuple[str, int | None], dict[str, None]] = defaultdict(dict)
+    for each in wanted:
+        frameworks[each.asked.problem, each.asked.gpu][each.framework] = None
+    able: dict[tuple[str, str, int | None], Ability | UserError] = {}
+    for (problem, gpu), names in frameworks.items():
+        known = registry.implementing(problem)
+        found = abilities(problem, [name for name in names if name in known], gpus.environment(gpu, os.environ))
+        for name in names:
+            no = UserError(f"{name} has no implementation of {problem}; there are: {', '.join(known) or 'none'}")
+            able[problem, name, gpu] = found.get(name, no)
+    return able

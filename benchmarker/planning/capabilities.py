@@ -1,0 +1,58 @@
+"""What the frameworks on this machine can do, asked of each in a process of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.framework import FrameworkInfo
+from benchmarker.api.problem import Support
+from benchmarker.planning.cases import Ability
+from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.protocol import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from benchmarker.worker.launch import Environment, Event
+
+TIMEOUT_S = 120.0
+
+
+def abilities(problem: str, frameworks: Iterable[str], environment: Environment) -> Mapping[str, Ability | UserError]:
+    """Ask every framework, all at once; what cannot be used is given as the error that says why."""
+    names = list(frameworks)
+    with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
+        answers = pool.map(lambda name: _ask(problem, name, environment), names)
+        return dict(zip(names, answers, strict=True))
+
+
+def usable(problem: str, frameworks: Iterable[str], environment: Environment) -> Mapping[str, Ability]:
+    """Ask every framework; the first that cannot be used raises its `UserError`."""
+    found = {}
+    for name, ability in abilities(problem, frameworks, environment).items():
+        if isinstance(ability, UserError):
+            raise ability
+        found[name] = ability
+    return found
+
+
+def _ask(problem: str, framework: str, environment: Environment) -> Ability | UserError:
+    heard: list[Event] = []
+    request = Request(task="describe", framework=framework, problem=problem)
+    with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
+        log = Path(folder) / "log"
+        ending = converse(request, environment, TIMEOUT_S, log, heard.append)
+        for event in heard:
+            if "refused" in event:
+                return UserError(event["refused"])
+            if "info" in event:
+                return Ability(
+                    msgspec.convert(event["info"], FrameworkInfo), msgspec.convert(event["support"], Support)
+                )
+        return UserError(f"{framework} does not start: {ending_text(ending, log)}")

@@ -1,0 +1,151 @@
+"""From what was asked to the cases that will run: all that can be refused is refused here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.api.case import Case, Measuring, Mode
+from benchmarker.api.errors import UserError
+from benchmarker.api.framework import Device, FrameworkInfo
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.problem import Support
+from benchmarker.hooks import parameters
+
+if TYPE_CHECKING:
+    from benchmarker.api.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user asked for; `params` holds only what was given, and `device` may be `auto`."""
+
+    problem: str
+    mode: Mode
+    precision: str
+    device: str
+    gpu: int | None
+    threads: int | None
+    compile: bool
+    seed: int
+    params: Mapping[str, Any]
+    measuring: Measuring
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """What one framework said of itself and of its implementation of the problem."""
+
+    info: FrameworkInfo
+    support: Support
+
+
+def duet_trouble(cases: Sequence[Case]) -> str | None:
+    """Why cases cannot take turns in one process; None where they can."""
+    if len(cases) != 2:
+        return f"a duet is played by two cases, not by {len(cases)}"
+    for name in ("framework", "device", "gpu", "precision", "threads", "measuring"):
+        first, second = (getattr(case, name) for case in cases)
+        if first != second:
+            return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
+    if cases[0].measuring.median_precision is not None:
+        return "--median-precision does not go with a duet"
+    if cases[0].measuring.wants_power:
+        return "what each of two cases in one process takes of its power cannot be told apart"
+    return None
+
+
+def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) -> Case:
+    """The case in one framework, everything decided; raises `UserError` for what the framework does not do."""
+    device = choose_device(framework, ability.info, asked.device)
+    values = parameters.resolve(problem, asked.params, device.platform)
+    _refuse_unsupported(asked, framework, device, ability.support, values)
+    measuring = asked.measuring
+    if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
+        raise UserError(
+            f"--timeout={measuring.timeout_s:g} ends a trial before --power-min={measuring.power_min_s:g} has passed"
+        )
+    if asked.compile and ability.info.compile == "never":
+        raise UserError(f"{framework} does not compile; leave --compile out")
+    if asked.gpu is not None and device.platform == "cpu":
+        raise UserError(f"--gpus={asked.gpu} is given, but {framework} would run on the CPU: it sees no GPU")
+    return Case(
+        problem=asked.problem,
+        framework=framework,
+        device=device.platform,
+        gpu=asked.gpu,
+        precision=asked.precision,
+        mode=asked.mode,
+        compile=ability.info.compile == "always" or asked.compile,
+        params=values,
+        seed=asked.seed,
+        threads=asked.threads,
+        measuring=asked.measuring,
+    )
+
+
+def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
+    """The device asked for; `auto` is the one that the framework prefers, `gpu` its first that is no CPU."""
+    for device in info.devices:
+        if asked in ("auto", device.platform) or (asked == "gpu" and device.platform in ("cuda", "rocm")):
+            return device
+    platforms = ", ".join(device.platform for device in info.devices)
+    raise UserError(f"{framework} {info.version} reports no device {asked!r} here; it reports: {platforms}")
+
+
+def able(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
+    """The precisions of a mode that both the implementation and the device do."""
+    done = set(support.precisions.get(mode, ())) & set(device.precisions)
+    return tuple(name for name in PRECISIONS if name in done)
+
+
+def _refuse_unsupported(
+    asked: Asked, framework: str, device: Device, support: Support, values: Mapping[str, Any]
+) -> None:
+    who = f"{asked.problem} in {framework}"
+    if asked.mode not in support.precisions:
+        raise UserError(f"{who} does no {asked.mode}; its modes are: {', '.join(support.precisions)}")
+    if asked.precision not in support.precisions[asked.mode]:
+        does = ", ".join(able(support, device, asked.mode))
+        raise UserError(f"{who} does not do {asked.mode} in {asked.precision}; it does: {does}")
+    if asked.precision not in device.precisions:
+        does = ", ".join(able(support, device, asked.mode))
+        raise UserError(
+            f"{device.platform} ({device.name}) does not do {asked.precision} in {framework}; it does: {does}"
+        )
+    for name, choices in support.choices.items():
+        if values[name] not in choices:
+            does = ", ".join(map(str, choices))
+            raise UserError(f"{who} does not do {parameters.option(name)}={values[name]}; it does: {does}")
+    factors = {**values, "mode": asked.mode, "precision": asked.precision, "device": device.platform}
+    for rule in support.exclusions:
+        if all(str(factors[name]) == value for name, value in rule.items()):
+            what = " with ".join(f"{parameters.option(name)}={value}" for name, value in rule.items())
+            raise UserError(f"{who} does not do {what}")
+
+
+def same_device(cases: Sequence[Case]) -> None:
+    """Refuse cases that would run on different devices: their defaults differ, and their figures do not compare."""
+    if len({case.device for case in cases}) > 1:
+        where = ", ".join(f"{case.framework} on {case.device}" for case in cases)
+        raise UserError(f"the frameworks would run on different devices ({where}); name one with --device")
+
+
+def command_line(case: Case) -> str:
+    """The command line that repeats a case; options of `run` at their defaults are left out."""
+    default = Case(problem="", framework="", device="", params={})
+    words = [f"--framework={case.framework}", f"--problem={case.problem}", f"--device={case.device}"]
+    words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
+    words += [parameters.assignment(name, value) for name, value in case.params.items()]
+    for values, defaults, names in (
+        (case, default, ("precision", "mode", "compile", "seed", "threads")),
+        (case.measuring, default.measuring, Measuring.__struct_fields__),
+    ):
+        words += [
+            parameters.assignment(name.removesuffix("_s"), getattr(values, name))
+            for name in names
+            if getattr(values, name) != getattr(defaults, name)
+        ]
+    return shlex.join(["python", "-m", "benchmarker", "run", *words])

@@ -1,0 +1,145 @@
+"""How ceilings are found: sizes are tried, and the best of each kind is measured anew.
+
+The best of several noisy values is too high: what wins the search is run again, several times in fresh processes, and
+the median of these alone is the ceiling.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.case import Measuring
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.planning import build
+from benchmarker.records.ceilings import Ceiling, key_of
+from benchmarker.records.configurations import configurations
+from benchmarker.records.plan import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from benchmarker.api.case import Case
+    from benchmarker.planning.factors import Settings
+    from benchmarker.records.ceilings import Resource
+    from benchmarker.records.plan import Plan
+    from benchmarker.records.record import Record
+
+RESOURCES: Mapping[str, Resource] = {"gemm": "compute", "stream": "memory"}
+"""What a problem tells of a device."""
+SEARCH_TRIALS = 2
+SEARCH = Measuring(warmup_steps=2, blocks=20, seconds=1.0, timeout_s=120.0, power="none")
+MEASURE = Measuring(preheat=True, preheat_max_s=10.0, blocks=100, seconds=3.0, timeout_s=300.0, power="none")
+
+CPU_SIDES = (512, 1024, 1536, 2048, 3072, 4096)
+ACCELERATOR_SHAPES = (
+    *((side, side, side, b) for side in (2048, 4096, 8192, 12288) for b in (False, True)),
+    (8192, 8192, 2048, False),
+    (4096, 4096, 16384, False),
+)
+"""M, N, K, and whether B is stored as [N, K], which some libraries do faster."""
+LEAST_ARRAY_BYTES = 2**27
+ACCELERATOR_ARRAY_BYTES = 2**30
+CACHES = 4
+"""An array is at least this many times as long as the last caches together: the rule of STREAM (McCalpin)."""
+
+
+def search(settings: Sequence[Settings]) -> Plan:
+    """The plan that tries every size of what is asked for; `settings` name problem, framework, device and precision.
+
+    Raises `UserError` where nothing is left to run.
+    """
+    asked, left_out = build.make_cases(settings)
+    cases = [
+        msgspec.structs.replace(case, params={**case.params, **size}, measuring=SEARCH)
+        for case in asked
+        for size in (_shapes(case) if RESOURCES[case.problem] == "compute" else _arrays(case))
+    ]
+    return make_plan(cases, SEARCH_TRIALS, left_out=left_out)
+
+
+def final(searched: Sequence[Record], trials: int) -> Plan | None:
+    """The plan that measures the winners of a search anew; None where nothing went well."""
+    best: dict[tuple[str, ...], tuple[float, Case]] = {}
+    for each in configurations(searched):
+        if rates := [rate for record in each.records if (rate := rate_of(record))]:
+            case = each.records[0].case
+            one = (median(rates), msgspec.structs.replace(case, measuring=MEASURE))
+            best[_kind(case)] = max(best.get(_kind(case), one), one, key=lambda pair: pair[0])
+    return make_plan([case for _, case in best.values()], trials) if best else None
+
+
+def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[Ceiling]:
+    """A ceiling for each winner of which a trial went well."""
+    sizes = Counter(_kind(each.records[0].case) for each in configurations(searched))
+    found = []
+    for each in configurations(measured):
+        good = [(rate, record) for record in each.records if (rate := rate_of(record))]
+        rates, first = [rate for rate, _ in good], good[0][1] if good else None
+        if first is None or (device := key_of(first)) is None:
+            continue
+        case = first.case
+        found.append(
+            Ceiling(
+                resource=RESOURCES[case.problem],
+                device=device,
+                host=first.machine.host,
+                framework=case.framework,
+                version=first.software.libraries.get(case.framework, ""),
+                precision=case.precision,
+                value=median(rates),
+                low=min(rates),
+                high=max(rates),
+                trials=len(rates),
+                searched=sizes[_kind(case)],
+                params=case.params,
+                measured_at=first.started_at,
+                run_id=first.run_id,
+            )
+        )
+    return found
+
+
+def rate_of(record: Record) -> float | None:
+    """FLOP/s or bytes/s by the median timed block; None where the trial failed."""
+    if record.blocks is None or record.cost is None or record.error is not None:
+        return None
+    work = record.cost.flops if RESOURCES[record.case.problem] == "compute" else record.cost.bytes
+    return work * record.blocks.steps_per_block / (median(record.blocks.duration_ns) / 1e9)
+
+
+def _kind(case: Case) -> tuple[str, ...]:
+    return RESOURCES[case.problem], case.framework, case.precision
+
+
+def _shapes(case: Case) -> Iterator[Mapping[str, int | bool]]:
+    """Sizes of a matrix product."""
+    squares = [(side, side, side, False) for side in CPU_SIDES]
+    for m, n, k, transpose_b in squares if case.device == "cpu" else ACCELERATOR_SHAPES:
+        yield {"m": m, "n": n, "k": k, "transpose_b": transpose_b}
+
+
+def _arrays(case: Case) -> Iterator[Mapping[str, int | str]]:
+    """The passes that the framework does, over arrays beyond the last cache."""
+    array_bytes = ACCELERATOR_ARRAY_BYTES
+    if case.device == "cpu":
+        array_bytes = max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes())
+    yield {"n": array_bytes // PRECISIONS[case.precision].parameter_bytes}
+
+
+def last_cache_bytes(folder: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Bytes of the caches of the highest level together, as Linux tells them; 0 where it does not."""
+    caches: dict[tuple[int, str], int] = {}
+    for index in folder.glob("cpu[0-9]*/cache/index[0-9]*"):
+        try:
+            level = int((index / "level").read_text())
+            size = (index / "size").read_text().strip()
+            caches[level, (index / "shared_cpu_list").read_text()] = int(size.removesuffix("K")) * 1024
+        except (OSError, ValueError):
+            continue
+    last = max((level for level, _ in caches), default=0)
+    return sum(size for (level, _), size in caches.items() if level == last)

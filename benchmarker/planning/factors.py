@@ -1,0 +1,76 @@
+"""From the description of an experiment to one flat table of settings for each thing to measure.
+
+A description has base settings and factors: each axis is one, each zip is one, and the listed cases together are one.
+The settings are the product of all factors over the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+from typing import Any
+
+from benchmarker.api.errors import UserError
+from benchmarker.records.record import DesignKind
+
+MOST_TRIALS = 100_000
+"""A plan of more trials than this is taken for a mistake."""
+
+Settings = Mapping[str, Any]
+"""Values by name, typed or as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a plan file or a command line asks for, its names as `setting` spells them."""
+
+    base: Settings
+    axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    zips: Sequence[Mapping[str, Sequence[Any]]] = ()
+    cases: Sequence[Settings] = ()
+    trials: int = 10
+    design: DesignKind = "rounds"
+    order_seed: int | None = None
+
+
+def expand(description: Description) -> list[Settings]:
+    """The settings of everything to measure; later factors vary fastest.
+
+    Raises `UserError` for a factor that is empty or uneven, a name in two factors, and a plan of too many trials.
+    """
+    factors = [_axis(name, values) for name, values in description.axes.items()]
+    factors += [_zip(lists) for lists in description.zips]
+    factors += [description.cases] if description.cases else []
+    taken: set[str] = set()
+    for factor in factors:
+        names = {name for choice in factor for name in choice}
+        if twice := sorted(names & taken):
+            raise UserError(f"{twice[0]} is varied twice (axes, zips and cases are multiplied); leave one out")
+        taken |= names
+    trials = prod(map(len, factors)) * description.trials
+    if trials > MOST_TRIALS:
+        raise UserError(f"the plan has {trials} trials, more than {MOST_TRIALS}; leave values or trials out")
+    return [
+        {name: value for part in (description.base, *choices) for name, value in part.items()}
+        for choices in product(*factors)
+    ]
+
+
+def _axis(name: str, values: Sequence[Any]) -> Sequence[Settings]:
+    if not values:
+        raise UserError(f"the axis {name} has no values; give it some, or leave it out")
+    return [{name: value} for value in values]
+
+
+def _zip(lists: Mapping[str, Sequence[Any]]) -> Sequence[Settings]:
+    if not any(lists.values()):
+        raise UserError(f"a zip ({', '.join(lists) or 'of nothing'}) has no values; give it some, or leave it out")
+    (first, values), *others = lists.items()
+    for name, more in others:
+        if len(more) != len(values):
+            raise UserError(
+                f"a zip walks its lists together, but {first} has {len(values)} values and {name} {len(more)}"
+            )
+    return [dict(zip(lists, choice, strict=True)) for choice in zip(*lists.values(), strict=True)]

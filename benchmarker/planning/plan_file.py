@@ -1,0 +1,67 @@
+"""A plan file: TOML that describes an experiment (docs/plans.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from benchmarker.api.case import Measuring
+from benchmarker.api.errors import UserError
+from benchmarker.files import toml
+from benchmarker.files.toml import take
+from benchmarker.planning.factors import Description
+from benchmarker.records.plan import RENAMED_DESIGNS
+from benchmarker.records.record import DesignKind
+from benchmarker.records.selection import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_Value = bool | int | float | str
+_OF_THE_PLAN: dict[str, Any] = {
+    "trials": Annotated[int, Meta(ge=1)],
+    "design": DesignKind,
+    "order_seed": Annotated[int, Meta(ge=0)],
+}
+_TABLES = ("measuring", "axes", "zip", "case")
+
+
+def read(path: Path) -> Description:
+    """The description in a file; raises `UserError` that names the file, and the line or the key that is wrong."""
+    found = toml.load(path)
+    try:
+        return _describe(found)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _describe(found: Mapping[str, Any]) -> Description:
+    if found.get("design") in RENAMED_DESIGNS:
+        found = {**found, "design": RENAMED_DESIGNS[found["design"]]}
+    base = {name: value for name, value in found.items() if name not in (*_OF_THE_PLAN, *_TABLES)}
+    base = _table("", base, _Value)
+    measuring = _table("measuring.", take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)
+    for name in base.keys() & set(Measuring.__struct_fields__):
+        raise UserError(f"{name} stands at the top; it belongs into [measuring]")
+    for name in measuring:
+        if name not in Measuring.__struct_fields__:
+            raise UserError(f"[measuring] has no {name}; there are: {', '.join(Measuring.__struct_fields__)}")
+    return Description(
+        base=base | measuring,
+        axes=_table("axes.", take("axes", found.get("axes", {}), dict[str, Any]), list[_Value]),
+        zips=[_table("zip.", table, list[_Value]) for table in take("zip", found.get("zip", []), list[dict[str, Any]])],
+        cases=[_table("case.", table, _Value) for table in take("case", found.get("case", []), list[dict[str, Any]])],
+        **{name: take(name, found[name], kind) for name, kind in _OF_THE_PLAN.items() if name in found},
+    )
+
+
+def _table(place: str, table: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    """The settings of a table, each of one kind."""
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        if setting(name) in values:
+            raise UserError(f"{place}{name} is given twice, spelt differently")
+        values[setting(name)] = take(f"{place}{name}", value, kind)
+    return values

@@ -1,0 +1,51 @@
+"""Suites: curated plans that come with the project, by name.
+
+Each is a plan file (docs/plans.md) in this folder; `index.toml` says what it is for and how long it takes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarker.api.errors import UserError
+from benchmarker.files import toml
+from benchmarker.planning import plan_file
+
+if TYPE_CHECKING:
+    from benchmarker.planning.factors import Description
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A plan with a name, what it is for, and how long it takes, in words."""
+
+    name: str
+    summary: str
+    time: str
+    plan: Description
+
+
+def names() -> list[str]:
+    """The names of all suites, in the order of the index."""
+    return list(_index())
+
+
+def find(name: str) -> Suite:
+    """The suite of a name; raises `UserError` that names the nearest ones where there is none."""
+    index = _index()
+    if name not in index:
+        if Path(name).is_file():
+            raise UserError(f"{name} is a file, not the name of a suite; `run-plan {name}` runs it")
+        near = difflib.get_close_matches(name, index, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(index)}"
+        raise UserError(f"no suite is named {name!r}; {hint}")
+    return Suite(name, **index[name], plan=plan_file.read(FOLDER / f"{name}.toml"))
+
+
+def _index() -> dict[str, dict[str, str]]:
+    return toml.load(FOLDER / "index.toml")

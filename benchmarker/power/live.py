@@ -1,0 +1,177 @@
+"""What the meters read right now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from benchmarker.api.meter import Channel
+    from benchmarker.power.sampler import Found, Sample
+
+
+LEAST_S = 0.05
+"""A counter's power over a shorter time is that of its updates."""
+
+
+def label(meter: str, thing: str, domain: str) -> str:
+    """What a sensor is called: its meter, the thing that it sits in, and its domain where the name does not say it."""
+    return " ".join([meter, thing, *([] if thing.startswith(domain) else [domain])])
+
+
+class Now(Struct, frozen=True):
+    """What a sensor reads at the moment.
+
+    Power (the highest and the mean since the first look, too), energy since then, the state of the device, the reasons
+    by which its clocks were held down since the last such answer, and what is wrong.
+    """
+
+    sensor: str
+    meter: str
+    id: str
+    domain: str
+    power_W: float | None
+    mean_W: float | None
+    peak_W: float | None
+    energy_J: float | None
+    temperature_C: float | None
+    sm_clock_MHz: float | None
+    utilisation_percent: float | None
+    throttle: list[str]
+    trouble: list[str]
+
+
+@dataclass(slots=True)
+class Sensor:
+    """One domain of one thing, by the places of its channels in the meter's readings, and what was read of it so far.
+
+    Energy is what the counter rose, or, where there is none, each power held until the next.
+    """
+
+    meter: str
+    channels: Mapping[int, Channel]
+    values: dict[int, float | str] = field(default_factory=dict)
+    energy_J: float = 0.0
+    known_s: float = 0.0
+    peak_W: float | None = None
+    trouble: dict[str, None] = field(default_factory=dict)
+    _known: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _told: tuple[float, float] = (0.0, 0.0)
+    _words: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Channel:
+        """Any of its channels: all say the same of the thing."""
+        return next(iter(self.channels.values()))
+
+    @property
+    def name(self) -> str:
+        """What it is called: of a card, the PCI address is shorter than its UUID."""
+        return label(self.meter, self.first.pci or self.first.id, self.first.domain)
+
+    def take(self, sample: Sample) -> None:
+        """Take in another reading of the meter."""
+        source = self._place("energy_J", "power_average_W", "power_instant_W")
+        polled = self._place("power_instant_W", "power_average_W")
+        for at, channel in self.channels.items():
+            reading = self.values[at] = sample.readings[at]
+            if isinstance(reading, str):
+                continue
+            before = self._known.get(at)
+            self._known[at] = sample.time_ns, reading
+            power_w = reading if at == polled else None
+            if before and at == source:
+                seconds, rise = (sample.time_ns - before[0]) / 1e9, self._rise(channel, before[1], reading)
+                if rise is not None and seconds:
+                    self.energy_J += rise if channel.quantity == "energy_J" else before[1] * seconds
+                    self.known_s += seconds
+                    if polled is None and seconds >= LEAST_S:
+                        power_w = rise / seconds
+            if power_w is not None:
+                self.peak_W = max(power_w, self.peak_W or 0.0)
+            self._hold_down(channel, before, reading)
+
+    def now(self) -> Now:
+        """What it reads; the power of one that only counts is the mean since the last such answer."""
+        polled = self._place("power_instant_W", "power_average_W")
+        energy_j, known_s = self.energy_J - self._told[0], self.known_s - self._told[1]
+        self._told = self.energy_J, self.known_s
+        power_w = self._value(polled) if polled is not None else energy_j / known_s if known_s else None
+        words, self._words = list(self._words), {}
+        return Now(
+            sensor=self.name,
+            meter=self.meter,
+            id=self.first.id,
+            domain=self.first.domain,
+            power_W=power_w,
+            mean_W=self.energy_J / self.known_s if self.known_s else None,
+            peak_W=self.peak_W,
+            energy_J=self.energy_J if self.known_s else None,
+            temperature_C=self._value(self._place("temperature_C")),
+            sm_clock_MHz=self._value(self._place("sm_clock_MHz")),
+            utilisation_percent=self._value(self._place("utilisation_percent")),
+            throttle=words,
+            trouble=[*self._missing(), *self.trouble],
+        )
+
+    def _missing(self) -> list[str]:
+        """Which quantities have no reading now, by the reason; all of them go without saying."""
+        by_reason: dict[str, dict[str, None]] = {}
+        for at, channel in self.channels.items():
+            if isinstance(value := self.values.get(at), str):
+                by_reason.setdefault(value, {})[channel.quantity] = None
+        every = {channel.quantity for channel in self.channels.values()}
+        return [reason if every == {*names} else f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+
+    def _place(self, *quantities: str) -> int | None:
+        """Where the first of these quantities that it has stands."""
+        for quantity in quantities:
+            for at, channel in self.channels.items():
+                if channel.quantity == quantity:
+                    return at
+        return None
+
+    def _value(self, at: int | None) -> float | None:
+        value = None if at is None else self.values.get(at)
+        return value if isinstance(value, float) else None
+
+    def _rise(self, channel: Channel, before: float, now: float) -> float | None:
+        """What a counter rose; of a power, which has none, 0."""
+        if channel.quantity != "energy_J":
+            return 0.0
+        wraps_at = channel.wraps_at
+        rise = now - before if now >= before else now - before + (wraps_at or 0.0)
+        if rise < 0 or (wraps_at is not None and rise > wraps_at / 2):
+            self.trouble["the counter ran backwards"] = None
+            return None
+        return rise
+
+    def _hold_down(self, channel: Channel, before: tuple[int, float] | None, now: float) -> None:
+        """Note why the clocks are held down: by the bits that are set, or by a time that rose."""
+        if channel.quantity == "throttle_mask":
+            self._words |= dict.fromkeys(word for bit, word in channel.bits.items() if int(now) & bit)
+        elif channel.quantity == "throttle_time_s" and before and now > before[1]:
+            self._words[channel.what] = None
+
+
+def sensors(found: Mapping[str, Found]) -> list[Sensor]:
+    """The sensors that meters found, in the meters' order of things."""
+    made: dict[tuple[str, str], dict[str, dict[int, Channel]]] = {}
+    for meter, each in found.items():
+        for at, channel in enumerate(each.channels):
+            domains = made.setdefault((meter, channel.id), {})
+            domains.setdefault(channel.domain, {})[at] = channel
+    return [Sensor(meter, channels) for (meter, _), domains in made.items() for channels in domains.values()]
+
+
+def take(several: Iterable[Sensor], samples: Mapping[str, Sample]) -> None:
+    """Let each sensor take in what its meter has just read; a meter that gave nothing is in trouble."""
+    for sensor in several:
+        if sensor.meter in samples:
+            sensor.take(samples[sensor.meter])
+        else:
+            sensor.values.clear()
+            sensor.trouble["its meter does not answer"] = None

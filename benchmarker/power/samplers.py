@@ -1,0 +1,242 @@
+"""The parent's side of the samplers: find what there is, start them before a worker, gather what they read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.meter import SOURCES, Unavailable
+from benchmarker.hooks import registry
+from benchmarker.power.sampler import Found, Request, Sample
+from benchmarker.power.window import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from benchmarker.api.meter import Channel
+
+ANSWER_S = 15.0
+"""A meter must have answered by then; a driver that must wake eight cards first takes some seconds."""
+STOP_S = 1.0
+"""A sampler that has not ended by then hangs in its driver, and is killed."""
+PASSIVE, AUTO, NONE = "passive", "auto", "none"
+
+
+def meters(power: str) -> list[str]:
+    """The meters that a value of `--power` names: all (`passive`, `auto`), none (`none`), or names with commas between.
+
+    Raises `UserError` for a name that is not registered.
+    """
+    names = list(dict.fromkeys(name.strip() for name in power.split(",") if name.strip()))
+    if words := {PASSIVE, AUTO, NONE} & {*names}:
+        if len(names) > 1:
+            raise UserError(f"--power={power}: {min(words)} goes with no other name")
+        return [] if NONE in names else [plugin.name for plugin in registry.registered("meter").values()]
+    if not names:
+        raise UserError("--power names no meter; `benchmarker list meters` shows them, and none reads none")
+    for name in names:
+        registry.find(f"meter.{name}")
+    return names
+
+
+def find(names: Sequence[str], device: str | None, environment: Mapping[str, str]) -> dict[str, Found]:
+    """What each meter reads here or why it has nothing; none is waited for longer than ANSWER_S.
+
+    One process asks them in turn. Where it hangs in one of them, or dies of it, another goes on with the next.
+    """
+    found: dict[str, Found] = {}
+    while waiting := tuple(name for name in names if name not in found):
+        sampler = _Sampler(Request(waiting, device), environment)
+        try:
+            for name in waiting:
+                found[name] = sampler.answer(time.monotonic() + ANSWER_S)
+                if sampler.lost:
+                    break
+        finally:
+            sampler.end()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What one meter had to read, all that it read, and what went wrong, over a trial."""
+
+    meter: str
+    channels: tuple[Channel, ...]
+    unavailable: tuple[Unavailable, ...]
+    samples: list[Sample]
+
+
+@dataclass
+class Sampling:
+    """Samplers of some meters, from before a worker starts until after it has ended: a context.
+
+    `found` is what each meter reads here, or why it has nothing; `rest_ns` when the machine rested.
+    """
+
+    names: Sequence[str]
+    device: str | None
+    hz: float
+    environment: Mapping[str, str]
+    rest_ns: tuple[int, int] = (0, 0)
+    found: dict[str, Found] = field(default_factory=dict)
+    _samplers: list[_Sampler] = field(default_factory=list)
+
+    def __enter__(self) -> Sampling:
+        try:
+            for name in self.names:
+                self._samplers.append(_Sampler(Request((name,), self.device, self.hz), self.environment))
+            deadline = time.monotonic() + ANSWER_S
+            self.found = {sampler.meter: sampler.answer(deadline) for sampler in self._samplers}
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def rest(self, seconds: float) -> None:
+        """Leave the device alone while it is sampled: what it takes when idle."""
+        began_ns = time.monotonic_ns()
+        time.sleep(seconds)
+        self.rest_ns = (began_ns, time.monotonic_ns())
+
+    def lines(self) -> dict[str, Line]:
+        """How the worker reaches each sampler that has something to read."""
+        return {
+            sampler.meter: _line(sampler.theirs.fileno(), self.found[sampler.meter].channels)
+            for sampler in self._samplers
+            if self.found[sampler.meter].channels
+        }
+
+    def forget(self) -> None:
+        """Drop all that was read so far: whoever watches without an end keeps no file of it."""
+        for sampler in self._samplers:
+            descriptor = sampler.samples.fileno()
+            os.lseek(descriptor, 0, os.SEEK_SET)  # the sampler writes where this stands: both have one open file
+            os.ftruncate(descriptor, 0)
+
+    def gather(self) -> list[Sampled]:
+        """End the samplers; returns all that they read."""
+        for sampler in self._samplers:
+            sampler.stop()
+        return [sampler.sampled(self.found[sampler.meter]) for sampler in self._samplers]
+
+    def _end(self) -> None:
+        for sampler in self._samplers:
+            sampler.end()
+
+
+class _Sampler:
+    """One sampler process, the sockets to it and the file that it writes to."""
+
+    def __init__(self, request: Request, environment: Mapping[str, str]) -> None:
+        self.meter = request.meters[-1]
+        self.lost = ""
+        self._heard = b""
+        self.control, control = socket.socketpair()
+        self.theirs, worker = socket.socketpair()
+        self.samples: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
+        self.said: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "benchmarker.power.sampler"],
+                stdin=control.fileno(),
+                stdout=self.samples,
+                stderr=self.said,
+                pass_fds=[worker.fileno()],
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+            request = msgspec.structs.replace(request, worker=worker.fileno())
+            self.control.sendall(msgspec.json.encode(request) + b"\n")
+        finally:
+            control.close()
+            worker.close()
+
+    def answer(self, deadline: float) -> Found:
+        """What the next of its meters reads; where it does not say so in time, or ends, it is `lost`."""
+        while b"\n" not in self._heard:
+            try:
+                self.control.settimeout(max(0.001, deadline - time.monotonic()))
+                chunk = self.control.recv(1 << 16)
+            except TimeoutError:
+                self.lost = f"no answer within {ANSWER_S:g} s"
+                return Found(unavailable=(Unavailable("", "stalled", self.lost),))
+            if not chunk:
+                self.lost = self.ended()
+                return Found(unavailable=(Unavailable("", "driver", self.lost),))
+            self._heard += chunk
+        line, _, self._heard = self._heard.partition(b"\n")
+        return msgspec.json.decode(line, type=Found)
+
+    def ended(self) -> str:
+        """How the process ended, which was not asked to."""
+        status = self.process.wait()
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        self.said.seek(0)
+        *_, last = ["", *self.said.read().decode(errors="replace").strip().splitlines()]
+        return f"its process ended {how}" + (f": {last[:300]}" if last else "")
+
+    def stop(self) -> None:
+        """Ask the process to end, and wait for it no longer than STOP_S."""
+        if self.process.poll() is not None:
+            self.lost = self.ended()
+            return
+        self.control.close()
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.lost = f"it did not answer for {STOP_S:g} s, and was ended"
+
+    def sampled(self, found: Found) -> Sampled:
+        """What it read until it ended; a last line that was cut off is dropped."""
+        self.samples.seek(0)
+        lines = self.samples.read().split(b"\n")[:-1]
+        samples = [msgspec.json.decode(line, type=Sample) for line in lines]
+        unavailable = found.unavailable
+        if found.channels and self.lost:
+            unavailable = (*unavailable, Unavailable("", "stalled" if "answer" in self.lost else "lost", self.lost))
+        return Sampled(self.meter, found.channels, unavailable, samples)
+
+    def end(self) -> None:
+        """Leave nothing of it behind."""
+        self.process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_S)  # one that hangs within the kernel dies when its driver lets go of it
+        for each in (self.control, self.theirs, self.samples, self.said):
+            each.close()
+
+
+def _line(descriptor: int, channels: Sequence[Channel]) -> Line:
+    """Where in a meter's readings the worker finds what tells that a device is warm."""
+    graphics = [at for at, channel in enumerate(channels) if channel.domain == "gpu"]
+    ours = graphics or [at for at, channel in enumerate(channels) if channel.domain == "package"]
+
+    def of(*quantities: str) -> tuple[int, ...]:
+        return tuple(at for at in ours if channels[at].quantity in quantities)
+
+    energy = of("energy_J")
+    return Line(
+        socket=descriptor,
+        tells_power=any(channel.quantity in SOURCES for channel in channels),
+        energy=energy,
+        power=of("power_average_W") or of("power_instant_W"),
+        temperature=of("temperature_C"),
+        wraps_at=tuple(channels[at].wraps_at for at in energy),
+    )

@@ -1,0 +1,1 @@
+"""For those who buy: scores, costs, acceptance against a reference, and completeness."""

@@ -1,0 +1,180 @@
+"""Acceptance: measured cases held against the bounds of a reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker.api.errors import UserError
+from benchmarker.planning.cases import command_line
+from benchmarker.records import selection
+from benchmarker.records.configurations import Factors, factors, label, varying
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Case
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.procurement.completeness import Unrun
+    from benchmarker.procurement.reference import Wanted
+    from benchmarker.records.record import Record
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """Whether a configuration reaches what is asked of it: the median over trials, within the bounds or not, and why.
+
+    Without a configuration, no record matches the case. `duration_s` is the time that its trials took.
+    """
+
+    verdict: Literal["PASS", "FAIL"]
+    name: str
+    configuration: dict[str, bool | int | float | str | None] | None
+    metric: str | None
+    unit: str
+    value: float | None
+    lowest: float | None
+    highest: float | None
+    trials: int
+    min: float | None
+    max: float | None
+    reasons: list[str]
+    command: str | None
+    duration_s: float
+
+
+class Acceptance(Struct, frozen=True, kw_only=True):
+    """The outcome of every case, and the configurations that went well and are in no case of the reference."""
+
+    outcomes: list[Outcome]
+    unasked: list[str]
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The trials of one configuration on one host, and what it has no record of."""
+
+    case: Case
+    factors: Factors
+    records: list[Record] = field(default_factory=list)
+    unrun: list[Unrun] = field(default_factory=list)
+
+
+def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[Unrun], derive: Derive) -> Acceptance:
+    """Judge every configuration that a case of the reference matches, and every one that failed and none matches.
+
+    Raises `UserError` for a metric that there is not.
+    """
+    groups = _measured(records, unrun)
+    known = derive(records[0]) if records else {}
+    outcomes, asked = [], set()
+    for case in wanted:
+        if records and case.metric not in known:
+            raise UserError(f"{case.name}: no metric is named {case.metric!r}; there are: {', '.join(known)}")
+        matched = [key for key, group in groups.items() if selection.selects(case.match, group.factors)]
+        asked |= set(matched)
+        axes = varying([groups[key].factors for key in matched])
+        for key in matched:
+            name = f"{case.name} {label(groups[key].factors, axes)}".strip()
+            outcomes.append(_judged(case, name, groups[key], derive))
+        if not matched:
+            why = selection.why_none(case.match, [group.factors for group in groups.values()])
+            outcomes.append(_outcome(case.name, case, reasons=[f"no record matches: {why}"]))
+    axes = list(dict.fromkeys(["problem", "framework", *varying([group.factors for group in groups.values()])]))
+    unasked = []
+    for group in (group for key, group in groups.items() if key not in asked):
+        name = label(group.factors, axes)
+        if reasons := _unwell(group):
+            outcomes.append(_outcome(f"not in the reference: {name}", group=group, reasons=reasons))
+        else:
+            unasked.append(name)
+    return Acceptance(outcomes=outcomes, unasked=unasked)
+
+
+def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[bytes, str], _Measured]:
+    """Trials by configuration and host; what has no record goes to the host that ran the others of its run."""
+    hosts = {record.run_id: record.machine.host for record in records}
+    groups: dict[tuple[bytes, str], _Measured] = {}
+
+    def group(case: Case, host: str) -> _Measured:
+        own = factors(case) | {"host": host}
+        return groups.setdefault((msgspec.json.encode(factors(case)), host), _Measured(case, own))
+
+    for record in {record.trial_id: record for record in records}.values():
+        group(record.case, record.machine.host).records.append(record)
+    for each in unrun:
+        group(each.case, hosts.get(each.run_id, "unknown")).unrun.append(each)
+    return groups
+
+
+def _unwell(group: _Measured) -> list[str]:
+    """What failed and what was not run, in words."""
+    errors = [record.error for record in group.records if record.error]
+    first = {error.kind: error for error in reversed(errors)}
+    number = len(group.records)
+    reasons = [
+        f"{count} of {number} trials failed: {kind}: {first[kind].message}"
+        for kind, count in Counter(error.kind for error in errors).items()
+    ]
+    return [*reasons, *(f"{each.trials} trial(s) of run {each.run_id} not run" for each in group.unrun)]
+
+
+def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> Outcome:
+    """It passes where no trial failed or lacks, there are enough, and their median is within the bounds."""
+    metrics = [derive(record)[wanted.metric] for record in group.records if record.error is None]
+    values = [metric.value for metric in metrics if metric.value is not None]
+    lacking = [metric.reason or "no reason is given" for metric in metrics if metric.value is None]
+    reasons = _unwell(group)
+    if len(metrics) < wanted.trials:
+        reasons.append(f"{len(metrics)} of the {wanted.trials} trials asked for went well")
+    if lacking:
+        reasons.append(f"{len(lacking)} of {len(metrics)} trials have no {wanted.metric}: {lacking[0]}")
+    if values:
+        reasons += _outside(median(values), wanted)
+    return _outcome(name, wanted, group, reasons=reasons, unit=metrics[0].unit if metrics else "", values=values)
+
+
+def _outside(value: float, wanted: Wanted) -> list[str]:
+    """By how much a value is out of bounds."""
+    found = []
+    for limit, word, beyond in ((wanted.low, "below", -1), (wanted.high, "above", 1)):
+        if limit is not None and (value - limit) * beyond > 0:
+            by = f"{abs(value / limit - 1):.2%}" if limit else f"{abs(value):.4g}"
+            found.append(f"the median is {by} {word} {limit:.6g}")
+    return found
+
+
+def _outcome(
+    name: str,
+    wanted: Wanted | None = None,
+    group: _Measured | None = None,
+    *,
+    reasons: list[str],
+    unit: str = "",
+    values: Sequence[float] = (),
+) -> Outcome:
+    return Outcome(
+        verdict="FAIL" if reasons else "PASS",
+        name=name,
+        configuration=dict(group.factors) if group else None,
+        metric=wanted.metric if wanted else None,
+        unit=unit,
+        value=median(values) if values else None,
+        lowest=min(values, default=None),
+        highest=max(values, default=None),
+        trials=len(values),
+        min=wanted.low if wanted else None,
+        max=wanted.high if wanted else None,
+        reasons=reasons,
+        command=_command(group.case, wanted) if group else None,
+        duration_s=sum(record.harness.wall_s for record in group.records) if group else 0.0,
+    )
+
+
+def _command(case: Case, wanted: Wanted | None) -> str:
+    """The command line that repeats a case, with as many trials as are asked for."""
+    trials = f" --trials={wanted.trials}" if wanted and wanted.trials > 1 else ""
+    return f"{command_line(case)}{trials}"

@@ -1,0 +1,64 @@
+"""What was asked for and left no record: trials of runs that were cut short."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.files.atomic import Fault
+from benchmarker.records import store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.api.case import Case
+    from benchmarker.records.plan import Plan
+    from benchmarker.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Unrun:
+    """A case of a run, of which so many trials were asked for and have no record."""
+
+    run_id: str
+    case: Case
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the plans at results say: trials without a record, what was left out and why, plans that are damaged."""
+
+    unrun: tuple[Unrun, ...]
+    left_out: tuple[str, ...]
+    faults: tuple[Fault, ...]
+
+
+def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
+    """Hold the plans of the runs at `results` against their records; a record that is named by itself has no plan."""
+    unrun: dict[tuple[str, bytes], Unrun] = {}
+    left_out: dict[str, None] = {}
+    faults = []
+    for file in dict.fromkeys(file for result in results for file in sorted(result.rglob(store.PLAN))):
+        plan = store.read_plan(file)
+        if isinstance(plan, Fault):
+            faults.append(plan)
+            continue
+        left_out |= dict.fromkeys(plan.left_out)
+        of_run = list({record.trial_id: record for record in records if record.run_id == plan.run_id}.values())
+        unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _unrun(plan, of_run)}
+    return Asked(tuple(unrun.values()), tuple(left_out), tuple(faults))
+
+
+def _unrun(plan: Plan, records: Sequence[Record]) -> list[Unrun]:
+    """By case, in the plan's order; a run that may end early is asked for no rounds after the last that it began."""
+    last = max((record.trial for record in records), default=0) if plan.looks else plan.trials
+    wanted = Counter(msgspec.json.encode(plan.cases[index]) for index, trial in plan.order if trial <= last)
+    had = Counter(msgspec.json.encode(record.case) for record in records)
+    cases = {msgspec.json.encode(case): case for case in plan.cases}
+    lacking = wanted - had
+    return [Unrun(plan.run_id, case, lacking[key]) for key, case in cases.items() if lacking[key]]

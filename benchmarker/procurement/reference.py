@@ -1,0 +1,93 @@
+"""References: what measured cases have to reach, as TOML (docs/procurement.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from benchmarker.api.errors import UserError
+from benchmarker.files import toml
+from benchmarker.records import selection
+from benchmarker.records.configurations import label
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.records.configurations import Factors
+
+FORMAT_VERSION = 1
+METRIC = "samples_per_s"
+
+
+class Table(Struct):
+    """A case as the file has it."""
+
+    match: dict[str, Any]
+    name: Annotated[str, Meta(min_length=1)] | None = None
+    metric: str = METRIC
+    min: float | None = None
+    max: float | None = None
+    value: float | None = None
+    tolerance: float | str | None = None
+    trials: Annotated[int, Meta(ge=1)] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The cases that have the factors `match`, and the bounds of a metric's median over at least so many trials."""
+
+    name: str
+    match: Factors
+    metric: str
+    low: float | None
+    high: float | None
+    trials: int
+
+
+def read(path: Path) -> list[Wanted]:
+    """The cases in a file; raises `UserError` that names the file and the key."""
+    found = toml.load(path)
+    try:
+        version = toml.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
+        if version != FORMAT_VERSION:
+            raise UserError(f"format_version is {version}; this version of benchmarker reads {FORMAT_VERSION}")
+        tables = toml.take("case", found.pop("case", []), list[dict[str, Any]])
+        if found:
+            raise UserError(f"there is no key {next(iter(found))}; there are: format_version, case")
+        if not tables:
+            raise UserError("it holds no [[case]]")
+        return [_wanted(f"case {number}", table) for number, table in enumerate(tables, 1)]
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _wanted(key: str, table: dict[str, Any]) -> Wanted:
+    given = toml.take_table(key, table, Table)
+    match = selection.take(f"{key}.match", given.match)
+    low, high = given.min, given.max
+    if (given.value is None) != (given.tolerance is None):
+        raise UserError(f"{key}: value and tolerance go together; give both, or min and max")
+    if given.value is not None:
+        if low is not None or high is not None:
+            raise UserError(f"{key}: value and tolerance stand in place of min and max; leave one pair out")
+        margin = abs(given.value) * _share(f"{key}.tolerance", given.tolerance)
+        low, high = given.value - margin, given.value + margin
+    if low is None and high is None:
+        raise UserError(f"{key} has no bound; give min, max, or value and tolerance")
+    if low is not None and high is not None and low > high:
+        raise UserError(f"{key}: min is above max")
+    return Wanted(given.name or label(match, list(match)) or "any", match, given.metric, low, high, given.trials)
+
+
+def _share(key: str, value: float | str | None) -> float:
+    """A share as 0.05 or "5%"."""
+    try:
+        share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") else float(value or 0)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise UserError(f'{key}: {value!r} is no share: write "5%" or 0.05')
+    return share

@@ -1,0 +1,182 @@
+"""Ceilings: the most that a device was seen to do, in FLOP/s and in bytes/s, kept by device for later use.
+
+They lie in the user's cache, a file for each device, and in the folder of the run that measured them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import platformdirs
+from msgspec import Meta, Struct
+
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.files import atomic
+from benchmarker.files.atomic import Fault
+from benchmarker.records.store import CEILINGS
+
+if TYPE_CHECKING:
+    from benchmarker.records.record import Record
+
+Resource = Literal["compute", "memory"]
+VARIABLE = "BENCHMARKER_CEILINGS"
+UNITS: dict[Resource, str] = {"compute": "FLOP/s", "memory": "B/s"}
+
+
+class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """What two trials must share for a ceiling of the one to be a ceiling of the other.
+
+    A processor counts with the cores that could be used and the threads that were asked for (None: not asked).
+    """
+
+    platform: str
+    name: str
+    cores: int | None
+    threads: int | None
+
+    def __str__(self) -> str:
+        cores = "" if self.cores is None else f", {self.cores} cores"
+        threads = "" if self.threads is None else f", --threads={self.threads}"
+        return f"{self.name}{cores}{threads}"
+
+
+class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The most of one resource: the median over `trials` processes of the winner, measured anew, and their range.
+
+    `value`, `low` and `high` are in FLOP/s or bytes/s. `precision` is what the products were taken in, or the type of
+    the numbers that were moved; `params` are those of the winner among `searched` sizes; `measured_at` is when.
+    """
+
+    resource: Resource
+    device: DeviceKey
+    host: str
+    framework: str
+    version: str
+    precision: str
+    value: Annotated[float, Meta(gt=0)]
+    low: Annotated[float, Meta(gt=0)]
+    high: Annotated[float, Meta(gt=0)]
+    trials: Annotated[int, Meta(ge=1)]
+    searched: Annotated[int, Meta(ge=1)]
+    params: dict[str, bool | int | float | str]
+    measured_at: str
+    run_id: str
+
+
+class File(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a file of ceilings holds."""
+
+    schema_version: Literal[1]
+    ceilings: list[Ceiling]
+
+
+def key_of(record: Record) -> DeviceKey | None:
+    """The device of a record, as ceilings go by; None where it was not reached."""
+    if record.device is None:
+        return None
+    if record.device.platform != "cpu":
+        return DeviceKey(record.device.platform, record.device.name, None, None)
+    cpu = record.machine.cpu
+    return DeviceKey("cpu", cpu.model, cpu.usable_cores, record.case.threads)
+
+
+def computed_in(record: Record) -> str:
+    """The type that the products of a record are taken in."""
+    name = record.case.precision
+    return PRECISIONS[name].compute if name in PRECISIONS else name
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """Those that are known, and which files could not be read."""
+
+    known: tuple[Ceiling, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    def of(self, device: DeviceKey | None, resource: Resource, precision: str | None = None) -> Ceiling | None:
+        """The highest of any framework, each by its newest; of memory that of any type."""
+        newest: dict[tuple[str, str], Ceiling] = {}
+        for each in sorted(self.known, key=lambda each: each.measured_at):
+            if each.resource == resource and each.device == device and precision in (None, each.precision):
+                newest[each.framework, each.precision] = each
+        return max(newest.values(), key=lambda each: each.value, default=None)
+
+    def compute(self, record: Record) -> Ceiling | None:
+        """FLOP/s of the record's device in the precision that its products are taken in."""
+        return self.of(key_of(record), "compute", computed_in(record))
+
+    def memory(self, record: Record) -> Ceiling | None:
+        """Bytes/s of the record's device."""
+        return self.of(key_of(record), "memory")
+
+    def lacking(self, record: Record) -> str | None:
+        """Why the record has no roof, with the remedy; None where it has."""
+        precision = computed_in(record)
+        if self.compute(record) and self.memory(record):
+            return None
+        if record.device is None:
+            return "the device was not reached"
+        fault = f" ({self.faults[0]})" if self.faults else ""
+        threads = f" --threads={record.case.threads}" if record.case.threads and record.device.platform == "cpu" else ""
+        return (
+            f"no ceiling of {key_of(record)} in {precision} is known{fault}: there, run "
+            f"`benchmarker ceilings --precision={precision}{threads}`"
+        )
+
+
+def known(results: Iterable[Path] = ()) -> Ceilings:
+    """What the cache holds, and what lies below `results`: runs, folders of runs, or records in their folder."""
+    files = list(cache().glob("*.json"))
+    for result in results:
+        files += sorted(result.rglob(CEILINGS)) if result.is_dir() else [result.parent / CEILINGS]
+    found = [read(file) for file in files if file.exists()]
+    return Ceilings(
+        tuple(ceiling for each in found if not isinstance(each, Fault) for ceiling in each),
+        tuple(each for each in found if isinstance(each, Fault)),
+    )
+
+
+def read(path: Path) -> list[Ceiling] | Fault:
+    """The ceilings in a file, or what is wrong with it."""
+    found = atomic.decode(path, lambda content: msgspec.json.decode(content, type=File))
+    return found if isinstance(found, Fault) else found.ceilings
+
+
+def write(path: Path, ceilings: Sequence[Ceiling]) -> None:
+    """Write a file of ceilings whole; raises OSError."""
+    atomic.write(path, encode(ceilings))
+
+
+def encode(ceilings: Sequence[Ceiling]) -> bytes:
+    """The content of a file of ceilings."""
+    return atomic.encode(File(1, list(ceilings)))
+
+
+def cache() -> Path:
+    """The folder that ceilings lie in: that of the variable `BENCHMARKER_CEILINGS`, or one of the user's cache."""
+    if folder := os.environ.get(VARIABLE):
+        return Path(folder)
+    return platformdirs.user_cache_path("benchmarker") / "ceilings"
+
+
+def keep(ceilings: Sequence[Ceiling]) -> None:
+    """Put ceilings into the cache in place of those of the same device, resource, framework and precision.
+
+    Raises OSError.
+    """
+    cache().mkdir(parents=True, exist_ok=True)
+    for device in dict.fromkeys(each.device for each in ceilings):
+        path = cache() / f"{hashlib.sha256(msgspec.json.encode(device)).hexdigest()[:16]}.json"
+        before = read(path) if path.exists() else []
+        merged = {_what(each): each for each in ([] if isinstance(before, Fault) else before)}
+        write(path, list((merged | {_what(each): each for each in ceilings if each.device == device}).values()))
+
+
+def _what(ceiling: Ceiling) -> tuple[str, str, str]:
+    return ceiling.resource, ceiling.framework, ceiling.precision

@@ -1,0 +1,83 @@
+"""Records by configuration: what was asked, by name, and which records share all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.case import Measuring
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Case
+    from benchmarker.records.record import Record
+
+Value = bool | int | float | str | None
+Factors = Mapping[str, Value]
+
+
+_UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
+"""What is asked of a case and touches nothing that is timed."""
+
+
+def factors(case: Case) -> dict[str, Value]:
+    """Everything that was asked, flat: what a case holds, the problem's parameters, how it is measured."""
+    names = ("problem", "framework", "mode", "precision", "device", "gpu", "threads", "compile")
+    found: dict[str, Value] = {name: getattr(case, name) for name in names}
+    measuring = {name: value for name, value in msgspec.structs.asdict(case.measuring).items() if name not in _UNTIMED}
+    return found | case.params | {"seed": case.seed} | measuring
+
+
+def environment_of(record: Record) -> dict[str, Value]:
+    """What was not asked but found: machine, device, versions."""
+    return {
+        "host": record.machine.host,
+        "processor": record.machine.cpu.model,
+        # Each framework names a CPU in its own way; `processor` is the same in all.
+        "device_name": record.device.name if record.device and record.device.platform != "cpu" else None,
+        "python": record.software.python,
+        "benchmarker": record.software.benchmarker,
+        "commit": record.software.commit,
+        **record.software.libraries,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What was asked, and its trials."""
+
+    factors: Factors
+    records: tuple[Record, ...]
+
+
+def configurations(records: Iterable[Record]) -> list[Configuration]:
+    """Records by what was asked, each trial once, in the order of the plans that they come from."""
+    groups: dict[bytes, list[Record]] = {}
+    once = {record.trial_id: record for record in records}
+    for record in sorted(once.values(), key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
+        groups.setdefault(msgspec.json.encode(factors(record.case)), []).append(record)
+    return [Configuration(factors(group[0].case), tuple(group)) for group in groups.values()]
+
+
+def varying(several: Sequence[Factors]) -> list[str]:
+    """Names of the factors in which some of them differ."""
+    names = dict.fromkeys(name for each in several for name in each)
+    return [name for name in names if len({each.get(name) for each in several}) > 1]
+
+
+def label(these: Factors, names: Sequence[str]) -> str:
+    """The named factors as text: `framework=jax m=256`."""
+    return " ".join(f"{name}={text(these.get(name))}" for name in names if name in these)
+
+
+def text(value: Value) -> str:
+    """A factor's value as a table shows it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "-" if value is None else str(value)
+
+
+DEFAULTS = msgspec.structs.asdict(Measuring())
+"""How a case is measured unless asked: tables leave these out."""

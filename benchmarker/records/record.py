@@ -1,0 +1,327 @@
+"""The record: what one trial measured, raw, in units that its names carry.
+
+Schema history (`SCHEMA_VERSION`):
+1  first
+2  `design` (where the trial stood in its run), `witnesses` (what disturbed it); failures of kind `skipped`, `partner`
+3  `trace`, `scopes`, `kernels` (what a profile says)
+4  `energy`, `telemetry`, `meters` (what was sensed); power and temperature in `preheat`; `witnesses.temperature_C`;
+   `device.pci`
+5  names: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from benchmarker.api.case import Case
+from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_because
+from benchmarker.records.energy import Conditions, Energy, MeterReport
+from benchmarker.records.profile import Kernel, Scope, Trace
+
+SCHEMA_VERSION: Literal[5] = 5
+
+Seconds = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+
+NOT_REACHED = null_because("the trial ended before it was known")
+SHARED = null_because("two cases shared the process, and what each took cannot be told apart")
+
+
+class Failure(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a trial failed: `exit` is the worker's exit status (negative: the signal that ended it).
+
+    `skipped` was not begun, since the same or a smaller case ran out of memory; `partner`: the other case of a duet
+    failed.
+    """
+
+    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner"]
+    message: str
+    stage: str
+    exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
+
+
+class Check(Struct, frozen=True, forbid_unknown_fields=True):
+    """The largest relative error (2-norm) of any output against the float64 reference, at a small size."""
+
+    error: Annotated[float, Meta(ge=0)]
+    output: str
+    bound: Annotated[float, Meta(ge=0)]
+    ok: bool
+
+
+class Preheat(Struct, frozen=True, forbid_unknown_fields=True):
+    """What ran before timing: until the rate stood still (`plateau`, else `timeout`), or a `fixed` count.
+
+    Where there are sensors, power and temperature had to stand still too: `window_power_W` and
+    `window_temperature_C` hold what was read at the end of each window.
+    """
+
+    outcome: Literal["plateau", "timeout", "fixed"]
+    duration_s: Seconds
+    steps: Count
+    window_steps_per_s: list[float]
+    window_power_W: list[float] = []
+    window_temperature_C: list[float] = []
+
+
+StoppedBy = Literal["blocks", "seconds", "median_precision", "power_min", "failure"]
+
+
+class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
+    """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock."""
+
+    steps_per_block: Annotated[int, Meta(ge=1)]
+    duration_ns: list[Annotated[int, Meta(ge=1)]]
+    stopped_by: StoppedBy
+
+
+class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
+    """Work of one step by formula; `recomputed_flops` is forward work done again in the backward pass."""
+
+    flops: Count
+    recomputed_flops: Count
+    bytes: Count
+    samples: Count
+    tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
+
+
+class Memory(Struct, frozen=True, forbid_unknown_fields=True):
+    """Peak memory: on the device by the framework's count, on the host by the resident set of the worker."""
+
+    device_peak_bytes: Annotated[Count | None, null_because("{case.framework} counts no allocations on {case.device}")]
+    host_peak_rss_bytes: Annotated[Count | None, null_because("the operating system does not count it")]
+
+
+class Types(Struct, frozen=True, forbid_unknown_fields=True):
+    """Number types that the precision stands for, and the framework's settings as read back from it."""
+
+    parameter: str
+    compute: str
+    accumulate: str
+    lowest: str
+    settings: dict[str, str]
+
+
+class DeviceInfo(Struct, frozen=True, forbid_unknown_fields=True):
+    """The device that was measured."""
+
+    platform: str
+    name: str
+    uuid: Annotated[str | None, null_because("{case.framework} reports none for {case.device}")]
+    pci: Annotated[str | None, null_because("{case.framework} reports none for {case.device}")]
+    memory_bytes: Annotated[Count | None, null_because("{case.framework} reports none for {case.device}")]
+
+
+class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
+    """The processor; `governor` and `frequency_max_MHz` as the operating system reports them."""
+
+    model: str
+    physical_cores: Annotated[Count | None, null_because("the operating system does not say")]
+    logical_cores: Count
+    usable_cores: Count
+    smt: Annotated[bool | None, null_because("the operating system does not say")]
+    governor: Annotated[str | None, null_because("the operating system shows no frequency governor")]
+    frequency_max_MHz: Annotated[float | None, null_because("the operating system shows no frequency limits")]
+
+
+class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
+    """One GPU as its vendor's tool reports it, and the compute processes found on it."""
+
+    index: Count
+    name: str
+    uuid: str
+    driver: Annotated[str | None, null_because("nvidia-smi has no value for it")]
+    compute_capability: Annotated[str | None, null_because("nvidia-smi has no value for it")]
+    memory_bytes: Annotated[Count | None, null_because("nvidia-smi has no value for it")]
+    power_limit_W: Annotated[float | None, null_because("nvidia-smi has no value for it")]
+    ecc: Annotated[str | None, null_because("nvidia-smi has no value for it")]
+    mig: Annotated[str | None, null_because("nvidia-smi has no value for it")]
+    processes: Annotated[Count | None, null_because("nvidia-smi has no value for it")]
+
+
+class Machine(Struct, frozen=True, forbid_unknown_fields=True):
+    """The machine at the start of a trial."""
+
+    host: str
+    os: str
+    kernel: str
+    virtualization: Annotated[str | None, null_because("no hypervisor was seen")]
+    container: Annotated[str | None, null_because("no container was seen")]
+    cpu: Cpu
+    cpu_quota_cores: Annotated[float | None, null_because("no cgroup limits processor time")]
+    memory_bytes: Count
+    swap_used_bytes: Count
+    gpus: list[Gpu]
+    load_average_1min: float
+    steal_percent: Annotated[float | None, null_because("the operating system does not count stolen time")]
+
+
+class Software(Struct, frozen=True, forbid_unknown_fields=True):
+    """What ran: versions, the environment variables that change its speed, the commit of this project."""
+
+    python: str
+    benchmarker: str
+    commit: Annotated[str | None, null_because("benchmarker does not run from a git checkout")]
+    libraries: dict[str, str]
+    variables: dict[str, str]
+    threads: Annotated[Count | None, null_because("{case.framework} cannot tell on this system")]
+
+
+DesignKind = Literal["rounds", "duet"]
+
+
+class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the trial stood in its run: `case_number` in the plan, the `slot`th process of the round `trial`.
+
+    A run that may stop early `looks` at its verdict after these numbers of rounds; one that does not has none. In a
+    duet two cases take turns in one process: `partner` is the trial of the other, and `partner_first` says, of each
+    timed block, whether the partner's was timed before it.
+    """
+
+    kind: DesignKind = "rounds"
+    case_number: Count = 0
+    slot: Count = 0
+    looks: list[Count] = []
+    partner: Annotated[str | None, NULL_IS_AN_ANSWER] = None
+    partner_first: list[bool] = []
+
+
+class Interference(Struct, frozen=True, forbid_unknown_fields=True):
+    """Interference counters: what the operating system counted during the timed part, `duration_s` long."""
+
+    duration_s: Seconds
+    own_busy_cores: Seconds
+    other_busy_cores: Annotated[Seconds | None, null_because("the operating system does not count it")]
+    steal_percent: Annotated[float | None, null_because("the operating system does not count stolen time")]
+    pressure_percent: Annotated[float | None, null_because("the operating system shows no pressure stall information")]
+    throttled_s: Annotated[Seconds | None, null_because("no cgroup counts throttled time")]
+    voluntary_switches: Count
+    involuntary_switches: Count
+    frequency_MHz: Annotated[float | None, null_because("the operating system shows no frequency")]
+    temperature_C: Annotated[float | None, null_because("the operating system shows no temperature of the processor")]
+
+
+class Harness(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the worker's time went, in the order that it went there; `wall_s` is the whole, seen from outside."""
+
+    wall_s: Seconds
+    stages_s: dict[str, Seconds]
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One trial. What could not be had is null, and `reasons` says why, by the path of the null."""
+
+    schema_version: Literal[5]
+    run_id: str
+    trial_id: str
+    trial: Count
+    started_at: str
+    command: str
+    case: Case
+    design: Design
+    status: Literal["ok", "failed"]
+    error: Annotated[Failure | None, NULL_IS_AN_ANSWER]
+    machine: Machine
+    software: Software
+    device: Annotated[DeviceInfo | None, NOT_REACHED]
+    types: Annotated[Types | None, NOT_REACHED]
+    build_s: Annotated[Seconds | None, NOT_REACHED]
+    compile_s: Annotated[Seconds | None, NOT_REACHED]
+    check: Annotated[Check | None, NOT_REACHED]
+    preheat: Annotated[Preheat | None, NOT_REACHED]
+    blocks: Annotated[Blocks | None, NOT_REACHED]
+    cost: Annotated[CostPart | None, NOT_REACHED]
+    memory: Annotated[Memory | None, SHARED]
+    interference: Annotated[Interference | None, NOT_REACHED]
+    energy: Annotated[Energy | None, SHARED]
+    telemetry: list[Conditions]
+    meters: list[MeterReport]
+    trace: Annotated[Trace | None, null_because("it was not profiled; --profile does")]
+    scopes: list[Scope]
+    kernels: list[Kernel]
+    harness: Harness
+    reasons: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Hold what the types cannot say; raises ValueError."""
+        if (self.status == "failed") != (self.error is not None):
+            raise ValueError("`error` stands exactly where `status` is 'failed'")
+        if self.status == "ok" and not (self.blocks and self.blocks.duration_ns):
+            raise ValueError("an 'ok' record holds at least one timed block")
+        unexplained = sorted(set(nulls(msgspec.to_builtins(self))) - self.reasons.keys())
+        if unexplained:
+            raise ValueError(f"null without a reason: {', '.join(unexplained)}")
+
+
+REASONS = declared_reasons(Record)
+"""Why each null may stand in a record, by path with `[]` for an index; None where null is an answer."""
+_INDEX = re.compile(r"\[\d+\]")
+
+
+def reason(path: str, case: Case) -> str:
+    """The declared reason for the null at a path of the record of a case."""
+    return (REASONS[_INDEX.sub("[]", path)] or "").format(case=case)
+
+
+def nulls(fields: Mapping[str, Any]) -> list[str]:
+    """Paths of the nulls that want a reason among a record's fields (as plain values)."""
+    found: list[str] = []
+
+    def walk(value: Any, path: str) -> None:
+        if value is None and REASONS.get(_INDEX.sub("[]", path), "") is not None:
+            found.append(path)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, f"{path}.{key}")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for index, item in enumerate(value):
+                walk(item, f"{path}[{index}]")
+
+    for name, value in fields.items():
+        walk(value, name)
+    return found
+
+
+class _Versioned(Struct):
+    schema_version: int
+
+
+def read(content: bytes) -> Record:
+    """The record in a file's content, of this version of the schema or an earlier one; raises msgspec.DecodeError."""
+    version = msgspec.json.decode(content, type=_Versioned).schema_version
+    if version not in range(1, SCHEMA_VERSION):
+        return msgspec.json.decode(content, type=Record)
+    fields = msgspec.json.decode(content, type=dict[str, Any])
+    new = f"schema version {version} had none"
+    reasons = {re.sub(r"^witnesses\b", "interference", path): why for path, why in fields.get("reasons", {}).items()}
+    if version < 2:
+        fields |= {"design": {}, "witnesses": None}
+        reasons["interference"] = new
+    if version < 3:
+        fields |= {"trace": None, "scopes": [], "kernels": []}
+        reasons["trace"] = new
+    if version < 4:
+        fields |= {"energy": None, "telemetry": [], "meters": []}
+        reasons["energy"] = new
+        if fields.get("device"):
+            fields["device"]["pci"] = None
+            reasons["device.pci"] = new
+        if fields.get("witnesses"):
+            fields["witnesses"]["temperature_C"] = None
+            reasons["interference.temperature_C"] = new
+    fields |= {"schema_version": SCHEMA_VERSION, "interference": fields.pop("witnesses", None), "reasons": reasons}
+    if fields.get("design", {}).get("kind") == "blocks":
+        fields["design"]["kind"] = "rounds"
+    for meter in fields.get("meters", []):
+        meter["unavailable"] = meter.pop("lacks", [])
+    return msgspec.convert(fields, Record)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a record."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Record)}

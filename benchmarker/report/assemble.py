@@ -1,0 +1,53 @@
+"""The page from top to bottom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker.report import summary
+from benchmarker.report.environment import environment
+from benchmarker.report.faults import faults
+from benchmarker.report.method import method, repeating
+from benchmarker.report.page_model import Page
+from benchmarker.report.power import time_series
+from benchmarker.report.profiles import kernels, operations
+from benchmarker.report.rooflines import roofs
+from benchmarker.report.speed import throughput, times
+from benchmarker.report.sweeps import sweeps
+from benchmarker.report.trade_offs import fronts
+from benchmarker.report.verdicts import verdicts
+
+if TYPE_CHECKING:
+    from benchmarker.report.study import Study
+
+
+def page(study: Study) -> tuple[Page, list[str]]:
+    """What is on the page; and which files beside the records could not be read, which the page names too."""
+    lines, unread_lines = time_series(study)
+    tables, unread_tables = operations(study)
+    unread = [*unread_lines, *unread_tables]
+    found = (
+        verdicts(study),
+        summary.results(study),
+        throughput(study),
+        times(study),
+        sweeps(study),
+        fronts(study),
+        roofs(study),
+        kernels(study),
+        tables,
+        lines,
+        environment(study),
+        faults(study, unread),
+        method(study),
+        repeating(study),
+    )
+    made = Page(
+        summary.title(study),
+        summary.subtitle(study),
+        tuple(summary.cards(study)),
+        tuple(summary.warnings(study)),
+        tuple(summary.shared(study)),
+        tuple(each for each in found if each),
+    )
+    return made, unread

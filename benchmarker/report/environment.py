@@ -1,0 +1,141 @@
+"""What surrounded the trials, side by side: what differs first, what is equal folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.machine import description
+from benchmarker.records.configurations import environment_of
+from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
+from benchmarker.report.study import short
+
+if TYPE_CHECKING:
+    from benchmarker.records.record import Record
+    from benchmarker.report.study import Study
+
+MOST_SIDES = 6
+MOST_VALUES = 3
+MOST_NOISE = 40
+_MOMENTARY = ("load_average_1min", "steal_percent", "swap_used_bytes")
+"""What changes from moment to moment; the interference counters of each trial tell of it."""
+
+
+def environment(study: Study) -> Section:
+    """Machine, device, versions and settings of each side."""
+    sides = _sides(study)
+    found = {name: [_properties(record) for record in records] for name, records in list(sides.items())[:MOST_SIDES]}
+    names = list(dict.fromkeys(key for several in found.values() for each in several for key in each))
+    different, single, equal = [], [], []
+    for name in names:
+        values = [list(dict.fromkeys(each[name] for each in several if name in each)) for several in found.values()]
+        row = (name.replace("_", " "), *(_cell(each) for each in values))
+        if len({value for each in values for value in each}) > 1:
+            different.append(row)
+        elif not all(values):
+            single.append(row)
+        else:
+            equal.append((row[0], row[1]))
+    columns = (Column("property"), *(Column(name) for name in found))
+    parts = []
+    if different or single:
+        table = Table(columns, tuple(different + single), marked=frozenset(range(len(different))))
+        caption = "Highlighted rows differ. The others are of one side only, as the libraries of a framework are."
+        parts.append(Listing("What is not equal", table, caption))
+    if equal:
+        table = Table((Column("property"), Column("value")), tuple(equal))
+        parts.append(Listing(f"What is equal ({_count(len(equal))})", table, folded=True))
+    parts += _noise(study)
+    lead = []
+    if len(sides) > 1:
+        lead.append(
+            f"{_count(len(different))} differ{'s' * (len(different) == 1)} between the sides or within one."
+            if different
+            else "Nothing that the sides have in common differs."
+        )
+    if len(sides) > MOST_SIDES:
+        lead.append(f"The first {MOST_SIDES} of {len(sides)} sides are shown.")
+    return Section("environment", "Environment", tuple(lead), tuple(parts))
+
+
+def _count(number: int) -> str:
+    return f"{number} {'property' if number == 1 else 'properties'}"
+
+
+def _sides(study: Study) -> dict[str, list[Record]]:
+    """What is compared, by name; all together where nothing is."""
+    found: dict[str, dict[str, Record]] = {}
+    for match in study.matches:
+        for side in (match.baseline, match.contender):
+            found.setdefault(side.name, {}).update({record.trial_id: record for record in side.records})
+    if not found:
+        return {"all trials": study.records}
+    return {short(name): list(records.values()) for name, records in found.items()}
+
+
+def _properties(record: Record) -> dict[str, str]:
+    """Everything that surrounded a trial and stays as it is, by name, as text."""
+    here = record.machine
+    found = {name: _text(value) for name, value in environment_of(record).items() if value is not None}
+    for name, value in _flat(msgspec.to_builtins(here)):
+        if name not in _MOMENTARY and not name.endswith(".processes"):
+            found.setdefault(name.replace("cpu.model", "processor"), _text(value))
+    found |= {"threads": _text(record.software.threads)}
+    found |= dict(_flat_texts("variable", record.software.variables))
+    if record.types:
+        found |= dict(_flat_texts("setting", record.types.settings))
+    if record.device:
+        more = msgspec.to_builtins(record.device)
+        found |= {f"device {name}": _text(more[name]) for name in ("platform", "uuid", "pci", "memory_bytes")}
+    return found
+
+
+def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested values, by path."""
+    pairs: Iterable[tuple[object, object]] | None = None
+    if isinstance(value, Mapping):
+        pairs = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    if pairs is None:
+        yield path, value
+        return
+    for key, each in pairs:
+        yield from _flat(each, f"{path}.{key}" if path else str(key))
+
+
+def _flat_texts(kind: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((f"{kind} {name}", value) for name, value in values.items())
+
+
+def _text(value: object) -> str:
+    return "not known" if value is None else str(value)
+
+
+def _cell(values: Sequence[str]) -> Cell:
+    more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+    return ", ".join(values[:MOST_VALUES]) + more if values else "-"
+
+
+def _noise(study: Study) -> list[Listing]:
+    """What makes timings noisy on each host."""
+    found = {
+        (record.machine.host, sentence): None
+        for record in study.records
+        for sentence in description.noise(record.machine)
+    }
+    if not found:
+        return []
+    rows, more = list(found)[:MOST_NOISE], len(found) - MOST_NOISE
+    rest = ("", f"and {more} more") if more > 0 else None
+    caption = "As seen when trials began."
+    return [
+        Listing(
+            "What makes timings noisy here",
+            Table((Column("host"), Column("why")), tuple(rows), rest),
+            caption,
+            folded=len(rows) > 6,
+        )
+    ]

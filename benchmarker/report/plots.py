@@ -1,0 +1,121 @@
+"""Pictures of comparisons and rooflines."""
+
+from __future__ import annotations
+
+import textwrap
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarker.api.errors import UserError
+from benchmarker.records.configurations import label
+from benchmarker.records.step_times import step_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from benchmarker.comparing.matching import Match
+    from benchmarker.roofline.model import Level, Roofline
+
+FORMATS = (".png", ".svg", ".pdf")
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+"""Seconds of a unit, and its name."""
+_MARKERS: dict[Level, str] = {"step": "o", "scope": "s", "kernel": "."}
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's, which the colour-blind can tell apart (2008)."""
+_REST = "#999999"
+
+
+def boxes(matches: Sequence[Match], path: Path) -> None:
+    """Draw a box of the step times of all timed blocks for each side of each match, and a dot for each trial's median.
+
+    Boxes reach from quartile to quartile, whiskers to the 5th and 95th percentile. Raises `UserError` for a format
+    that is not known, a folder that cannot be written, or where matplotlib is missing.
+    """
+    names: dict[str, list[np.ndarray]] = {}
+    for match in matches:
+        for side in (match.baseline, match.contender):
+            name = f"{label(match.case, list(match.case))} {side.name}".strip()
+            if found := [step_times(record) for record in side.records if record.blocks]:
+                names[name] = found
+    if not names:
+        raise UserError("no trial has a timed block to draw")
+    typical = float(np.median(np.concatenate([each for found in names.values() for each in found])))
+    scale, unit = next((scale, unit) for scale, unit in UNITS if typical >= scale or unit == "ns")
+    with _drawing(path, height=1.2 + 0.5 * len(names)) as axes:
+        axes.boxplot(
+            [np.concatenate(found) / scale for found in names.values()],
+            orientation="horizontal",
+            whis=(5, 95),
+            showfliers=False,
+            tick_labels=[_plain(name) for name in names],
+        )
+        for row, found in enumerate(names.values(), 1):
+            medians = [float(np.median(each)) / scale for each in found]
+            axes.plot(medians, np.full(len(medians), row + 0.32), "o", markersize=3, alpha=0.6, color="tab:blue")
+        axes.invert_yaxis()
+        axes.set_xlabel(
+            f"step time, {unit} (box: all timed blocks together; dots: medians of trials, which are what is compared)"
+        )
+        axes.set_xlim(left=0)
+
+
+def roofs(found: Sequence[Roofline], path: Path) -> None:
+    """Draw the points of rooflines under their roofs, both axes logarithmic.
+
+    Work without FLOPs has no place on such axes and is left out. Raises `UserError` as `boxes` does.
+    """
+    drawn = [(each, [point for point in each.points if point.flops]) for each in found]
+    intensities = [point.intensity for _, points in drawn for point in points]
+    if not intensities:
+        raise UserError("no work with FLOPs to draw")
+    least, most = min(intensities) / 4, max(intensities) * 4
+    with _drawing(path, height=5.5 + 0.2 * min(len(found), len(_COLORS) + 1)) as axes:
+        for roof in dict.fromkeys(each.roof for each in found):
+            xs = [least, *([roof.ridge] if least < roof.ridge < most else []), most]
+            axes.plot(xs, [roof.attainable(x) for x in xs], color="black", linewidth=1.5)
+            axes.annotate(
+                _plain(roof.name), (most, roof.attainable(most)), (-4, 4), textcoords="offset points", ha="right"
+            )
+        for number, (each, points) in enumerate(drawn):
+            color = _COLORS[number] if number < len(_COLORS) else _REST
+            for kind, marker in _MARKERS.items():
+                chosen = [point for point in points if point.level == kind]
+                xs, ys = [point.intensity for point in chosen], [point.achieved for point in chosen]
+                axes.plot(xs, ys, marker, color=color, alpha=0.8)
+            if number < len(_COLORS):
+                axes.plot(
+                    [], [], "o", color=color, label=_plain(textwrap.shorten(each.configuration, 100, placeholder=" …"))
+                )
+        if len(drawn) > len(_COLORS):
+            axes.plot([], [], "o", color=_REST, label=f"{len(drawn) - len(_COLORS)} more")
+        axes.set(xscale="log", yscale="log", xlim=(least, most))
+        axes.set_xlabel("arithmetic intensity, FLOP/byte")
+        axes.set_ylabel("FLOP/s")
+        axes.grid(which="both", alpha=0.2)
+        axes.set_title("o step, \u25aa scope, \u00b7 kernel", fontsize="small", loc="left")
+        axes.figure.legend(loc="outside lower left", fontsize="small")
+
+
+@contextmanager
+def _drawing(path: Path, height: float) -> Iterator[Any]:
+    """Axes to draw into, saved at the end; `height` in inches."""
+    if path.suffix not in FORMATS:
+        raise UserError(f"cannot draw {path}: the formats are {', '.join(FORMATS)}")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError("a picture needs the module 'matplotlib'; pip install 'benchmarker[plot]'") from error
+    figure = Figure(figsize=(8, height), layout="constrained")
+    yield figure.add_subplot()
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _plain(text: str) -> str:
+    """Text that is not taken for a formula."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,76 @@
+"""The page as one HTML file: text, style, script, figures and data in it, and nothing from a network."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from benchmarker.formatting import clean, si
+from benchmarker.report.figures import escaped, specification
+from benchmarker.report.page_model import Cell, Column, Figure
+
+if TYPE_CHECKING:
+    from benchmarker.report.page_model import Page
+
+MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
+"""Signs of verdicts, so that colour is not all that tells them apart."""
+
+
+def render(page: Page) -> bytes:
+    """The page; the same values give the same bytes."""
+
+    def shown(value: object) -> object:
+        return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    here = files(__package__)
+    environment = Environment(
+        autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    figures = [part for section in page.sections for part in section.parts if isinstance(part, Figure)]
+    plotly = Markup(get_plotlyjs()) if figures else ""  # noqa: S704  # the library's own text
+    text = environment.from_string((here / "page.html").read_text("utf-8")).render(
+        page=page,
+        marks=MARKS,
+        amount=cell,
+        heading=heading,
+        is_figure=lambda part: isinstance(part, Figure),
+        style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
+        script=Markup((here / "page.js").read_text("utf-8")),  # noqa: S704
+        plotly=plotly,
+        figures=Markup(escaped(_json([specification(each) for each in figures]))),  # noqa: S704
+    )
+    return text.encode()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+_UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
+
+
+def heading(column: Column) -> str:
+    """The name of a column; a unit stands in the cells, unless it is a rate."""
+    name = _UNIT.sub("", column.name) if column.unit else column.name
+    return name.replace("_per_", "/").replace("_", " ") if column.numeric else name
+
+
+def cell(value: Cell, column: Column) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "-" if column.numeric else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if column.unit == "%":
+        return f"{value:.1%}"
+    if column.unit:
+        return si(value, column.unit)
+    return str(value) if isinstance(value, int) else f"{value:.4g}"

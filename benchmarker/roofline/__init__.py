@@ -1,0 +1,1 @@
+"""The roofline model, and the peaks that vendors publish."""

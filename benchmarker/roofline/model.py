@@ -1,0 +1,231 @@
+"""The roofline model: what a device lets a piece of work attain, and how near to it the work came.
+
+A piece of work of so many FLOPs that moves so many bytes has the arithmetic intensity I = FLOPs / bytes. A device with
+the peak π (FLOP/s) and the bandwidth β (bytes/s) lets it attain min(π, β·I), and so takes max(FLOPs / π, bytes / β) at
+least. At the ridge point, I = π / β, the two bounds meet. (Williams, Waterman and Patterson, "Roofline: an insightful
+visual performance model for multicore architectures", CACM 52(4), 2009.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from msgspec import Struct
+
+from benchmarker.api.errors import UserError
+from benchmarker.hooks import parameters, registry
+from benchmarker.records.ceilings import computed_in, key_of
+from benchmarker.records.configurations import DEFAULTS, configurations, label, varying
+from benchmarker.records.step_times import step_times
+from benchmarker.roofline import vendor_peaks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from benchmarker.api.problem import Problem, Work
+    from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.record import Record
+
+Level = Literal["step", "scope", "kernel"]
+Bound = Literal["compute", "memory"]
+Source = Literal["measured", "vendor"]
+
+BEYOND = (
+    "work is above its roof: its data stayed in a cache, or the machine was slower when its ceilings were measured; "
+    "`benchmarker ceilings` measures them anew"
+)
+_BEYOND = 0.05
+
+
+class Roof(Struct, frozen=True):
+    """What bounds a device: its peak in FLOP/s and its bandwidth in bytes/s, and where both are from."""
+
+    flop_per_s: float
+    bytes_per_s: float
+    name: str = ""
+    source: str = ""
+
+    @property
+    def ridge(self) -> float:
+        """The intensity, FLOP/byte, from which on work is bound by compute."""
+        return self.flop_per_s / self.bytes_per_s
+
+    def attainable(self, intensity: float) -> float:
+        """FLOP/s that work of an intensity (FLOP/byte) can attain: min(π, β·I)."""
+        return min(self.flop_per_s, self.bytes_per_s * intensity)
+
+    def bound(self, intensity: float) -> Bound:
+        """What bounds work of an intensity."""
+        return "compute" if intensity >= self.ridge else "memory"
+
+    def time_s(self, flops: float, bytes_: float) -> float:
+        """The least time of a piece of work; also of one that has no FLOPs."""
+        return max(flops / self.flop_per_s, bytes_ / self.bytes_per_s)
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """A piece of work under its roof: a step, a scope of one, or a kernel.
+
+    `time_s` is measured, `predicted_s` the least that the roof allows; `share` is the one over the other, and above 1
+    where data stays in a cache that the model knows nothing of. `attainable` and `achieved` are in FLOP/s, `intensity`
+    is in FLOP/byte. Times of scopes and kernels are those under the profiler.
+    """
+
+    level: Level
+    name: str
+    flops: float
+    bytes: float
+    time_s: float
+    intensity: float
+    attainable: float
+    achieved: float
+    bound: Bound
+    predicted_s: float
+    share: float
+
+
+class Roofline(Struct, frozen=True, kw_only=True):
+    """A configuration under the roof of its device; `points` begin with the step, the longest first within a level.
+
+    `model_s` is the time that the parts would take together, each at the roof, one after the other; None where the
+    problem has no formula of its parts.
+    """
+
+    configuration: str
+    trials: int
+    roof: Roof
+    points: list[Point]
+    model_s: float | None
+
+
+def beyond(found: Sequence[Roofline]) -> bool:
+    """Whether anything is more than 5% above its roof."""
+    return any(each.share > 1 + _BEYOND for roofline in found for each in roofline.points)
+
+
+def point(level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof) -> Point:
+    """A piece of work of which FLOPs, bytes and time are known; both of the latter above 0."""
+    intensity = flops / bytes_
+    predicted_s = roof.time_s(flops, bytes_)
+    return Point(
+        level=level,
+        name=name,
+        flops=flops,
+        bytes=bytes_,
+        time_s=time_s,
+        intensity=intensity,
+        attainable=roof.attainable(intensity),
+        achieved=flops / time_s,
+        bound=roof.bound(intensity),
+        predicted_s=predicted_s,
+        share=predicted_s / time_s,
+    )
+
+
+def measured_roof(record: Record, ceilings: Ceilings) -> Roof | None:
+    """The roof of the record's device in its precision, as measured; None where it was not."""
+    compute, memory = ceilings.compute(record), ceilings.memory(record)
+    if compute is None or memory is None:
+        return None
+    source = f"measured {compute.measured_at[:10]} by {compute.framework} gemm, {memory.framework} stream"
+    return Roof(compute.value, memory.value, f"{compute.device} {compute.precision}", source)
+
+
+def vendor_roof(record: Record) -> Roof | None:
+    """The roof by the vendor's figures; None where the data file does not have them."""
+    found = vendor_peaks.peak(record.device.name) if record.device else None
+    peak = found.products_per_s(computed_in(record)) if found else None
+    if found is None or peak is None or found.bytes_per_s is None:
+        return None
+    return Roof(peak, found.bytes_per_s, f"{found.name} {computed_in(record)}", found.source)
+
+
+def rooflines(
+    records: Sequence[Record], ceilings: Ceilings, source: Source = "measured"
+) -> tuple[list[Roofline], list[str]]:
+    """Every configuration under its roof, by medians over trials; and why others have none, each reason once."""
+    found: list[Roofline] = []
+    reasons: dict[str, None] = {}
+    groups = [each for each in configurations(records) if any(record.error is None for record in each.records)]
+    asked = [name for name in varying([each.factors for each in groups]) if name not in DEFAULTS]
+    names = asked or ["framework", "problem"]
+    for each in groups:
+        good = [record for record in each.records if record.error is None]
+        first = good[0]
+        roof = measured_roof(first, ceilings) if source == "measured" else vendor_roof(first)
+        if roof is None:
+            lacking = f"the data file has no {computed_in(first)} peak of {key_of(first)}"
+            reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
+            continue
+        parts = _parts(first)
+        points = [*_step(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
+        model_s = sum(roof.time_s(work.flops, work.bytes) for work in parts.values()) if parts else None
+        found.append(
+            Roofline(
+                configuration=label(each.factors, names), trials=len(good), roof=roof, points=points, model_s=model_s
+            )
+        )
+    return found, list(reasons)
+
+
+def _parts(record: Record) -> Mapping[str, Work]:
+    """Work by scope; none where the problem is not installed here, or not with these parameters."""
+    try:
+        problem: Problem = registry.load([f"problem.{record.case.problem}"]).hook.make_problem()
+        made = parameters.convert(problem.params, record.case.params)
+    except UserError:
+        return {}
+    return problem.parts(made, record.case.mode, record.case.precision)
+
+
+def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
+    cost = records[0].cost
+    times = [float(np.median(step_times(record))) for record in records if record.blocks]
+    if cost is None or not cost.bytes or not times:
+        return []
+    return [point("step", "step", cost.flops, cost.bytes, median(times), roof)]
+
+
+def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) -> list[Point]:
+    """Scopes that the problem has a formula for; the phases of one are taken together."""
+    by_scope: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        own: dict[str, float] = defaultdict(float)
+        for scope in record.scopes:
+            if scope.step_ns:
+                own[scope.scope] += median(scope.step_ns) / 1e9
+        for name, time_s in own.items():
+            by_scope[name].append(time_s)
+    return _longest(
+        point("scope", name, parts[name].flops, parts[name].bytes, median(times), roof)
+        for name, times in by_scope.items()
+        if name in parts and parts[name].bytes and median(times) > 0
+    )
+
+
+def _kernels(records: Sequence[Record], roof: Roof) -> list[Point]:
+    """Kernels whose shapes say what they do, those of one name and scope together, by the median over trials."""
+    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for record in records:
+        if record.trace is None:
+            continue
+        steps = max(1, record.trace.steps)
+        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        for each in record.kernels:
+            if each.flops and each.bytes and each.busy_ns:
+                name = f"{each.name} ({each.scope})" if each.scope else each.name
+                amounts = each.flops, each.bytes, each.busy_ns / 1e9
+                sums[name] = [one + more / steps for one, more in zip(sums[name], amounts, strict=True)]
+        for name, (flops, bytes_, time_s) in sums.items():
+            found[name].append((flops, bytes_, time_s))
+    middle = {name: [median(column) for column in zip(*values, strict=True)] for name, values in found.items()}
+    return _longest(
+        point("kernel", name, flops, bytes_, time_s, roof) for name, (flops, bytes_, time_s) in middle.items()
+    )
+
+
+def _longest(points: Iterable[Point]) -> list[Point]:
+    return sorted(points, key=lambda each: -each.time_s)

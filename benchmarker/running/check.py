@@ -1,0 +1,108 @@
+"""The parent's side of `check`: each framework's modes against the reference, and their losses against each other."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.records.record import Check
+from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.protocol import Request
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Case, Mode
+    from benchmarker.worker.launch import Environment, Event
+
+TIMEOUT_S = 600.0
+FALL = 0.75
+"""A loss has fallen when its last fifth lies, on average, below this share of its first value."""
+AGREEMENT = 1e-3
+"""Largest relative difference of two frameworks' losses at any step, in fp32 and fp64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check of one mode found; `ok` is None where nothing could be checked."""
+
+    framework: str
+    mode: str
+    check: Check | None
+    ok: bool | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A framework's training loss: its ends, whether it falls, and how far it is from the first framework's."""
+
+    framework: str
+    first: float
+    last: float
+    falls: bool
+    apart: float
+    bound: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the loss falls and agrees."""
+        return self.falls and self.apart <= self.bound
+
+
+def check_modes(
+    case: Case, modes: Sequence[Mode], steps: int, environment: Environment, losses: dict[str, list[float]]
+) -> list[Finding]:
+    """Check one framework's modes in one worker; a mode that did not come through is a finding as well.
+
+    The losses of `steps` training steps go to `losses`, by framework, where training is among the modes.
+    """
+    heard: list[Event] = []
+    request = Request(task="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
+    with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
+        log = Path(folder) / "log"
+        ending = converse(request, environment, TIMEOUT_S, log, heard.append)
+        trouble = next((event["refused"] for event in heard if "refused" in event), ending_text(ending, log))
+    found: dict[str, Check] = {}
+    for event in heard:
+        if "check" in event:
+            found[event["mode"]] = msgspec.convert(event["check"], Check)
+        if "losses" in event:
+            # JSON has no NaN and no infinity: both come as null, and neither falls or agrees.
+            losses[case.framework] = [math.inf if loss is None else loss for loss in event["losses"]]
+    return [
+        Finding(case.framework, mode, found[mode], found[mode].ok)
+        if mode in found
+        else Finding(case.framework, mode, None, False, trouble)
+        for mode in modes
+    ]
+
+
+def compare_losses(losses: Mapping[str, Sequence[float]], precision: str) -> list[Curve]:
+    """Whether each framework's loss falls, and whether it agrees with that of the first."""
+    bound = max(AGREEMENT, PRECISIONS[precision].bound)
+    curves = []
+    for name, values in losses.items():
+        others = next(iter(losses.values()))
+        tail = values[-max(1, len(values) // 5) :]
+        curves.append(
+            Curve(
+                framework=name,
+                first=values[0],
+                last=values[-1],
+                falls=sum(tail) / len(tail) < FALL * values[0],
+                apart=max(_apart(a, b) for a, b in zip(values, others, strict=True)),
+                bound=bound,
+            )
+        )
+    return curves
+
+
+def _apart(loss: float, other: float) -> float:
+    """Relative difference of two losses; infinite where either is."""
+    return abs(loss - other) / abs(other) if math.isfinite(loss) and math.isfinite(other) else math.inf

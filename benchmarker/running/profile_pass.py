@@ -1,0 +1,126 @@
+"""The profiled pass: a trial's case once more, in a process of its own, for some steps under the framework's profiler.
+
+It touches nothing that was timed: the trial has ended, and its record lacks only what the profile adds. What goes
+wrong here is a reason in that record, and no failure of the trial.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.files import atomic
+from benchmarker.hooks import parameters, registry
+from benchmarker.records.record import Harness, Record
+from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.protocol import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarker.running.context import Context
+    from benchmarker.worker.launch import Event
+
+LEAST_SHARE = 0.002
+"""Kernels that take less of the busy time are not in the record, but in the event table alone."""
+_FILES = {".xplane.pb": "**/*.xplane.pb", ".json": "*.json"}
+"""Endings of profilers' files, and where in its folder a framework leaves them."""
+
+
+def add_profile(context: Context, record: Record) -> Record:
+    """The record with what its case's profile says, or with the reason why it says nothing."""
+    start = time.monotonic()
+    try:
+        record = _profiled(context, record)
+    except UserError as error:
+        record = without_profile(record, str(error))
+    except OSError as error:
+        record = without_profile(record, f"cannot write {error.filename}: {error.strerror}")
+    took_s, harness = time.monotonic() - start, record.harness
+    harness = Harness(wall_s=harness.wall_s + took_s, stages_s={**harness.stages_s, "profile": took_s})
+    return msgspec.structs.replace(record, harness=harness)
+
+
+def without_profile(record: Record, reason: str) -> Record:
+    """The record with a reason why it has no trace."""
+    return msgspec.structs.replace(record, reasons={**record.reasons, "trace": reason})
+
+
+def _profiled(context: Context, record: Record) -> Record:
+    from benchmarker.traces import parquet  # Arrow takes longer to import than all else, and few runs profile
+    from benchmarker.traces.ingest import Expected, ingest
+
+    case = record.case
+    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
+    scopes = problem.scopes(parameters.convert(problem.params, case.params), case.mode)
+    with tempfile.TemporaryDirectory(prefix="benchmarker-") as name:
+        variables = _take(context, record, Path(name))
+        file, ending = _file(Path(name))
+        context.listener.hear({"stage": "reading the profile"})
+        found = ingest(file, Expected(scopes, case.measuring.separable, variables))
+        _write(
+            {
+                context.folder.events_path(record.trial_id): parquet.encode(found),
+                context.folder.profile_path(record.trial_id, ending): gzip.compress(file.read_bytes(), 6),
+            }
+        )
+    least = LEAST_SHARE * found.trace.busy_ns
+    return msgspec.structs.replace(
+        record,
+        trace=found.trace,
+        scopes=found.scopes,
+        kernels=[kernel for kernel in found.kernels() if kernel.busy_ns >= least],
+        reasons={path: reason for path, reason in record.reasons.items() if path != "trace"},
+    )
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write all files, or none."""
+    for path, content in files.items():
+        try:
+            atomic.write(path, content)
+        except OSError as error:
+            for written in files:
+                written.unlink(missing_ok=True)
+            raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
+    """Run the worker; returns the environment variables that it ran with."""
+    case = record.case
+    heard: list[Event] = []
+
+    def listen(event: Event) -> None:
+        if "stage" in event or "progress" in event:
+            context.listener.hear(event)
+        else:
+            heard.append(event)
+
+    log = context.folder.log_path(f"{record.trial_id}.profile")
+    request = Request(task="profile", framework=case.framework, cases=(case,), folder=str(into))
+    try:
+        ending = converse(request, context.environment(case), case.measuring.timeout_s, log, listen)
+        text = ending_text(ending, log)
+    finally:
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink()
+    for event in heard:
+        if "refused" in event:
+            raise UserError(f"{case.framework}: {event['refused']}")
+        if "done" in event:
+            return dict(event["variables"])
+    raise UserError(f"the profiled process failed: {text}")
+
+
+def _file(folder: Path) -> tuple[Path, str]:
+    """The profiler's file, and its kind of ending."""
+    for ending, pattern in _FILES.items():
+        for path in sorted(folder.glob(pattern)):
+            return path, ending
+    raise UserError("the profiler wrote no file")

@@ -1,0 +1,150 @@
+"""The record of a trial, built from what its worker says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from benchmarker.machine import description
+from benchmarker.planning.cases import command_line
+from benchmarker.power import energy
+from benchmarker.power.energy import Timed
+from benchmarker.power.samplers import Sampled
+from benchmarker.records.record import SCHEMA_VERSION, Record, nulls, reason
+from benchmarker.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.api.case import Case
+    from benchmarker.power.energy import Accounts
+    from benchmarker.records.record import Design
+    from benchmarker.worker.launch import Environment, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process to start: the case that it measures, or the two of a duet, and where it stands in its run."""
+
+    run_id: str
+    trial_ids: tuple[str, ...]
+    cases: tuple[Case, ...]
+    trial: int
+    designs: tuple[Design, ...]
+    seed: int = 0
+
+    @property
+    def title(self) -> str:
+        """What runs in it, for a person."""
+        names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in self.cases))
+        return f"{names}, trial {self.trial}"
+
+
+class RecordBuilder:
+    """What is heard of one case while its worker measures, and the record that it makes."""
+
+    def __init__(self, process: Process, number: int, environment: Environment) -> None:
+        self.process = process
+        self.number = number
+        self.environment = environment
+        self.case = process.cases[number]
+        self.machine = description.describe()
+        self.started_at = description.utc_now()
+        self.parts: dict[str, Any] = {}
+        self.stages: dict[str, float] = {}
+        self.stage = "start"
+        self.done = False
+        self.failure: dict[str, Any] | None = None
+        self.energy_account: Accounts | None = None
+
+    def hear(self, event: Event) -> None:
+        """Take in an event; one with `of` is of the case with that number in the process, others are of all."""
+        self.stage = event.get("stage", self.stage)
+        if "took" in event:
+            name, seconds = event["took"]
+            self.stages[name] = seconds
+        self.done = self.done or "done" in event
+        if event.get("of", self.number) == self.number:
+            self.parts.update(event.get("part", {}))
+            device = self.parts.get("device")
+            if device and self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment:
+                device["uuid"] = self.environment["CUDA_VISIBLE_DEVICES"]  # the one GPU that the worker was shown
+            self.failure = self.failure or event.get("failure")
+        elif "failure" in event and self.failure is None:
+            self.fail("partner", f"the other case of the duet failed: {event['failure']['message']}")
+
+    def fail(self, kind: str, message: str) -> None:
+        """Take down a failure that no event told of."""
+        self.failure = {"kind": kind, "message": message, "stage": self.stage}
+
+    def settle(self, sampled: Sequence[Sampled], rest_ns: tuple[int, int]) -> None:
+        """Take in what the meters read, after the worker has ended."""
+        blocks, cost, device = (self.parts.get(name) for name in ("blocks", "cost", "device"))
+        timed = None
+        if blocks and cost and device:
+            steps = len(blocks["duration_ns"]) * blocks["steps_per_block"]
+            timed = Timed(
+                platform=device["platform"],
+                uuid=device["uuid"],
+                pci=device["pci"],
+                steps=steps,
+                samples=steps * cost["samples"],
+                step_s=median(blocks["duration_ns"]) / blocks["steps_per_block"] / 1e9,
+            )
+        self.energy_account = energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
+
+    def record(self, wall_s: float, status: int | None) -> Record:
+        """The record of the trial, its worker having ended with an exit status."""
+        case, parts = self.case, self.parts
+        fields: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": self.process.run_id,
+            "trial_id": self.process.trial_ids[self.number],
+            "trial": self.process.trial,
+            "started_at": self.started_at,
+            "command": command_line(case),
+            "case": case,
+            "design": msgspec.structs.replace(
+                self.process.designs[self.number], partner_first=parts.get("partner_first", [])
+            ),
+            "status": "failed" if self.failure else "ok",
+            "error": {**self.failure, "exit": status} if self.failure else None,
+            "machine": self.machine,
+            "software": {
+                "python": description.python_version(),
+                "benchmarker": __version__,
+                "commit": description.commit(),
+                "libraries": parts.get("libraries", {}),
+                "variables": parts.get("variables", {}),
+                "threads": parts.get("threads"),
+            },
+            "harness": {"wall_s": wall_s, "stages_s": self.stages},
+        }
+        for name in _MEASURED:
+            fields[name] = parts.get(name)
+        fields |= {"trace": None, "scopes": [], "kernels": []}
+        sensed = self.energy_account
+        fields["energy"] = sensed.energy if sensed else None
+        fields["telemetry"] = sensed.telemetry if sensed else []
+        fields["meters"] = sensed.meters if sensed else []
+        fields = msgspec.to_builtins(fields)
+        fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
+        return msgspec.convert(fields, Record)
+
+    def _reason(self, path: str) -> str:
+        """Why the value at `path` is null: what the meters said, the stage that failed, or the declared reason."""
+        if self.energy_account and path in self.energy_account.reasons:
+            return self.energy_account.reasons[path]
+        section, field = path.partition(".")[0], path.rpartition(".")[2]
+        told_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
+        if self.failure and told_by_worker and not {section, field} & self.parts.keys():
+            skipped = self.failure["kind"] == "skipped"
+            return "it was not begun" if skipped else f"the trial failed in stage {self.failure['stage']!r}"
+        return reason(path, self.case)
+
+
+_MEASURED = ("device", "types", "build_s", "compile_s", "check", "preheat", "blocks", "cost", "memory", "interference")
+"""Parts of the record that the worker sends."""

@@ -1,0 +1,178 @@
+"""Running a plan: one process after the other, its records stored before the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.files import atomic
+from benchmarker.planning.estimate import TimeLeft
+from benchmarker.records import store
+from benchmarker.records.record import Design, Record
+from benchmarker.running.context import Context, Listener
+from benchmarker.running.profile_pass import add_profile, without_profile
+from benchmarker.running.record_builder import Process
+from benchmarker.running.trial import run_process, skip
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.power.samplers import Sampled
+    from benchmarker.records.plan import Plan, PlannedTrial
+
+
+Enough = Callable[[Sequence[Record]], bool]
+"""Asked after each whole round, with all records so far: is there nothing more to run?"""
+
+
+def never(records: Sequence[Record]) -> bool:
+    """Run all of the plan."""
+    return False
+
+
+def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never) -> list[Record]:
+    """Run the trials of a plan that have no record yet, in its order; returns the records of all, by case and trial.
+
+    Raises `UserError` where the folder cannot be written any more; an interrupt loses the process in flight alone.
+    """
+    plan = folder.plan
+    context = Context(folder, listener)
+    finished = store.done(folder.path, plan)
+    if finished:
+        failed = sum(record.error is not None for record in finished.values())
+        listener.say(
+            f"resuming {folder.path}: {len(finished)} of {len(plan.order)} trials have a record ({failed} failed)"
+        )
+    left = TimeLeft(plan)
+    left.learn(finished.values())
+    ran = 0
+    processes = plan.processes()
+    for number, trials in enumerate(processes, 1):
+        if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
+            break
+        if any(trial not in finished for trial in trials):
+            _discard_halves(folder, trials, finished, listener)
+            process = make_process(plan, trials, slot=ran % len(plan.cases))
+            listener.begin(f"[{number}/{len(processes)}] {process.title}", process.cases[0], left.seconds(ran))
+            if reason := _ran_out_before(process, finished):
+                records = skip(process, reason)
+            else:
+                records = _measure(context, process, len(finished))
+            for trial, record in zip(trials, records, strict=True):
+                finished[trial] = _stored(context, record)
+            left.learn(records)
+            listener.end(records)
+        ran += len(trials)
+    return _records(plan, ran, finished)
+
+
+def _discard_halves(
+    folder: store.RunFolder, trials: Sequence[PlannedTrial], finished: dict[PlannedTrial, Record], listener: Listener
+) -> None:
+    """Take away the record of a duet that was cut off before its other record was written."""
+    for trial in trials:
+        if half := finished.pop(trial, None):
+            folder.discard(half)
+            listener.say(f"trial {half.trial_id} of a duet has no partner: taken away, and both are repeated")
+
+
+def _records(plan: Plan, ran: int, finished: dict[PlannedTrial, Record]) -> list[Record]:
+    return [finished[trial] for trial in sorted(plan.order[:ran])]
+
+
+def _measure(context: Context, process: Process, stored: int) -> list[Record]:
+    """The records of a process, measured; what its meters read is stored beside them."""
+    folder, say = context.folder, context.listener.say
+    try:
+        outcome = run_process(context, process)
+    except KeyboardInterrupt:
+        folder.log_path(process.trial_ids[0]).unlink(missing_ok=True)
+        say(
+            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}"
+            f"{context.listener.again}"
+        )
+        raise
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
+        ) from error
+    _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, say)
+    return outcome.records
+
+
+def _keep(path: Path, sampled: Sequence[Sampled], say: Callable[[str], None]) -> None:
+    """Write all that the meters read, where they read anything; what stands in the way costs this file alone."""
+    if any(each.samples for each in sampled):
+        from benchmarker.power import telemetry  # Arrow takes longer to import than all else
+
+        try:
+            atomic.write(path, telemetry.encode(sampled))
+        except OSError as error:
+            say(f"the trial is without its time series: cannot write {path}: {error.strerror}")
+
+
+def _stored(context: Context, record: Record) -> Record:
+    """Store a record, with its profile where one was asked for; an interrupt costs the profile alone."""
+    say, measuring = context.listener.say, record.case.measuring
+    if measuring.profiling != "no" and record.error is None:
+        try:
+            record = add_profile(context, record)
+        except KeyboardInterrupt:
+            path = context.folder.save(without_profile(record, "the profile was interrupted"))
+            say(f"interrupted: the trial is stored without its profile: {path}")
+            raise
+        if record.trace is None:
+            say(f"trial {record.trial_id} has no profile: {record.reasons['trace']}")
+        for each in record.trace.missing if record.trace else ():
+            say(f"the profile of trial {record.trial_id} is incomplete: {each}")
+    if measuring.wants_power and any(report.channels for report in record.meters):
+        for name in ("energy", "energy.energy_J"):
+            if record.error is None and name in record.reasons:
+                say(f"trial {record.trial_id} has no energy: {record.reasons[name]}")
+    context.folder.save(record)
+    return record
+
+
+def make_process(plan: Plan, trials: Sequence[PlannedTrial], slot: int) -> Process:
+    """The process that measures one trial of a plan, or the two of a duet."""
+    ids = [store.new_id() for _ in trials]
+    partners = reversed(ids) if plan.design == "duet" else [None]
+    return Process(
+        run_id=plan.run_id,
+        trial_ids=tuple(ids),
+        cases=tuple(plan.cases[index] for index, _ in trials),
+        trial=trials[0][1],
+        designs=tuple(
+            Design(kind=plan.design, case_number=index, slot=slot, looks=plan.looks, partner=partner)
+            for (index, _), partner in zip(trials, partners, strict=True)
+        ),
+        seed=plan.seed + trials[0][1],
+    )
+
+
+def _ran_out_before(process: Process, finished: Mapping[PlannedTrial, Record]) -> str | None:
+    """Why memory would run out: it did for one of the cases or a smaller one; None where no record says so.
+
+    Smaller is a case that differs in numeric parameters alone, none of which is larger.
+    """
+    for record in finished.values():
+        if record.error is None or record.error.kind != "out_of_memory":
+            continue
+        small = record.case
+        for case in process.cases:
+            if msgspec.structs.replace(small, params=case.params) == case and _no_larger(small.params, case.params):
+                larger = [name for name, value in case.params.items() if value != small.params[name]]
+                at = ", ".join(f"{name}={small.params[name]}" for name in larger) or "these very parameters"
+                return f"memory ran out at {at} (trial {record.trial_id}); run it alone to try all the same"
+    return None
+
+
+def _no_larger(smaller: Mapping[str, Any], larger: Mapping[str, Any]) -> bool:
+    """Whether each parameter is the same, or a number that is smaller in `smaller`."""
+    return all(
+        value == larger[name] or (type(value) in (int, float) and value < larger[name])
+        for name, value in smaller.items()
+    )

@@ -1,0 +1,87 @@
+"""The parent's side of a trial: start a fresh worker, listen until it ends, and make the record of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.power.samplers import Sampled, Sampling
+from benchmarker.records.record import Design, Record
+from benchmarker.running.record_builder import Process, RecordBuilder
+from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.protocol import Request
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Case
+    from benchmarker.running.context import Context
+    from benchmarker.worker.launch import Ending, Environment, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a process leaves: the record of each of its cases, and all that was sampled beside it."""
+
+    records: list[Record]
+    sampled: list[Sampled]
+
+
+def run_process(context: Context, process: Process) -> Outcome:
+    """Measure in a fresh worker while the meters that found something are read; whatever fails, the records say how."""
+    first, measuring = process.cases[0], process.cases[0].measuring
+    environment, meters = context.environment(first), context.meters(process.cases)
+    log, hear = context.folder.log_path(process.trial_ids[0]), context.listener.hear
+    builders = _builders(process, environment)
+
+    def gather(event: Event) -> None:
+        for each in builders:
+            each.hear(event)
+        hear(event)
+
+    request = Request(task="trial", framework=first.framework, cases=process.cases, seed=process.seed)
+    start, rest_s = time.monotonic(), 0.0
+    reading = [name for name, found in meters.items() if found.channels]
+    with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
+        if reading:
+            hear({"stage": "rest"})
+            sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
+            rest_s = time.monotonic() - start
+            builders[0].stages["rest"] = rest_s
+        request = msgspec.structs.replace(request, sensors=sampling.lines())
+        ending = converse(request, environment, measuring.timeout_s, log, gather)
+        sampled = sampling.gather()
+    for each in builders:
+        if each.failure is None and not each.done:
+            each.fail(_ending_kind(ending), ending_text(ending, log))
+    if log.stat().st_size == 0:
+        log.unlink()
+    if len(builders) == 1:
+        silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
+        builders[0].settle([*sampled, *silent], sampling.rest_ns)
+    return Outcome([each.record(rest_s + ending.wall_s, ending.exit) for each in builders], sampled)
+
+
+def skip(process: Process, reason: str) -> list[Record]:
+    """Records of trials that are not begun, and why."""
+    builders = _builders(process, {})
+    for each in builders:
+        each.fail("skipped", reason)
+    return [each.record(0.0, None) for each in builders]
+
+
+def not_begun(case: Case) -> Record:
+    """The record of a case before any trial of it: it says what metrics there are, and has no value of any."""
+    process = Process(run_id="", trial_ids=("",), cases=(case,), trial=0, designs=(Design(),))
+    return skip(process, "it was not begun")[0]
+
+
+def _builders(process: Process, environment: Environment) -> list[RecordBuilder]:
+    return [RecordBuilder(process, number, environment) for number in range(len(process.cases))]
+
+
+def _ending_kind(ending: Ending) -> str:
+    if ending.timed_out:
+        return "timeout"
+    return "killed" if ending.exit < 0 else "exception"

@@ -1,0 +1,56 @@
+"""Where the middle of a few values lies, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from benchmarker.stats.shift import Shift, counted
+
+LEVEL = 0.95
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95% interval of the median, between order statistics; None for fewer than six values.
+
+    It is the interval of the sign test: the number of values above the true median is binomial, whatever their shape
+    (David & Nagaraja, Order Statistics, 2003, section 7.1). `measure.median_half_width` is half its width.
+    """
+    n = len(values)
+    null = counted(stats.binom.pmf(np.arange(n + 1), n, 0.5))
+    return Shift(np.sort(np.asarray(values, float)), null, (n,)).interval(LEVEL)
+
+
+MIN_BLOCKS_FOR_INTERVAL = 6
+"""The fewest values whose extremes are a 95% interval of the median: 2 * 0.5**6 < 0.05."""
+
+
+def median_half_width(values: list[int]) -> float:
+    """Half the width of the 95% interval of the median, as a share of the median.
+
+    The interval runs between order statistics, with the rank from the binomial distribution: it assumes
+    independent values and no shape (David & Nagaraja, Order Statistics, 2003, section 7.1).
+    Raises ValueError for fewer than six values.
+    """
+    n = len(values)
+    if n < MIN_BLOCKS_FOR_INTERVAL:
+        raise ValueError(f"{n} values have no 95% interval of the median; {MIN_BLOCKS_FOR_INTERVAL} have")
+    if n > 1000:  # the normal approximation; the exact sum would underflow
+        rank = int((n - 1 - 1.96 * math.sqrt(n)) / 2)
+    else:
+        tail = math.comb(n, 0)
+        rank = 0
+        while (tail := tail + math.comb(n, rank + 1)) <= 0.025 * 2**n:
+            rank += 1
+    ordered = sorted(values)
+    return (ordered[n - 1 - rank] - ordered[rank]) / 2 / statistics.median(ordered)

@@ -1,0 +1,1 @@
+"""What each event belongs to: scope, op, phase, category, and what it cost."""

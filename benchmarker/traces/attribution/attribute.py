@@ -1,0 +1,211 @@
+"""From what a file says to what it means: which row launched which, to which scope each counts, how long it ran itself.
+
+On the host, a row's scopes are the rows of that kind around it on its thread. A kernel takes those of the call that
+launched it, a row of the backward pass those of the forward op that it follows. Where the file carries the program,
+as JAX's do, the instruction says its own scopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.attribution.backward import PHASES, UNKNOWN, forward_rows, phases, scope_rows
+from benchmarker.traces.attribution.categories import UNCATEGORISED, categorize
+from benchmarker.traces.attribution.completion import completed
+from benchmarker.traces.attribution.costs import counted_once
+from benchmarker.traces.attribution.instructions import from_programs
+from benchmarker.traces.attribution.nesting import Nest, busy, enclosed, inherit, nest
+from benchmarker.traces.events import Kinds, codes, grouped, words
+from benchmarker.traces.formats.reading import Reading
+
+_LONGEST_PATH = 4096
+"""Characters of a path to which another scope is added; what is longer is shortened at its begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """The event table, and what was found wrong on the way.
+
+    `unmatched_ops` ran but stand in no program of the file; `unmatched_backward` follow a forward op that is not in
+    it; `unlaunched` rows of a device have no launch in it; `overlapping` rows begin within another and end after it.
+    """
+
+    events: pd.DataFrame
+    unmatched_ops: int
+    unmatched_backward: int
+    unlaunched: int
+    overlapping: int
+
+
+def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
+    """Attribute a file's rows; of nested scopes the innermost is counted, or the innermost that is `known`."""
+    events = reading.events
+    if not len(events):
+        return Attributed(events, 0, 0, 0, 0)
+    kind = Kinds(events)
+    begin, end = events["ts_ns"].to_numpy(), (events["ts_ns"] + events["dur_ns"]).to_numpy()
+    nested = _nest_hosts(events, kind, begin, end)
+    launch = _launches(events, kind)
+    parent = np.where(kind.on_device, launch, nested.parent)
+    rows = np.arange(len(events))
+    op_row = inherit(nested, np.where(kind.op, rows, -1))
+    forward, unmatched_backward = forward_rows(events, reading, nested)
+    phase = phases(events, reading, nested)
+    counting = kind.scope & events["name"].isin(known).to_numpy() if known else kind.scope
+    scope_row = scope_rows(nested, counting, forward)
+    launched = kind.on_device & (launch >= 0)
+    for found in (op_row, phase, scope_row):
+        found[launched] = found[launch[launched]]
+    phase[kind.on_device & ~launched] = UNKNOWN
+    step = _steps(events, kind, begin, launch)
+    paths = _paths(events, nested, kind)
+    columns: dict[str, Any] = {
+        "parent_id": parent,
+        "step": step,
+        "phase": words(phase, PHASES),
+        "op": _ops(events, kind, op_row, launch),
+        "scope_id": scope_row,
+        **({} if reading.framework == "jax" else {"scope": words(paths.of[scope_row], paths.texts)}),
+    }
+    for column in ("program_id", "run"):
+        values = events[column].to_numpy()
+        columns[column] = np.where(launched & (values < 0), values[launch], values)
+    events = events.assign(**columns)
+    unmatched_ops = 0
+    if reading.framework == "jax":
+        events, unmatched_ops = from_programs(events, reading.programs, kind, known)
+        events = events.assign(end_ns=completed(events, reading.programs, kind.work))
+    else:
+        texts = [*events["name"].cat.categories, ""]
+        events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
+        events["purity"] = 1.0
+    _categorise(events, kind)
+    events = counted_once(_timed(events, kind, nested), nested, launch, kind.on_device)
+    unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
+    return Attributed(events, unmatched_ops, unmatched_backward, unlaunched, nested.overlapping)
+
+
+def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:
+    """Nest the rows of each thread; those of a device's streams enclose nothing."""
+    hosts = np.flatnonzero(~kind.on_device)
+    thread = grouped(codes(events["device"])[hosts], codes(events["track"])[hosts])[0]
+    within = nest(thread, begin[hosts], end[hosts])
+    parent, level = np.full(len(events), -1), np.zeros(len(events), np.int32)
+    has = within.parent >= 0
+    parent[hosts[has]] = hosts[within.parent[has]]
+    level[hosts] = within.level
+    return Nest(parent, level, within.overlapping)
+
+
+def _launches(events: pd.DataFrame, kind: Kinds) -> np.ndarray:
+    """Of each device's row, the call with its correlation, else the op with its external number; -1 for neither."""
+    launch = np.full(len(events), -1)
+    for column, callers in (("correlation", kind.runtime), ("external_id", kind.op | kind.scope)):
+        numbers = events[column].to_numpy()
+        wanting = np.flatnonzero(kind.on_device & (launch < 0) & (numbers >= 0))
+        launch[wanting] = _first_with(numbers, np.flatnonzero(callers & (numbers >= 0)), numbers[wanting])
+    return launch
+
+
+def _first_with(numbers: np.ndarray, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The first of `rows` that has each wanted number; -1 where none has."""
+    if not len(rows):
+        return np.full(len(wanted), -1)
+    order = rows[np.argsort(numbers[rows], kind="stable")]
+    at = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
+    return np.where(numbers[order[at]] == wanted, order[at], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The path of each scope's row, as the number of a text; what is no scope has the empty one."""
+
+    of: np.ndarray
+    texts: list[str]
+
+
+def _paths(events: pd.DataFrame, nested: Nest, kind: Kinds) -> _Paths:
+    scopes = np.flatnonzero(kind.scope)
+    of = np.zeros(len(events) + 1, np.int32)  # the last stands for row -1
+    names = events["name"].cat.categories
+    name = codes(events["name"])
+    above = inherit(nested, np.where(kind.scope, np.arange(len(events)), -1))
+    known: dict[tuple[int, int], int] = {}
+    texts = [""]
+    for row in scopes[np.argsort(nested.level[scopes], kind="stable")].tolist():
+        outer = of[above[nested.parent[row]]] if nested.parent[row] >= 0 else 0
+        key = (int(outer), int(name[row]))
+        if key not in known:
+            known[key] = len(texts)
+            above_it = texts[outer] if len(texts[outer]) < _LONGEST_PATH else "…"
+            texts.append(f"{above_it}/{names[key[1]]}" if outer else str(names[key[1]]))
+        of[row] = known[key]
+    return _Paths(of, texts)
+
+
+def _steps(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    """The step in whose time each row begins; of a device's row, that of its launch."""
+    step = np.full(len(events), -1)
+    rows = np.flatnonzero(kind.step)
+    if len(rows):
+        order = rows[np.argsort(begin[rows], kind="stable")]
+        until = begin[order] + events["dur_ns"].to_numpy()[order]
+        number = np.unique(events["step"].to_numpy()[order], return_inverse=True)[1]
+        at = np.searchsorted(begin[order], begin, side="right") - 1
+        inside = (at >= 0) & (begin < until[at])
+        step[inside] = number[at[inside]]
+        step[order] = number
+    launched = kind.on_device & (launch >= 0)
+    step[launched] = step[launch[launched]]
+    return step
+
+
+def _ops(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray, launch: np.ndarray) -> pd.Categorical:
+    """The instruction that a row names or its launch does, else the op around it."""
+    own = events["op"]
+    names = events["name"]
+    texts = [*own.cat.categories, *names.cat.categories]
+    given = codes(own)
+    has = (own != "").to_numpy()
+    code = given.copy()
+    around = ~has & (op_row >= 0)
+    code[around] = len(own.cat.categories) + codes(names)[op_row[around]]
+    launched = kind.on_device & ~has & (launch >= 0)
+    named = launched & has[launch]
+    code[named] = given[launch[named]]
+    return words(code, texts)
+
+
+def _categorise(events: pd.DataFrame, kind: Kinds) -> None:
+    """Category and rule, where no program says them, by a row's name and op: once for each pair."""
+    lacking = (kind.op | kind.on_device) & events["category"].isin(["", UNCATEGORISED]).to_numpy()
+    name, op = codes(events["name"]), codes(events["op"])
+    number, first = grouped(np.where(lacking, name, -1), np.where(lacking, op, -1))
+    names, ops = events["name"].cat.categories, events["op"].cat.categories
+    found = [categorize(name=names[name[row]], op=ops[op[row]]) if lacking[row] else ("", "") for row in first.tolist()]
+    for index, column in enumerate(("category", "rule")):
+        texts = [*(each[index] for each in found), *events[column].cat.categories]
+        events[column] = words(np.where(lacking, number, len(found) + codes(events[column])), texts)
+
+
+def _timed(events: pd.DataFrame, kind: Kinds, nested: Nest) -> pd.DataFrame:
+    """Own time and share of the busy time of each row that is work; other rows have their own time alone."""
+    begin = events["ts_ns"].to_numpy()
+    duration = events["dur_ns"].to_numpy()
+    own = duration - enclosed(begin, begin + duration, nested)
+    share = np.full(len(events), -1)
+    device = codes(events["device"])
+    for each in np.unique(device[kind.work]).tolist():
+        rows = np.flatnonzero(kind.work & (device == each))
+        first, last = begin[rows], begin[rows] + duration[rows]
+        within = None if kind.on_device.any() else nest(codes(events["track"])[rows], first, last)
+        mine, tail = busy(first, last, events["end_ns"].to_numpy()[rows], within)
+        share[rows] = np.diff(np.rint(np.cumsum(np.concatenate([[0.0], mine + tail])))).astype(np.int64)
+        if within is not None:
+            own[rows] = duration[rows] - enclosed(first, last, within) + np.rint(tail).astype(np.int64)
+    return events.assign(self_ns=np.maximum(own, 0), busy_ns=share)

@@ -1,0 +1,89 @@
+"""The backward pass: which forward row each of its rows follows, and what that makes it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.attribution.nesting import Nest, inherit
+from benchmarker.traces.events import codes
+from benchmarker.traces.formats.reading import Reading
+
+PHASES = ["forward", "backward", "remat", ""]
+FORWARD, BACKWARD, REMAT, UNKNOWN = range(4)
+"""Phases by number."""
+_NODE = "autograd::engine::evaluate_function"
+
+
+def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int]:
+    """Of each row of the backward pass, the forward row that it follows, -1 elsewhere; how many were not found.
+
+    Both carry a sequence number, which each thread counts for itself, and the backward row the number of the forward
+    thread, which is the profiler's own: it is taken for that thread on which most of its rows find their partner.
+    """
+    forward = np.full(len(events), -1)
+    if reading.forward_thread is None:
+        return forward, 0
+    sequence = events["sequence_nr"].to_numpy()
+    thread = reading.forward_thread
+    begin, track = events["ts_ns"].to_numpy(), codes(events["track"])
+    backward = np.flatnonzero((thread > 0) & (sequence >= 0))
+    if not len(backward):
+        return forward, 0
+    inside = inherit(nested, np.where(thread > 0, 1, -1)) >= 0
+    candidates = np.flatnonzero((thread <= 0) & (sequence >= 0))
+    # The last forward row with a number is the one that made the node: those around it began with the same number.
+    # What was computed again within the backward pass comes first here, so that it is taken last.
+    order = candidates[np.lexsort((begin[candidates], ~inside[candidates], sequence[candidates], track[candidates]))]
+    for number in np.unique(thread[backward]).tolist():
+        rows = backward[thread[backward] == number]
+        best = np.full(len(rows), -1)
+        for each in np.unique(track[candidates]).tolist():
+            found = _last_with(sequence, order[track[order] == each], sequence[rows])
+            found[(found >= 0) & (begin[found] > begin[rows])] = -1
+            found[inside[found] & (found >= 0) & (best >= 0)] = -1
+            best = found if (found >= 0).sum() > (best >= 0).sum() else best
+        forward[rows] = best
+    return inherit(nested, forward), int((forward[backward] < 0).sum())
+
+
+def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The last of rows in order of their numbers that has each wanted number; -1 where none has."""
+    if not len(order):
+        return np.full(len(wanted), -1)
+    at = np.maximum(np.searchsorted(numbers[order], wanted, side="right") - 1, 0)
+    return np.where(numbers[order[at]] == wanted, order[at], -1)
+
+
+def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
+    """Backward is what runs within a node of the backward pass; remat what is recorded for another within it."""
+    names = events["name"]
+    is_node = names.cat.categories.str.startswith(_NODE)[codes(names)]
+    own = np.full(len(events), -1)
+    if reading.forward_thread is None:
+        return np.full(len(events), FORWARD)
+    backward = is_node | (reading.forward_thread > 0)
+    own[backward] = BACKWARD
+    inside = inherit(nested, own) == BACKWARD
+    recorded = (reading.forward_thread == 0) & (events["sequence_nr"].to_numpy() >= 0)
+    own[inside & ~backward & recorded] = REMAT
+    found = inherit(nested, own)
+    return np.where(found < 0, FORWARD, found)
+
+
+def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.ndarray:
+    """The innermost scope around each row; of a row of the backward pass, that around its forward row.
+
+    A scope that was opened within the backward pass counts for what is in it.
+    """
+    rows = np.arange(len(forward))
+    around = inherit(nested, np.where(counting, rows, -1))
+    followed = forward >= 0
+    node = inherit(nested, np.where(followed & ~_same_as_parent(nested, forward), rows, -1))
+    deeper = followed & (around >= 0) & (nested.level[around] > nested.level[node])
+    return np.where(followed & ~deeper, around[forward], around)
+
+
+def _same_as_parent(nested: Nest, values: np.ndarray) -> np.ndarray:
+    same: np.ndarray = (nested.parent >= 0) & (values == values[nested.parent])
+    return same

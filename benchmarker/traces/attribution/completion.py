@@ -1,0 +1,76 @@
+"""When an asynchronous op was complete.
+
+Its marker in the profile comes when its thread gets round to it: often after all that depends on it has run. So it was
+complete at the latest when the first instruction that uses its result began, or when its step was over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.events import codes, grouped
+from benchmarker.traces.formats.hlo import Program
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def completed(events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray) -> np.ndarray:
+    """The column `end_ns`, but no later than the first use of the result; -1 where an op was complete as it ended."""
+    end_ns: np.ndarray = events["end_ns"].to_numpy().copy()
+    late = np.flatnonzero(end_ns >= 0)
+    if len(late):
+        until = (events["ts_ns"] + events["dur_ns"]).to_numpy()[late]
+        latest = np.minimum(end_ns[late], _step_ends(events, late))
+        latest = np.minimum(latest, _first_uses(events, programs, np.flatnonzero(work), late, until))
+        end_ns[late] = np.where(latest > until, latest, -1)
+    return end_ns
+
+
+def _step_ends(events: pd.DataFrame, late: np.ndarray) -> np.ndarray:
+    """The end of the step that each row is in."""
+    steps = events[events["kind"] == "step"]
+    ends = dict(zip(steps["step"].tolist(), (steps["ts_ns"] + steps["dur_ns"]).tolist(), strict=True))
+    return np.array([ends.get(step, _NEVER) for step in events["step"].to_numpy()[late].tolist()], np.int64)
+
+
+def _first_uses(
+    events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray, late: np.ndarray, until: np.ndarray
+) -> np.ndarray:
+    """When, after each late row's own end, the first instruction began that uses its result in the same run."""
+    found = np.full(len(late), _NEVER)
+    op, program = codes(events["op"]), events["program_id"].to_numpy()
+    row, user = _uses(op[late], program[late], programs, list(events["op"].cat.categories))
+    if not len(row):
+        return found
+    execution = grouped(program, events["run"].to_numpy())[0] * (int(op.max()) + 1)
+    rows = work[np.isin(op[work], user)]
+    pairs, pair = np.unique(execution[rows] + op[rows], return_inverse=True)
+    times, rank = np.unique(events["ts_ns"].to_numpy()[rows], return_inverse=True)
+    begins = np.sort(pair * len(times) + rank)
+    wanted = execution[late[row]] + user
+    place = np.searchsorted(pairs, wanted)
+    least = place * len(times) + np.searchsorted(times, until[row])
+    at = np.searchsorted(begins, least)
+    used = (place < len(pairs)) & (at < len(begins))
+    used[used] = pairs[place[used]] == wanted[used]
+    used[used] = begins[at[used]] // len(times) == place[used]
+    np.minimum.at(found, row[used], times[begins[at[used]] % len(times)])
+    return found
+
+
+def _uses(
+    op: np.ndarray, program: np.ndarray, programs: Mapping[int, Program], names: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of a row and an op that uses its result: the row's place among those given, and the op's number."""
+    code_of = {name: code for code, name in enumerate(names)}
+    number, first = grouped(program, op)
+    users: list[list[int]] = []
+    for row in first.tolist():
+        of = programs.get(int(program[row]))
+        users.append([code_of[name] for name in of.users(names[op[row]]) if name in code_of] if of else [])
+    counts = np.array([len(each) for each in users], np.int64)[number]
+    flat = [code for index in number.tolist() for code in users[index]]
+    return np.repeat(np.arange(len(op)), counts), np.array(flat, np.int64)

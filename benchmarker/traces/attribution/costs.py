@@ -1,0 +1,68 @@
+"""FLOPs and bytes where the work is done: each counted once, in the innermost row that does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.attribution.nesting import Nest, inherit
+from benchmarker.traces.events import codes, grouped
+
+_HEAVY = ("gemm", "convolution", "attention")
+"""Categories of the kernels that do the counted work of an op that launches others too."""
+
+
+def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_device: np.ndarray) -> pd.DataFrame:
+    """The table, with the cost of an op taken from those around it, and given to that kernel of it which does the work.
+
+    Of several kernels it is the longest of a heavy category, else the longest. `launch` is each device row's launch.
+    """
+    cost = np.isfinite(events["flops"].to_numpy())
+    if not cost.any():
+        return events
+    flops, bytes_ = events["flops"].to_numpy().copy(), events["bytes"].to_numpy().copy()
+    outer = _has_inner(nested, cost)
+    flops[outer] = bytes_[outer] = np.nan
+    if (cost & on_device).any():
+        done = _doing(events, _instruction(events), np.flatnonzero(on_device & cost), together=True)
+        other = on_device & cost & ~np.isin(np.arange(len(events)), done)
+        flops[other] = bytes_[other] = np.nan
+    else:
+        rows = np.arange(len(events))
+        costing = inherit(nested, np.where(cost & ~outer, rows, -1))
+        op = np.where(on_device & (launch >= 0), costing[launch], -1)
+        done = _doing(events, op, np.flatnonzero(op >= 0), together=False)
+        flops[done], bytes_[done] = flops[op[done]], bytes_[op[done]]
+    return events.assign(flops=flops, bytes=bytes_)
+
+
+def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:
+    """Which rows with a cost enclose another."""
+    below: np.ndarray = np.zeros(len(cost), bool)
+    order = np.argsort(-nested.level, kind="stable")
+    bounds = np.searchsorted(-nested.level[order], -np.arange(int(nested.level.max(initial=0)), -1, -1), side="right")
+    start = 0
+    for stop in bounds.tolist():
+        rows = order[start:stop]
+        start = stop
+        known = rows[(cost[rows] | below[rows]) & (nested.parent[rows] >= 0)]
+        below[nested.parent[known]] = True
+    outer: np.ndarray = below & cost
+    return outer
+
+
+def _instruction(events: pd.DataFrame) -> np.ndarray:
+    """A number for each instruction of a program on a device."""
+    return grouped(codes(events["device"]), events["program_id"], codes(events["op"]))[0]
+
+
+def _doing(events: pd.DataFrame, group: np.ndarray, rows: np.ndarray, *, together: bool) -> np.ndarray:
+    """Of each group of rows, the one that does the work; `together`, all rows of the kernel's name in the group."""
+    heavy = events["category"].isin(_HEAVY).to_numpy()[rows]
+    table = pd.DataFrame({"group": group[rows], "heavy": heavy, "ns": events["dur_ns"].to_numpy()[rows]})
+    table["name"] = codes(events["name"])[rows] if together else rows
+    best = table.groupby(["group", "name"], sort=False).agg({"heavy": "max", "ns": "sum"}).reset_index()
+    best = best.sort_values(["heavy", "ns"], kind="stable").drop_duplicates("group", keep="last")
+    chosen = pd.MultiIndex.from_frame(table[["group", "name"]]).isin(pd.MultiIndex.from_frame(best[["group", "name"]]))
+    found: np.ndarray = rows[chosen]
+    return found

@@ -1,0 +1,124 @@
+"""HLO instructions: what the programs in a profile say of the rows that executed them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.attribution.categories import categorize
+from benchmarker.traces.attribution.paths import leaf, scope_path, to_leaf
+from benchmarker.traces.events import Kinds, codes, grouped, words
+from benchmarker.traces.formats.hlo import Instruction, Program
+
+_NOT_SYMBOL = re.compile(r"\W")
+
+
+def from_programs(
+    events: pd.DataFrame, programs: Mapping[int, Program], kind: Kinds, known: Collection[str]
+) -> tuple[pd.DataFrame, int]:
+    """Scopes, phases, opcodes and costs by the programs' own instructions; how many rows of work have none."""
+    events = _joined_by_name(events, programs, kind)
+    program, op, path = events["program_id"].to_numpy(), codes(events["op"]), codes(events["scope"])
+    number, first = grouped(program, op, path)
+    ops, paths = events["op"].cat.categories, events["scope"].cat.categories
+    found = [
+        _explain(programs.get(int(program[row])), ops[op[row]], paths[path[row]] if path[row] >= 0 else "", known)
+        for row in first.tolist()
+    ]
+    texts = ("scope", "leaf", "phase", "members", "opcode", "category", "rule", "program", "source")
+    columns = {name: words(number, [getattr(each, name) for each in found]) for name in texts}
+    for name in ("purity", "flops", "bytes"):
+        columns[name] = np.array([getattr(each, name) for each in found], float)[number]
+    matched = np.array([each.matched for each in found])[number]
+    execution = np.where(events["run"] >= 0, events["run"], events["step"])
+    occurrence = grouped(columns["scope"].codes, execution)[0]
+    columns["scope_id"] = np.where((execution >= 0) & kind.work, occurrence, -1)
+    if not programs:
+        columns.pop("program")
+    events = events.assign(**columns)
+    return events, int((kind.work & (events["op"] != "").to_numpy() & ~matched).sum())
+
+
+def _joined_by_name(events: pd.DataFrame, programs: Mapping[int, Program], kind: Kinds) -> pd.DataFrame:
+    """Kernels that say no instruction are those of the one instruction, of all programs, that has their name.
+
+    XLA names a kernel for its instruction, with what cannot stand in a symbol made `_`; AMD's runtime adds `.kd`.
+    """
+    lacking = kind.on_device & (events["op"] == "").to_numpy()
+    if not lacking.any():
+        return events
+    named: dict[str, list[tuple[int, str]]] = {}
+    for number, program in programs.items():
+        for instruction in program.instructions:
+            named.setdefault(_NOT_SYMBOL.sub("_", instruction), []).append((number, instruction))
+    names = events["name"].cat.categories
+    owners = [named.get(_NOT_SYMBOL.sub("_", name.removesuffix(".kd")), []) for name in names]
+    owner = [each[0] if len(each) == 1 else (-1, "") for each in owners]
+    name = codes(events["name"])
+    program = np.array([number for number, _ in owner])[name]
+    texts = [*events["op"].cat.categories, *(instruction for _, instruction in owner)]
+    op = np.where(lacking & (program >= 0), len(events["op"].cat.categories) + name, codes(events["op"]))
+    program_id = np.where(lacking & (program >= 0), program, events["program_id"])
+    return events.assign(op=words(op, texts), program_id=program_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    """What a program says of one instruction."""
+
+    scope: str = ""
+    leaf: str = ""
+    phase: str = "forward"
+    members: str = ""
+    opcode: str = ""
+    category: str = ""
+    rule: str = ""
+    program: str = ""
+    source: str = ""
+    purity: float = float("nan")
+    flops: float = float("nan")
+    bytes: float = float("nan")
+    matched: bool = False
+
+
+def _explain(program: Program | None, op: str, path: str, known: Collection[str]) -> _Explained:
+    instruction = program.instructions.get(op) if program else None
+    if program is None or instruction is None:
+        where = scope_path(path)
+        own = leaf(where.scopes, known)
+        return _Explained(to_leaf(where.scopes, own), own, where.phase)
+    members = program.members(instruction)
+    where = scope_path(_path(instruction, members))
+    own = leaf(where.scopes, known)
+    inside = [scope_path(each.paths[0]).scopes for each in members if each.paths]
+    leaves = Counter(leaf(scopes, known) for scopes in inside)
+    paths = {to_leaf(scopes, each) for scopes in (where.scopes, *inside) if (each := leaf(scopes, known))}
+    category, rule = categorize(
+        name="", op=op, opcodes=[each.opcode for each in members] or [instruction.opcode], target=instruction.target
+    )
+    flops = program.flops(instruction)
+    return _Explained(
+        scope=to_leaf(where.scopes, own),
+        leaf=own,
+        phase=where.phase,
+        members=";".join(sorted(paths)),
+        opcode=instruction.opcode,
+        category=category,
+        rule=rule,
+        program=program.name,
+        source=instruction.source,
+        purity=leaves[own] / leaves.total() if leaves else 1.0,
+        flops=flops or float("nan"),
+        bytes=program.bytes(instruction),
+        matched=True,
+    )
+
+
+def _path(instruction: Instruction, members: list[Instruction]) -> str:
+    """Where an instruction stands; one that says nothing, as copies that XLA adds, where its members do."""
+    return next((each.paths[0] for each in (instruction, *reversed(members)) if each.paths), "")

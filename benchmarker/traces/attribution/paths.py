@@ -1,0 +1,80 @@
+"""Paths of XLA's instructions: `jit(f)/transpose(jvp(Model))/h.0/attn_q_k/dot_general`.
+
+Each token is a scope, a transformation around scopes, a jitted function, or, at the end, the primitive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+_OPENING = re.compile(r"([\w.\-<>]+)\(")
+_CALLED = {"jit", "pjit", "xla_call", "core_call", "closed_call", "custom_jvp_call", "custom_vjp_call", "named_call"}
+"""Wrappers of a function's name, which is no scope."""
+_NOT_SCOPES = {
+    "while",
+    "body",
+    "cond",
+    "branch",
+    "closed_call",
+    "remat",
+    "checkpoint",
+    "rematted_computation",
+    "shard_map",
+}
+_REMAT = {"rematted_computation", "remat2"}
+
+
+@dataclass(frozen=True, slots=True)
+class ScopePath:
+    """Where an instruction stands: the scopes around it, outermost first, and the phase."""
+
+    scopes: tuple[str, ...]
+    phase: str
+
+
+def scope_path(path: str) -> ScopePath:
+    """The place that a path means; the primitive at its end is left out."""
+    scopes: list[str] = []
+    backward = remat = False
+    tokens = _tokens(path)
+    for number, wrapped in enumerate(tokens):
+        start, end, called = 0, len(wrapped), False
+        while wrapped[end - 1 : end] == ")" and (match := _OPENING.match(wrapped, start, end)):
+            backward = backward or match[1] == "transpose"
+            remat = remat or match[1] in _REMAT
+            called = called or match[1] in _CALLED
+            start, end = match.end(), end - 1
+        token = wrapped[start:end]
+        remat = remat or token in _REMAT
+        last = number == len(tokens) - 1
+        if token and not called and not last and token not in _NOT_SCOPES and not token.startswith("branch_"):
+            scopes.append(token)
+    return ScopePath(tuple(scopes), "remat" if remat else "backward" if backward else "forward")
+
+
+def _tokens(path: str) -> list[str]:
+    """The parts between slashes that stand in no parentheses."""
+    tokens, depth, start = [], 0, 0
+    for index, char in enumerate(path):
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        if char == "/" and depth == 0:
+            tokens.append(path[start:index])
+            start = index + 1
+    return [*tokens, path[start:]]
+
+
+def leaf(scopes: tuple[str, ...], known: Collection[str]) -> str:
+    """The scope that counts: the innermost, or where names are known, the innermost of these; empty for none."""
+    if not known:
+        return scopes[-1] if scopes else ""
+    return next((scope for scope in reversed(scopes) if scope in known), "")
+
+
+def to_leaf(scopes: tuple[str, ...], counted: str) -> str:
+    """The path down to the scope that counts."""
+    if not counted:
+        return "/".join(scopes)
+    last = len(scopes) - scopes[::-1].index(counted)
+    return "/".join(scopes[:last])

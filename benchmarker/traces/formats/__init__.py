@@ -1,0 +1,1 @@
+"""Profiler files, read into rows: XPlane, and the formats that are JSON."""

@@ -1,0 +1,303 @@
+"""Traces in Chrome's JSON format: those of PyTorch's profiler, of JAX's viewer, and of any program that writes it.
+
+The format: "Trace Event Format", Google, 2016. What the categories mean in PyTorch: libkineto's output_json.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.events import Texts, frame, grouped
+from benchmarker.traces.formats.aten_cost import aten_cost, has_cost
+from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
+from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
+from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
+
+_KINDS = {
+    "cpu_op": "op",
+    "operator": "op",
+    "user_annotation": "scope",
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "copy",
+    "memcpy": "copy",
+    "memset": "copy",
+    "runtime": "runtime",
+}
+"""What an event of a category is, in lower case; one that ends in `_runtime` or `_driver` is a runtime call."""
+_COPIES_OF_OTHERS = {"gpu_user_annotation", "trace", "overhead", "ac2g", "fwdbwd", "async_gpu"}
+"""Categories that show again what other events say, or the profiler itself."""
+_MODULE = "nn.Module: "
+_COLLECTIVE = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
+"""Annotations that PyTorch's own collectives make: they are ops, no scopes of the program."""
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
+JAX_LIMIT = 1_000_000
+"""JAX's viewer file ends at this many events without a word (TF_PROFILER_TRACE_VIEWER_MAX_EVENTS lifts it)."""
+_ASYNCHRONOUS = set("bneSTpF")
+_NO_DURATION = set("iIRCstfPNODVvc()=")
+"""Events of the format that have no duration, by their `ph`."""
+_LONGEST = 60
+"""Characters of a category that a note shows."""
+_NO_ARGS = Args()
+_INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num")
+
+
+def read(pieces: Iterator[bytes]) -> Reading:
+    """The rows of a trace; raises `msgspec.DecodeError` where it is none."""
+    source = JsonEvents()
+    table = _Rows()
+    for events in source.read(pieces):
+        table.add(events)
+    return table.reading(source)
+
+
+class _Rows:
+    """The columns of a table as they grow, and what is not in it."""
+
+    def __init__(self) -> None:
+        self.interned = Texts()
+        self.parts: list[dict[str, np.ndarray]] = []
+        self.processes: dict[Any, str] = {}
+        self.threads: dict[Any, str] = {}
+        self.open: dict[Any, list[Slice]] = {}
+        self.thread_numbers: dict[tuple[str, str], int] = {}
+        self.seen = self.timeless = self.unmatched = self.unknown = self.asynchronous = 0
+        self.left_out: dict[str, int] = {}
+        self.costs: dict[Any, tuple[float, float] | None] = {}
+
+    def add(self, events: list[Slice]) -> None:
+        """Take in a list of events."""
+        self.seen += len(events)
+        slices = [each for each in events if each.ph == "X"]
+        if slices:
+            self._add_slices(slices)
+        if len(slices) != len(events):
+            paired = list(self._others(events))
+            if paired:
+                self._add_slices(paired)
+
+    def _others(self, events: list[Slice]) -> Iterator[Slice]:
+        """Names are taken down; begins and ends are made whole."""
+        for each in events:
+            if each.ph == "X":
+                continue
+            if each.ph == "M":
+                name = text_of((each.args or _NO_ARGS).name or "")
+                if each.name == "process_name":
+                    self.processes[text_of(each.pid)] = name
+                elif each.name == "thread_name":
+                    self.threads[text_of(each.pid), text_of(each.tid)] = name
+            elif each.ph == "B":
+                self.open.setdefault((text_of(each.pid), text_of(each.tid)), []).append(each)
+            elif each.ph == "E":
+                stack = self.open.get((text_of(each.pid), text_of(each.tid)))
+                if not stack:
+                    self.unmatched += 1
+                    continue
+                begun = stack.pop()
+                begin, end = decimal_of(begun.ts), decimal_of(each.ts)
+                begun.ts, begun.dur = begin, end - begin if begin is not None and end is not None else None
+                yield begun
+            elif not isinstance(each.ph, str):
+                self.unknown += each.ph is not None or each.ts is not None or each.name != ""  # JAX ends a file with {}
+            else:
+                self.asynchronous += each.ph in _ASYNCHRONOUS
+                self.unknown += each.ph not in _ASYNCHRONOUS and each.ph not in _NO_DURATION
+
+    def _add_slices(self, slices: list[Slice]) -> None:
+        ts, dur, valid = times_ns(slices)
+        if not valid.all():
+            self.timeless += int((~valid).sum())
+            slices = [each for each, good in zip(slices, valid.tolist(), strict=True) if good]
+            ts, dur = ts[valid], dur[valid]
+        args = [each.args or _NO_ARGS for each in slices]
+        code = self.interned.code
+        columns = {
+            "name": numbers([each.name for each in slices], lambda value: code(text_of(value))),
+            "cat": numbers([each.cat for each in slices], lambda value: code(text_of(value).lower())),
+            "thread": self._numbered_threads(slices),
+            "op": numbers([each.hlo_op for each in args], lambda value: code(text_of(value or ""))),
+            "program": numbers([each.hlo_module for each in args], lambda value: code(text_of(value or ""))),
+            "scope": numbers([each.name for each in args], lambda value: code(text_of(value or ""))),
+            "device": numbers([each.device for each in args], lambda value: code(given_text(value))),
+            "stream": numbers([each.stream for each in args], lambda value: code(given_text(value))),
+        }
+        columns |= {name: integers(list(map(attrgetter(name), args))) for name in _INTEGERS}
+        if (columns["external_id"] < 0).all():
+            columns["external_id"] = integers([each.older_external_id for each in args])
+        columns["correlation"] = integers([each.correlation or each.correlation_id for each in args])
+        costs = np.full((2, len(slices)), np.nan)
+        costing = np.flatnonzero(self.interned.matching(columns["name"], has_cost))
+        if len(costing):
+            costs[:, costing] = np.array([self._cost(slices[row], args[row]) for row in costing.tolist()]).T
+        columns["flops"], columns["bytes"] = costs
+        self.parts.append(columns | {"ts_ns": ts, "dur_ns": dur})
+
+    def _numbered_threads(self, slices: list[Slice]) -> np.ndarray:
+        """The number of each event's process and thread."""
+        texts: dict[str, int] = {}
+        pid, tid = [each.pid for each in slices], [each.tid for each in slices]
+
+        def number(value: Any) -> int:
+            return texts.setdefault(text_of(value), len(texts))
+
+        group, first = grouped(numbers(pid, number), numbers(tid, number))
+        keys = [(text_of(pid[row]), text_of(tid[row])) for row in first.tolist()]
+        found: np.ndarray = np.array(
+            [self.thread_numbers.setdefault(key, len(self.thread_numbers)) for key in keys], np.int32
+        )[group]
+        return found
+
+    def _cost(self, event: Slice, args: Args) -> tuple[float, float]:
+        """FLOPs and bytes of an op by the shapes of its inputs."""
+        if not args.dims:
+            return _NO_COST
+        key = (text_of(event.name), bytes(args.dims), bytes(args.types), bytes(args.concrete))
+        if key not in self.costs:
+            try:
+                dims, types, concrete = (msgspec.json.decode(part or b"[]") for part in key[1:])
+                self.costs[key] = aten_cost(key[0], dims, types, concrete)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.costs[key] = None
+        return self.costs[key] or _NO_COST
+
+    def reading(self, source: JsonEvents) -> Reading:
+        """All rows, and what is known to be missing."""
+        lost = []
+        if source.endless and not source.unread_bytes:
+            lost.append("the list of events has no end: the file is cut short or damaged")
+        if source.unread_bytes:
+            lost.append(f"the last {source.unread_bytes} bytes hold no whole event: the file is cut short or damaged")
+        if source.malformed:
+            lost.append(f"{source.malformed} events could not be read")
+        if self.unknown:
+            lost.append(f"{self.unknown} events are of no known type")
+        if self.timeless:
+            lost.append(f"{self.timeless} events have no valid time")
+        unmatched = self.unmatched + sum(len(stack) for stack in self.open.values())
+        if unmatched:
+            lost.append(f"{unmatched} begins and ends of events have no counterpart")
+        jax = any(name.startswith(("/host:", "/device:")) for name in self.processes.values())
+        if jax and self.seen >= JAX_LIMIT:
+            lost.append(f"JAX's viewer file ends at {JAX_LIMIT:,} events: take the .xplane.pb beside it")
+        torch = "schemaVersion" in source.beside or "cpu_op" in self.interned.values()
+        if not self.parts:
+            return Reading("chrome", "jax" if jax else "torch" if torch else "", frame({}, 0), lost=tuple(lost))
+        found = {name: np.concatenate([part.pop(name) for part in self.parts]) for name in list(self.parts[0])}
+        kind, name, step = self._kinds(found, torch)
+        wanted = kind != _DROPPED
+        kept = slice(None) if wanted.all() else wanted
+        notes = [
+            f"{count} events of the category {category[:_LONGEST] or '(none)'!r} are left out"
+            for category, count in self.left_out.items()
+        ]
+        if self.asynchronous:
+            notes.append(f"{self.asynchronous} events of asynchronous slices are left out")
+        device, track = self._tracks_of(found, kind)
+        run = pd.factorize(found["run_id"], sort=True)[0]
+        run[found["run_id"] == -1] = -1
+        text = self.interned.column
+        columns = {
+            "kind": text(kind[kept]),
+            "name": text(name[kept]),
+            **{each: text(found.pop(each)[kept]) for each in ("op", "scope", "program")},
+            "device": text(device[kept]),
+            "track": text(track[kept]),
+            "step": step[kept],
+            "run": run[kept],
+            **{
+                each: found.pop(each)[kept]
+                for each in ("ts_ns", "dur_ns", "program_id", "correlation", "external_id", "sequence_nr")
+            },
+            **{each: found.pop(each)[kept] for each in ("flops", "bytes")},
+        }
+        return Reading(
+            "chrome",
+            "jax" if jax else "torch" if torch else "",
+            frame(columns, int(wanted.sum())),
+            forward_thread=found["forward_thread"][kept],
+            lost=tuple(lost),
+            notes=tuple(notes),
+        )
+
+    def _kinds(self, found: dict[str, np.ndarray], torch: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Kind and name of each row, as numbers of texts, and its step; rows that are left out are `_DROPPED`."""
+        code, values, each_of = self.interned.code, self.interned.values, self.interned.translated
+        category, name = found["cat"], found["name"].copy()
+        kind = each_of(category, lambda text: code(kept) if (kept := _kind_of(text, torch)) else _DROPPED)
+        modules = self.interned.matching(name, lambda text: text.startswith(_MODULE))
+        scope, step = code("scope"), np.full(len(kind), -1)
+        kind[modules & (category == code("python_function"))] = scope
+        name[modules] = each_of(name[modules], lambda text: code(text.removeprefix(_MODULE)))
+        scopes = np.flatnonzero(kind == scope)
+        kind[scopes[self.interned.matching(name[scopes], _COLLECTIVE.match)]] = code("op")
+        steps = scopes[self.interned.matching(name[scopes], _STEP.match)]
+        kind[steps] = code("step")
+        step[steps] = each_of(name[steps], lambda text: int(match[1]) if (match := _STEP.match(text)) else -1)
+        if any(DEVICE.match(process) for process in self.processes.values()) or (found["op"] > 0).any():
+            self._jax_kinds(found, kind)
+            chosen = found["step_num"] >= 0
+            kind[chosen], step[chosen] = code("step"), found["step_num"][chosen]
+        dropped, counts = np.unique(category[kind == _DROPPED], return_counts=True)
+        self.left_out = {values()[each]: count for each, count in zip(dropped.tolist(), counts.tolist(), strict=True)}
+        return kind, name, step
+
+    def _jax_kinds(self, found: dict[str, np.ndarray], kind: np.ndarray) -> None:
+        """In JAX's file the process and the thread say what an event is."""
+        code = self.interned.code
+        names = [self._names(pid, tid) for pid, tid in self.thread_numbers]
+        device = np.array([bool(DEVICE.match(process)) for process, _ in names])[found["thread"]]
+        stream = np.array([bool(STREAM.search(thread)) for _, thread in names])[found["thread"]]
+        copy = self.interned.matching(found["name"], COPY.search)
+        on_device = any(DEVICE.match(process) for process in self.processes.values())
+        host_kind = np.where(found["op"] > 0, code("runtime" if on_device else "op"), code("runtime"))
+        device_kind = np.where(stream, np.where(copy, code("copy"), code("kernel")), _DROPPED)
+        kind[:] = np.where(device, device_kind, host_kind)
+
+    def _tracks_of(self, found: dict[str, np.ndarray], kind: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Device and track of each row: an accelerator's stream, or a thread of the host."""
+        code = self.interned.code
+        on_device = np.isin(kind, [code("kernel"), code("copy")])
+        values, threads = self.interned.values(), list(self.thread_numbers)
+        one_process = len({pid for pid, _ in threads}) < 2
+        alike = Counter((pid, self._names(pid, tid)[1]) for pid, tid in threads)
+        keys = (found["thread"], found["device"], found["stream"], on_device)
+        group, first = grouped(*keys, ordered=True)
+        devices, tracks = [], []
+        for number, index, stream, accelerated in zip(*(key[first].tolist() for key in keys), strict=True):
+            pid, tid = threads[number]
+            process, thread = self._names(pid, tid)
+            if accelerated:
+                match, named = DEVICE.match(process), STREAM.search(thread)
+                devices.append(code(f"{match[1].lower()}:{match[2]}" if match else f"gpu:{values[index] or pid}"))
+                tracks.append(code(f"stream {named[1] if named else values[stream] or tid}"))
+            else:
+                devices.append(code("cpu"))
+                label = thread if thread and alike[pid, thread] == 1 else f"{thread or 'thread'} {tid}"
+                tracks.append(code(label if one_process else f"process {pid} {label}"))
+        return np.array(devices, np.int32)[group], np.array(tracks, np.int32)[group]
+
+    def _names(self, pid: str, tid: str) -> tuple[str, str]:
+        """Names of a process and a thread."""
+        return self.processes.get(pid, ""), self.threads.get((pid, tid), "")
+
+
+_DROPPED = -1
+_NO_COST = (float("nan"), float("nan"))
+
+
+def _kind_of(category: str, torch: bool) -> str | None:
+    """What events of a category (in lower case) are; None where they are left out, as what is unknown in PyTorch's."""
+    if category.endswith(("_runtime", "_driver")):
+        return "runtime"
+    if category in _COPIES_OF_OTHERS or category == "python_function":
+        return None
+    return _KINDS.get(category, None if torch else "op")

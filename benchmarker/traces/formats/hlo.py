@@ -1,0 +1,294 @@
+"""XLA's HLO, as a profile carries it for each program: what an instruction is, where it comes from, and what it costs.
+
+Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePath
+
+from benchmarker.traces.formats.wire import WireError, fields, integers, text
+
+_NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+"""Opcodes that execute nothing."""
+_PARTIAL = {"gather", "dynamic-slice", "scatter", "dynamic-update-slice"}
+"""Opcodes that touch a part of an operand, which the shapes do not say."""
+_CALLS = {"fusion", "call"}
+"""Opcodes whose called computations are their members."""
+_DEEPEST, _MOST_MEMBERS = 16, 1 << 18
+"""Fusions nest two or three deep and hold some hundreds of instructions; a file that says more is damaged."""
+_LARGEST_DIM = 1 << 40
+"""A greater dimension, or an unknown one (which is negative), is not counted with."""
+
+# Sizes of xla.PrimitiveType, in bits (xla_data.proto); tuples, tokens and opaque values have none.
+_BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128}
+_BITS |= {19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 4, 32: 4, 33: 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An array's dimensions and type, or a tuple of shapes."""
+
+    dimensions: tuple[int, ...] = ()
+    bits: int = 0
+    parts: tuple[Shape, ...] = ()
+
+    @property
+    def elements(self) -> float:
+        """Numbers in the array; NaN where a dimension is not known."""
+        return _product(self.dimensions)
+
+    @property
+    def bytes(self) -> float:
+        """What it takes in memory."""
+        return -(-self.elements * self.bits // 8) + sum(part.bytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One HLO instruction; `paths` are where in the program's source it stands, the first being its own."""
+
+    name: str
+    opcode: str
+    id: int = 0
+    shape: Shape = Shape()
+    paths: tuple[str, ...] = ()
+    source: str = ""
+    target: str = ""
+    config: str = ""
+    operands: tuple[int, ...] = ()
+    calls: tuple[int, ...] = ()
+    contracting: tuple[int, ...] = ()
+    kernel_output_feature: int = -1
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled module: its instructions by name, and by the computation that they stand in."""
+
+    name: str
+    id: int
+    instructions: Mapping[str, Instruction]
+    computations: Mapping[int, list[Instruction]] = field(repr=False)
+
+    @cached_property
+    def _by_id(self) -> Mapping[int, Instruction]:
+        return {each.id: each for each in self.instructions.values()}
+
+    def members(self, instruction: Instruction) -> list[Instruction]:
+        """The instructions that execute when this one does: those of a fusion, else itself."""
+        return list(self._members(instruction))
+
+    def _members(self, instruction: Instruction) -> Iterator[Instruction]:
+        if instruction.opcode not in _CALLS:
+            yield instruction
+            return
+        for call in instruction.calls:
+            for each in self.computations.get(call, []):
+                if each.opcode not in _NO_WORK:
+                    yield from self._members(each)
+
+    def users(self, name: str) -> set[str]:
+        """Names of the instructions that use the result of one, directly or through such as execute nothing."""
+        found: set[str] = set()
+        left = [self.instructions[name].id] if name in self.instructions else []
+        seen = set(left)
+        while left:
+            for each in self._users.get(left.pop(), ()):
+                if each.opcode not in _NO_WORK:
+                    found.add(each.name)
+                elif each.id not in seen:
+                    seen.add(each.id)
+                    left.append(each.id)
+        return found
+
+    @cached_property
+    def _users(self) -> Mapping[int, list[Instruction]]:
+        """The instructions that have each as an operand, by its number."""
+        users: dict[int, list[Instruction]] = {}
+        for each in self.instructions.values():
+            for operand in each.operands:
+                users.setdefault(operand, []).append(each)
+        return users
+
+    def flops(self, instruction: Instruction) -> float:
+        """FLOPs of the matrix products and convolutions in one execution, a multiply-add as 2; 0 where it has none.
+
+        NaN where a dimension is not known.
+        """
+        return float(sum(self._product_flops(each) for each in self.members(instruction)))
+
+    def bytes(self, instruction: Instruction) -> float:
+        """The least that one execution moves: operands read once, results written once.
+
+        NaN for control flow, where a dimension is not known, and where a part of an operand is used.
+        """
+        if instruction.opcode in ("while", "conditional", "call"):
+            return math.nan
+        if any(each.opcode in _PARTIAL for each in self.members(instruction)):
+            return math.nan
+        return float(instruction.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
+
+    def _operands(self, instruction: Instruction) -> list[Instruction]:
+        return [self._by_id[number] for number in instruction.operands if number in self._by_id]
+
+    def _product_flops(self, instruction: Instruction) -> float:
+        operands = self._operands(instruction)
+        if len(operands) < 2:
+            return 0
+        first, second = (each.shape.dimensions for each in operands[:2])
+        result = instruction.shape.parts[0] if instruction.shape.parts else instruction.shape
+        if instruction.opcode == "convolution" or instruction.kernel_output_feature >= 0:
+            return _convolution_flops(instruction, first, second, result.dimensions)
+        contracting: tuple[int, ...] = ()
+        if instruction.opcode == "dot":
+            contracting = instruction.contracting
+        elif instruction.opcode == "custom-call":
+            contracting = _gemm_contracting(instruction.config)
+        if not contracting or max(contracting) >= len(first):
+            return 0
+        return 2 * result.elements * _product([first[axis] for axis in contracting])
+
+
+def _product(dimensions: Sequence[int]) -> float:
+    """The product of dimensions; NaN where one is not known, or where it is beyond all floats."""
+    product = math.prod(map(float, dimensions))
+    return product if math.isfinite(product) and max(dimensions, default=0) <= _LARGEST_DIM else math.nan
+
+
+def _convolution_flops(
+    instruction: Instruction, first: tuple[int, ...], second: tuple[int, ...], result: tuple[int, ...]
+) -> float:
+    """Of each output number, one product with each number of the kernel that makes it.
+
+    In cuDNN's custom calls for the gradients, the output's own gradient is an operand, and of the kernel's gradient the
+    result is the kernel.
+    """
+    output, kernel = result, second
+    if "BackwardInput" in instruction.target:
+        output = first
+    elif "BackwardFilter" in instruction.target:
+        output, kernel = second, result
+    if not 0 <= instruction.kernel_output_feature < len(kernel):
+        return 0
+    return 2 * _product(output) * _product(kernel) / max(1, kernel[instruction.kernel_output_feature])
+
+
+def _gemm_contracting(config: str) -> tuple[int, ...]:
+    """Axes of the first operand that a library's matrix product sums over, from its backend configuration."""
+    try:
+        numbers = json.loads(config)["gemm_backend_config"]["dot_dimension_numbers"]
+        axes = tuple(int(axis) for axis in numbers["lhs_contracting_dimensions"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return ()
+    return axes if min(axes, default=0) >= 0 else ()
+
+
+def parse(proto: memoryview) -> Program:
+    """A program from a serialised HloProto; raises `WireError` where it is none."""
+    module = next((value for number, value in fields(proto) if number == 1), None)
+    if not isinstance(module, memoryview):
+        raise WireError("it holds no HLO module")
+    name, program_id = "", -1
+    computations: dict[int, list[Instruction]] = {}
+    for number, value in fields(module):
+        if number == 1:
+            name = text(value)
+        elif number == 5 and isinstance(value, int):
+            program_id = value
+        elif number == 3 and isinstance(value, memoryview):
+            key, instructions = -1, []
+            for inner, part in fields(value):
+                if inner == 5 and isinstance(part, int):
+                    key = part
+                elif inner == 2 and isinstance(part, memoryview):
+                    instructions.append(_instruction(part))
+            computations[key] = instructions
+    sizes: dict[int, tuple[int, int]] = {}
+    for key in computations:
+        _size(key, computations, sizes, 0)
+    by_name = {each.name: each for instructions in computations.values() for each in instructions}
+    return Program(name, program_id, by_name, computations)
+
+
+def _size(
+    key: int, computations: Mapping[int, list[Instruction]], known: dict[int, tuple[int, int]], depth: int
+) -> tuple[int, int]:
+    """How many instructions a computation executes with those that it calls, and how deep; raises where too many."""
+    if depth > _DEEPEST:
+        raise WireError("its fusions nest too deep")
+    if key not in known:
+        instructions = computations.get(key, [])
+        inner = [
+            _size(call, computations, known, depth + 1)
+            for each in instructions
+            if each.opcode in _CALLS
+            for call in each.calls
+        ]
+        size = len(instructions) + sum(count for count, _ in inner)
+        deep = 1 + max((levels for _, levels in inner), default=0)
+        if size > _MOST_MEMBERS or deep > _DEEPEST:
+            raise WireError("its fusions nest too deep, or hold too much")
+        known[key] = size, deep
+    return known[key]
+
+
+def _instruction(proto: memoryview) -> Instruction:
+    found: dict[str, object] = {"name": "", "opcode": ""}
+    operands: list[int] = []
+    calls: list[int] = []
+    for number, value in fields(proto):
+        if number in _TEXT_FIELDS:
+            found[_TEXT_FIELDS[number]] = text(value)
+        elif number == 35:
+            found["id"] = value if isinstance(value, int) else 0
+        elif number == 36:
+            operands += integers(value)
+        elif number == 38:
+            calls += integers(value)
+        elif isinstance(value, memoryview):
+            if number == 3:
+                found["shape"] = _shape(value)
+            elif number == 7:
+                found["paths"], found["source"] = _metadata(value)
+            elif number == 16:
+                found["kernel_output_feature"] = next((v for n, v in fields(value) if n == 4 and isinstance(v, int)), 0)
+            elif number == 30:
+                found["contracting"] = tuple(axis for n, v in fields(value) if n == 1 for axis in integers(v))
+    return Instruction(**found, operands=tuple(operands), calls=tuple(calls))  # type: ignore[arg-type]
+
+
+_TEXT_FIELDS = {1: "name", 2: "opcode", 28: "target", 43: "config"}
+
+
+def _shape(proto: memoryview, depth: int = 0) -> Shape:
+    dimensions: list[int] = []
+    parts: list[Shape] = []
+    bits = 0
+    for number, value in fields(proto):
+        if number == 2 and isinstance(value, int):
+            bits = _BITS.get(value, 0)
+        elif number == 3:
+            dimensions += integers(value)
+        elif number == 4 and isinstance(value, memoryview) and depth < _DEEPEST:
+            parts.append(_shape(value, depth + 1))
+    return Shape(tuple(dimensions), bits, tuple(parts))
+
+
+def _metadata(proto: memoryview) -> tuple[tuple[str, ...], str]:
+    """Paths and source line of an instruction; one that stands for several has their paths with `;` between."""
+    paths: tuple[str, ...] = ()
+    file, line = "", 0
+    for number, value in fields(proto):
+        if number == 2:
+            paths = tuple(path for path in text(value).split(";") if path)
+        elif number == 3:
+            file = PurePath(text(value)).name
+        elif number == 4 and isinstance(value, int):
+            line = value
+    return paths, f"{file}:{line}" if file else ""

@@ -1,0 +1,1 @@
+"""Perfetto: queries in SQL, and traces for its viewer."""

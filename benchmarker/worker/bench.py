@@ -1,0 +1,92 @@
+"""A case on the bench: its plugins loaded, its framework opened, ready to be built at any size."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.hooks import parameters, registry
+from benchmarker.records.record import DeviceInfo, Types
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarker.api.case import Case, Profiling
+    from benchmarker.api.framework import Device, Framework, FrameworkInfo
+    from benchmarker.api.problem import Data, Problem, Workload
+
+BATCHES = 4
+"""Distinct input batches that a workload rotates, so that a cache does not hold the data."""
+
+
+class Bench:
+    """A case with its plugins loaded, its framework opened and its parameters made."""
+
+    def __init__(self, case: Case, profiling: Profiling = "no") -> None:
+        self.case = case
+        self.hooks = registry.load(
+            [
+                f"framework.{case.framework}",
+                f"problem.{case.problem}",
+                f"workload.{case.problem}.{case.framework}",
+            ]
+        ).hook
+        self.framework: Framework = self.hooks.make_framework(
+            device=case.device, precision=case.precision, threads=case.threads, profiling=profiling
+        )
+        self.threads = self.framework.threads()
+        if case.threads not in (None, self.threads):
+            found = "cannot tell its threads here" if self.threads is None else f"computes with {self.threads}"
+            raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
+        self.problem: Problem = self.hooks.make_problem()
+        self.params = parameters.convert(self.problem.params, case.params)
+
+    def data(self, size: Any, batches: int) -> Data:
+        """Weights and inputs from the case's seed; SFC64 is NumPy's fastest generator."""
+        rng = np.random.Generator(np.random.SFC64(self.case.seed))
+        return self.problem.data(size, self.case.precision, rng, batches)
+
+    def build(self, size: Any, data: Data) -> Workload:
+        """The workload of this case at a size."""
+        workload: Workload = self.hooks.build_workload(
+            framework=self.framework, problem=self.problem, case=self.case, params=size, data=data
+        )
+        return workload
+
+    def describe(self) -> dict[str, Any]:
+        """What is known of the device, the types and the software, as parts of the record."""
+        info: FrameworkInfo = self.hooks.describe_framework()
+        device: Device = next(device for device in info.devices if device.platform == self.case.device)
+        precision = PRECISIONS[self.case.precision]
+        return {
+            "device": DeviceInfo(
+                platform=device.platform,
+                name=device.name,
+                uuid=device.uuid,
+                pci=device.pci,
+                memory_bytes=device.memory_bytes,
+            ),
+            "types": Types(
+                parameter=precision.parameter,
+                compute=precision.compute,
+                accumulate=precision.accumulate,
+                lowest=precision.lowest,
+                settings=dict(self.framework.settings()),
+            ),
+            "libraries": info.libraries,
+            "variables": _variables(info.variables),
+            "threads": self.threads,
+        }
+
+
+def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
+    """Those environment variables that are set; folders in their values do not belong in a record."""
+    return {
+        name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
+        for name in names
+        if name in os.environ
+    }

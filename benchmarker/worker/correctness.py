@@ -1,0 +1,51 @@
+"""Is a workload right? Its outputs against the problem's float64 reference."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.records.record import Check
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Case
+    from benchmarker.api.problem import Data, Problem, Workload
+
+TRAINING_STEPS = 3
+"""Steps that a check of training takes: the later losses show whether the first gradients were right."""
+
+
+def check(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Check:
+    """Hold a workload against the reference for the same parameters and data.
+
+    Raises RuntimeError where its outputs have other names or shapes than those of the reference, or where the
+    reference itself is not finite.
+    """
+    steps = TRAINING_STEPS if case.mode == "training" else 1
+    bound = PRECISIONS[case.precision].bound
+    worst = Check(error=-1.0, output="", bound=bound, ok=False)
+    reference = problem.reference(params, data, case.mode)
+    for _ in range(steps):
+        expected = next(reference)
+        observed = workload.outputs(workload.step())
+        if not expected or observed.keys() != expected.keys():
+            raise RuntimeError(f"outputs {sorted(observed)} where the reference has {sorted(expected)}")
+        for name, exact in expected.items():
+            error = relative_error(np.asarray(observed[name], dtype=np.float64), exact)
+            if error > worst.error:
+                worst = Check(error=error, output=name, bound=bound, ok=error <= bound)
+    return worst
+
+
+def relative_error(value: np.ndarray, exact: np.ndarray) -> float:
+    """‖value − exact‖₂ / ‖exact‖₂; the largest float where `value` holds NaN or infinity."""
+    if value.shape != exact.shape:
+        raise RuntimeError(f"an output has shape {value.shape} where the reference has {exact.shape}")
+    if not np.isfinite(exact).all():
+        raise RuntimeError("the reference holds NaN or infinity")
+    if not np.isfinite(value).all():
+        return sys.float_info.max
+    return float(np.linalg.norm(value - exact) / (np.linalg.norm(exact) or 1.0))

@@ -1,0 +1,109 @@
+"""The parent's side of a worker: start it, listen until it ends, leave nothing of it behind."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.worker.protocol import Request
+
+GRACE_S = 2.0
+"""What a worker that ran out of time is given to send the blocks that it has."""
+
+Event = Mapping[str, Any]
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a worker ended: its exit status (negative: the signal), whether it outran its time, and the time it had."""
+
+    exit: int
+    timed_out: bool
+    wall_s: float
+
+
+def converse(
+    request: Request, environment: Environment, timeout_s: float, log: Path, hear: Callable[[Event], None]
+) -> Ending:
+    """Run a worker to its end, passing on each event; the parent sleeps while there is none.
+
+    Whatever ends this function, an interrupt included, the worker and the processes that it started are ended too.
+    """
+    start = time.monotonic()
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", "benchmarker.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, **environment},
+            pass_fds=[line.socket for line in request.sensors.values()],
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        try:
+            process.stdin.write(msgspec.json.encode(msgspec.structs.replace(request, spawned_s=start)) + b"\n")
+            process.stdin.flush()
+            timed_out = not _listen(process, start + timeout_s, hear)
+            if timed_out:
+                process.terminate()
+                _listen(process, time.monotonic() + GRACE_S, hear)
+            else:
+                process.wait()
+        except BrokenPipeError:
+            timed_out = False
+            process.wait()
+        finally:
+            _end_group(process)
+    return Ending(process.returncode, timed_out, time.monotonic() - start)
+
+
+def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[Event], None]) -> bool:
+    """Pass events on until the worker closes its end (True) or the deadline passes (False)."""
+    assert process.stdout is not None
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                return True
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                hear(msgspec.json.decode(line))
+    return False
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill whatever is left of the worker's session (it leads its own process group)."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def ending_text(ending: Ending, log: Path) -> str:
+    """One line on how a worker ended that did not do what was asked."""
+    if ending.timed_out:
+        return f"no end after {ending.wall_s:.0f} s; --timeout allows longer"
+    if ending.exit < 0:
+        name = signal.Signals(-ending.exit).name
+        hint = "; the system may have run out of memory" if name == "SIGKILL" else ""
+        return f"the worker was ended by {name}{hint}"
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return f"the worker ended with status {ending.exit}" + (f": {lines[-1][:300]}" if lines else "")

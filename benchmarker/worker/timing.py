@@ -1,0 +1,203 @@
+"""Measuring one workload: preheat or warm-up, then timed blocks.
+
+    |-- first step --|-- preheat or warm-up --|sync| k steps |sync| k steps |sync| ... |sync|
+     compile_s        preheat                       <-block->      <-block->
+
+A block is `k` steps between two synchronisations; nothing but the steps stands between its two readings of the
+clock. Progress is told between blocks.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from benchmarker.power.window import Gauge
+from benchmarker.records.record import Preheat, StoppedBy
+from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from benchmarker.api.case import Measuring
+
+MIN_BLOCK_S = 0.01
+"""Shortest block: 100,000 times what reading the clock costs."""
+SYNCS_PER_BLOCK = 1000
+"""A block is at least this many times as long as one synchronisation."""
+WINDOW_S = 1.0
+"""Shortest preheat window."""
+PLATEAU = 0.01
+"""Two consecutive windows are a plateau when their rates, and powers, differ by no more than this share."""
+PLATEAU_C = 1.0
+"""Nor, then, do their temperatures differ by more, °C."""
+
+Tell = Callable[[int, float], None]
+"""Called between blocks with the number of blocks so far and the last block's seconds a step."""
+
+
+class Turn(Protocol):
+    """Whose turn it is in a duet, and who is told of its progress."""
+
+    of: int
+
+    def tell(self, done: int, step_s: float) -> None:
+        """As `Tell`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepper:
+    """A step, and how to wait for what it returned."""
+
+    step: Callable[[], Any]
+    synchronize: Callable[[Any], None]
+
+    def block(self, steps: int) -> int:
+        """Take `steps` steps and wait for them; returns their duration in ns."""
+        step = self.step
+        start = time.perf_counter_ns()
+        for _ in range(steps):
+            result = step()
+        self.synchronize(result)
+        return time.perf_counter_ns() - start
+
+    def sync_s(self) -> float:
+        """What waiting for a result that is already there costs, s: the least of ten."""
+        result = self.step()
+        self.synchronize(result)
+        costs = []
+        for _ in range(10):
+            start = time.perf_counter()
+            self.synchronize(result)
+            costs.append(time.perf_counter() - start)
+        return min(costs)
+
+
+def preheat(stepper: Stepper, measuring: Measuring, tell: Tell, gauge: Callable[[], Gauge] = Gauge) -> Preheat:
+    """Bring the workload to a steady rate: a fixed count of steps, or, where asked for, a plateau.
+
+    Where `gauge` tells power and temperature, they must stand still too.
+    """
+    start = time.perf_counter()
+    if not measuring.preheat:
+        for done in range(1, measuring.warmup_steps + 1):
+            tell(done, stepper.block(1) / 1e9)
+        return Preheat(
+            outcome="fixed",
+            duration_s=time.perf_counter() - start,
+            steps=measuring.warmup_steps,
+            window_steps_per_s=[],
+        )
+    rates: list[float] = []
+    powers: list[float] = []
+    temperatures: list[float] = []
+    steps = 0
+    gauge()
+    while True:
+        window = 0
+        window_start = time.perf_counter()
+        while (elapsed := time.perf_counter() - window_start) < WINDOW_S:
+            stepper.block(1)
+            window += 1
+        steps += window
+        rates.append(window / elapsed)
+        tell(len(rates), elapsed / window)
+        now = gauge()
+        if now.power_W is not None:
+            powers.append(now.power_W)
+        if now.temperature_C is not None:
+            temperatures.append(now.temperature_C)
+        steady = _differs_by(rates) <= PLATEAU * rates[-1] and _differs_by(powers) <= PLATEAU * max(
+            powers[-1:], default=0
+        )
+        plateau = len(rates) > 1 and steady and _differs_by(temperatures) <= PLATEAU_C
+        duration = time.perf_counter() - start
+        if plateau or duration >= measuring.preheat_max_s:
+            return Preheat(
+                outcome="plateau" if plateau else "timeout",
+                duration_s=duration,
+                steps=steps,
+                window_steps_per_s=rates,
+                window_power_W=powers,
+                window_temperature_C=temperatures,
+            )
+
+
+def _differs_by(values: Sequence[float]) -> float:
+    """By how much the last value differs from the one before; 0 where there is none."""
+    return abs(values[-1] - values[-2]) if len(values) > 1 else 0.0
+
+
+def steps_per_block(stepper: Stepper) -> int:
+    """Steps of a block: enough that it is long against reading the clock and against synchronising."""
+    least = max(MIN_BLOCK_S, SYNCS_PER_BLOCK * stepper.sync_s())
+    steps = 1
+    while (duration := stepper.block(steps) / 1e9) < least / 2:
+        steps *= 2
+    return max(1, math.ceil(steps * least / duration))
+
+
+def quiet() -> None:
+    """Collect garbage, and take what is left out of the collector's sight."""
+    gc.collect()
+    gc.freeze()
+
+
+def timed_blocks(
+    stepper: Stepper, steps: int, measuring: Measuring, durations: list[int], tell: Tell, least_s: float = 0.0
+) -> StoppedBy:
+    """Time blocks of `steps` steps until the count, the seconds or the precision asked for; returns which it was.
+
+    Before `least_s` the count and the precision do not end it. `durations` (ns) is filled as the blocks end, so that
+    an error loses none of them.
+    """
+    start = time.perf_counter()
+    deadline, least = start + max(measuring.seconds, least_s), start + least_s
+    next_look = MIN_BLOCKS_FOR_INTERVAL
+    while True:
+        durations.append(stepper.block(steps))
+        done = len(durations)
+        tell(done, durations[-1] / steps / 1e9)
+        if time.perf_counter() < least:
+            continue
+        if done >= measuring.blocks:
+            return "blocks" if done == measuring.blocks else "power_min"
+        if measuring.median_precision is not None and done >= next_look:
+            next_look = math.ceil(done * 1.1)
+            if median_half_width(durations) <= measuring.median_precision:
+                return "median_precision"
+        if time.perf_counter() >= deadline:
+            return "seconds" if measuring.seconds >= least_s else "power_min"
+
+
+def duet_blocks(
+    steppers: Sequence[Stepper],
+    steps: Sequence[int],
+    measuring: Measuring,
+    durations: tuple[list[int], list[int]],
+    second_first: list[bool],
+    rng: random.Random,
+    turn: Turn,
+) -> StoppedBy:
+    """Time blocks of two workloads in turns, the order of each pair drawn anew; returns what ended it.
+
+    `durations` (ns) of both, and whether the second of the two went first, are filled as the pairs end; `turn.of` is
+    kept at the one whose turn it is.
+    """
+    deadline = time.perf_counter() + 2 * measuring.seconds
+    while True:
+        first = rng.getrandbits(1)
+        for turn.of in (first, 1 - first):
+            durations[turn.of].append(steppers[turn.of].block(steps[turn.of]))
+        second_first.append(bool(first))
+        done = len(second_first)
+        turn.tell(done, durations[turn.of][-1] / steps[turn.of] / 1e9)
+        if done >= measuring.blocks:
+            return "blocks"
+        if time.perf_counter() >= deadline:
+            return "seconds"

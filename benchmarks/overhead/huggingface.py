@@ -1,0 +1,119 @@
+"""Tell whether the GPT-2 measured here is as fast as that of Hugging Face `transformers`, and JAX's beside PyTorch's.
+
+In each of several fresh processes, a step of this project's PyTorch model and a step of `GPT2LMHeadModel` take turns in
+random order: random weights, the same size, batch, precision and optimizer (fused AdamW), scaled-dot-product attention
+in both. The ratio of each process is the median over its pairs; the interval is over processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import cycle
+
+import click
+from duet import play, ratio
+
+MODES = ("inference", "training")
+
+
+@click.command()
+@click.option("--processes", default=6, show_default=True)
+@click.option("--pairs", default=12, show_default=True)
+@click.option("--seq-len", default=128, show_default=True)
+@click.option("--batch-size", default=1, show_default=True)
+@click.option("--size", default="small", show_default=True)
+@click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True)
+@click.option("--process", hidden=True, nargs=2, help="Be one process: mode, seed.")
+def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: str | int) -> None:
+    """Print, for each mode, this project's step time over that of transformers; then JAX's and PyTorch's."""
+    if process:
+        one_process(process[0], int(process[1]), pairs, size)
+        return
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in size.items()]
+    print(f"GPT-2 {size['size']}, batch {size['batch_size']}, {size['seq_len']} tokens, {size['precision']}, PyTorch")
+    print(f"{'mode':10} {'ours':>10} {'theirs':>10}   ours / theirs, 95% interval over {processes} processes")
+    for mode in MODES:
+        found = []
+        for seed in range(processes):
+            words = [sys.executable, __file__, f"--pairs={pairs}", *options, "--process", mode, str(seed)]
+            done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+            found.append(json.loads(done.stdout))
+        ours, theirs = (statistics.median(each[side] for each in found) for side in ("ours_ms", "theirs_ms"))
+        medians = [statistics.median(each["logs"]) for each in found]
+        print(f"{mode:10} {ours:7.1f} ms {theirs:7.1f} ms   {ratio(medians)}", flush=True)
+    print("\nJAX beside PyTorch, each in processes of its own, through the tool:", flush=True)
+    for mode in MODES:
+        with tempfile.TemporaryDirectory() as results:
+            words = ["--framework=jax,torch", "--problem=gpt2", f"--mode={mode}", "--impl=fused", *options]
+            words += [f"--results={results}", "--trials=3", "--blocks=20", "--seconds=15"]
+            subprocess.run([sys.executable, "-m", "benchmarker", "run", *words], stderr=subprocess.DEVNULL, check=True)
+
+
+def one_process(mode: str, seed: int, pairs: int, size: dict[str, str | int]) -> None:
+    """Time one mode in turns and print its log ratios as JSON."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from benchmarker.api.case import Case
+    from benchmarker.hooks.parameters import resolve
+    from benchmarker.hooks.registry import load
+    from benchmarker.worker.bench import BATCHES, Bench
+
+    precision = str(size.pop("precision"))
+    values = resolve(load(["problem.gpt2"]).hook.make_problem(), {**size, "impl": "fused"}, "cpu")
+    case = Case(
+        problem="gpt2", framework="torch", device="cpu", precision=precision, mode=mode, params=values, seed=seed
+    )
+    bench = Bench(case)
+    data = bench.data(bench.params, BATCHES)
+    ours = bench.build(bench.params, data).step
+
+    p = bench.params
+    torch.manual_seed(seed)
+    config = GPT2Config(
+        n_layer=p.n_layer, n_embd=p.d_model, n_head=p.n_head, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False
+    )
+    config._attn_implementation = "sdpa"
+    model = GPT2LMHeadModel(config).to({"fp32": torch.float32, "bf16": torch.bfloat16}[precision])
+    batches = cycle([torch.tensor(batch["tokens"], dtype=torch.int64) for batch in data.batches])
+    if mode == "inference":
+        model.eval()
+
+        def theirs() -> None:
+            with torch.inference_mode():
+                model(next(batches))
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+
+        def theirs() -> None:
+            tokens = next(batches)
+            model(tokens, labels=tokens).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    times: dict[str, list[int]] = {"ours_ms": [], "theirs_ms": []}
+
+    def timed(side, step):
+        def once() -> int:
+            start = time.perf_counter_ns()
+            step()
+            times[side].append(time.perf_counter_ns() - start)
+            return times[side][-1]
+
+        return once
+
+    for step in (ours, theirs) * 3:
+        step()
+    logs = play(timed("theirs_ms", theirs), timed("ours_ms", ours), pairs, seed)
+    print(json.dumps({"logs": logs, **{side: statistics.median(each) / 1e6 for side, each in times.items()}}))
+
+
+if __name__ == "__main__":
+    main()

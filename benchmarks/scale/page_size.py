@@ -1,0 +1,101 @@
+"""Tell what a page costs: seconds to build, megabytes, and seconds to open in Chromium, of large inputs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from benchmarker.files import atomic
+from benchmarker.records import store
+from benchmarker.records.record import Record
+from benchmarker.traces import parquet
+from benchmarker.traces.ingest import ingest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import ten_thousand_records  # noqa: E402
+from traces import generate  # noqa: E402
+
+PLOTLY = "the script of Plotly"
+
+
+@click.command()
+@click.option("--records", default=10_000, show_default=True, help="Records of the one page.")
+@click.option("--blocks", default=100, show_default=True, help="Timed blocks of each.")
+@click.option("--events", default=1_000_000, show_default=True, help="Events of the profile of the other page.")
+@click.option("--repeats", default=3, show_default=True, help="How often each page is opened.")
+def main(records: int, blocks: int, events: int, repeats: int) -> None:
+    """Print what two pages cost: one of many records, one of a record with a long profile."""
+    from plotly.offline import get_plotlyjs
+
+    print(f"{PLOTLY}: {len(get_plotlyjs()) / 1e6:.1f} MB of each page")
+    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: from navigation to all drawn)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "many").mkdir()
+        ten_thousand_records.write(folder / "many", records, blocks)
+        tell(f"{records:,} records", folder / "many", repeats)
+        profiled(folder / "long", events)
+        tell(f"{events:,} events in a profile", folder / "long", repeats)
+
+
+def profiled(folder: Path, events: int) -> None:
+    """A record with the event table of a synthetic trace of PyTorch."""
+    folder.mkdir()
+    ten_thousand_records.write(folder, 1, 100)
+    (path,) = folder.rglob("*.json")
+    trace = folder / "trace.json"
+    generate.chrome(trace, events)
+    ingested = ingest(trace)
+    trace.unlink()
+    record = store.read_record(path)
+    assert isinstance(record, Record), record
+    found = msgspec.structs.replace(record, trace=ingested.trace, scopes=ingested.scopes, kernels=ingested.kernels())
+    path.write_bytes(atomic.encode(found))
+    path.with_name(f"{path.stem}.events.parquet").write_bytes(parquet.encode(ingested))
+
+
+def tell(what: str, place: Path, repeats: int) -> None:
+    page = place.parent / f"{place.name}.html"
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "benchmarker", "report", str(place), "-o", str(page)], check=True, capture_output=True
+    )
+    build = time.perf_counter() - start
+    seconds = opened(page, repeats)
+    shown = "-" if seconds is None else f"{seconds:.2f} s"
+    print(f"{what:28} {build:6.1f} s {page.stat().st_size / 1e6:6.1f} MB {shown:>8}", flush=True)
+
+
+def opened(page: Path, repeats: int) -> float | None:
+    """Median seconds from navigation until every figure is drawn; None without Chromium and playwright."""
+    chromium = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return None
+    if chromium is None:
+        return None
+    found = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for _ in range(repeats):
+            tab = browser.new_page()
+            tab.goto(page.as_uri())
+            tab.wait_for_selector("html[data-drawn]", state="attached")
+            found.append(int(tab.locator("html").get_attribute("data-drawn") or 0) / 1000)
+            tab.close()
+        browser.close()
+    return sorted(found)[len(found) // 2]
+
+
+if __name__ == "__main__":
+    main()

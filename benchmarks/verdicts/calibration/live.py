@@ -1,0 +1,160 @@
+"""Real experiments with known truth: how often equal is called different, and how often a difference is seen.
+
+Each experiment is a run of two cases, the contender doing the same real work 0, 1, 2, 5 or 10% oftener in each step.
+Experiments of all kinds take turns in random order until the time is up. Everything is computed from the records, so
+that `--analyse FOLDER` repeats the tables of an earlier run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import click
+from experiment import Quiet, install, two_cases
+from scipy import stats
+
+
+@click.command()
+@click.option("--minutes", default=10.0, show_default=True, help="Time for all experiments together.")
+@click.option("--experiments", type=int, help="Most experiments of each kind.")
+@click.option("--framework", default="jax,torch", show_default=True)
+@click.option("--work", default="gemm,attention", show_default=True)
+@click.option("--design", default="blocks,duet", show_default=True)
+@click.option(
+    "--slower", default="0,0,0,1,2,5,10", show_default=True, help="True slow-downs, %; repeated ones weigh more."
+)
+@click.option("--blocks", default=10, show_default=True, help="Blocks of an experiment.")
+@click.option("--timed", default=20, show_default=True, help="Timed blocks of a trial.")
+@click.option("--threads", type=int, help="CPU threads of each trial.")
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results/calibration"), show_default=True)
+@click.option("--analyse", is_flag=True, help="Run nothing; tables of what lies in --results.")
+def live(
+    minutes: float,
+    experiments: int | None,
+    framework: str,
+    work: str,
+    design: str,
+    slower: str,
+    blocks: int,
+    timed: int,
+    threads: int | None,
+    results: Path,
+    analyse: bool,
+) -> None:
+    """Run real experiments with known truth, and say how often the verdicts were right."""
+    if not analyse:
+        with tempfile.TemporaryDirectory() as folder:
+            install(Path(folder))
+            kinds = list(
+                itertools.product(framework.split(","), work.split(","), design.split(","), map(int, slower.split(",")))
+            )
+            run(kinds, minutes, experiments, blocks, timed, threads, results)
+    report(results)
+
+
+def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
+    """Run experiments in random order, round after round."""
+    from benchmarker.planning.capabilities import usable
+    from benchmarker.records import store
+    from benchmarker.records.plan import make_plan
+    from benchmarker.running.run import execute
+
+    able = usable("repeated", dict.fromkeys(kind[0] for kind in kinds), {})
+    rng, deadline, done = random.Random(), time.monotonic() + 60 * minutes, defaultdict(int)
+
+    while left := [kind for kind in kinds if experiments is None or done[kind] < experiments * kinds.count(kind)]:
+        for kind in rng.sample(left, len(left)):
+            if time.monotonic() > deadline:
+                return
+            framework, work, design, percent = kind
+            cases = two_cases(able[framework], work, percent, timed, threads)
+            with store.new_run(results, make_plan(cases, blocks, design=design)) as folder:
+                execute(folder, Quiet())
+            done[kind] += 1
+            print(".", end="", flush=True)
+    print()
+
+
+def report(results: Path) -> None:
+    """Print what the verdicts of all runs were."""
+    from benchmarker.comparing import matching
+    from benchmarker.comparing.classical import classical
+    from benchmarker.comparing.judge import compare
+    from benchmarker.comparing.results import Rules
+    from benchmarker.hooks.metrics import load_metrics
+    from benchmarker.records import store
+
+    derive, rules = load_metrics(), Rules()
+    found = defaultdict(list)
+    for folder in sorted(path.parent for path in results.glob(f"*/{store.PLAN}")):
+        records, faults = store.read([folder])
+        if faults:
+            print(f"left out: {faults[0]}")
+            continue
+        plan = store.read_plan(folder / store.PLAN)
+        if len(records) < len(plan.order):
+            print(f"left out, for it is not whole: {folder}")
+            continue
+        truth = records_truth(plan)
+        row = {"s": sum(r.harness.wall_s / (2 if r.design.partner else 1) for r in records)}
+        for blocks in (6, 8, plan.trials):
+            (match,) = matching.within([r for r in records if r.trial < blocks]).matches
+            (comparison,) = compare([match], rules, derive).comparisons
+            row[blocks] = comparison.verdict
+        row["covered"] = comparison.low <= 1 <= comparison.high
+        row["p10"] = compare([match], Rules(metric="step_time_p10_s"), derive).comparisons[0].verdict
+        row["pooled"] = classical(match).rank_sum.p_value < 0.05
+        (first,) = matching.within([r for r in records if r.trial == 0]).matches
+        row["one"] = classical(first).rank_sum.p_value < 0.05
+        row["width"] = (comparison.high / comparison.low) ** 0.5 - 1
+        row["blocks"] = plan.trials
+        found[truth].append(row)
+    print_tables(found)
+
+
+def records_truth(plan):
+    """Design, framework, work and true slow-down (%) of a run."""
+    first, second = plan.cases
+    percent = round(100 * (second.params["repeats"] / first.params["repeats"] - 1))
+    return plan.design, first.framework, first.params["work"], percent
+
+
+def print_tables(found) -> None:
+    """Print each kind, then the rates over all A/A experiments."""
+    print("verdicts with all blocks, then `slower` with the first 6 and 8; median half width; and how often a rank-sum")
+    print("test on timed blocks calls the two different: of one process on each side, and pooled over all processes\n")
+    heads = ("true", "n", "slower", "faster", "same", "undec.", "at 6", "at 8", "±", "s each", "one", "pooled")
+    print(f"{'design':7} {'in':6} {'work':10}" + "".join(f"{head:>8}" for head in heads))
+    for kind, rows in sorted(found.items()):
+        last = [row[row["blocks"]] for row in rows]
+        width = sorted(row["width"] for row in rows)[len(rows) // 2]
+        cells = [f"{kind[3]}%", len(rows), *(last.count(word) for word in ("slower", "faster", "same", "undecided"))]
+        cells += [sum(row[n] == "slower" for row in rows) for n in (6, 8)]
+        cells += [f"{width:.1%}", f"{sum(row['s'] for row in rows) / len(rows):.0f}"]
+        cells += [sum(row["one"] for row in rows), sum(row["pooled"] for row in rows)]
+        print(f"{kind[0]:7} {kind[1]:6} {kind[2]:10}" + "".join(f"{cell:>8}" for cell in cells))
+    print()
+    for designs in (("blocks",), ("duet",), ("blocks", "duet")):
+        equal = [row for kind, rows in found.items() for row in rows if kind[0] in designs and kind[3] == 0]
+        if not equal:
+            continue
+        print(f"A/A, {' and '.join(designs)}:")
+        for name, hits in (
+            ("called different by this tool", sum(row[row["blocks"]] in ("slower", "faster") for row in equal)),
+            ("called different by its tenth percentiles", sum(row["p10"] in ("slower", "faster") for row in equal)),
+            ("95% interval holds the truth", sum(row["covered"] for row in equal)),
+            ("called different by rank-sum on all blocks of one process each", sum(row["one"] for row in equal)),
+            ("called different by rank-sum on all blocks pooled", sum(row["pooled"] for row in equal)),
+        ):
+            ends = stats.binomtest(hits, len(equal)).proportion_ci(0.95, method="exact")
+            print(f"  {name}: {hits} of {len(equal)} ({hits / len(equal):.1%} [{ends.low:.1%}, {ends.high:.1%}])")
+    for limit, name in ((2, "same said of a true difference of 2%, which is δ"), (5, "same said of 5 or 10%")):
+        beyond = [row for kind, rows in found.items() for row in rows if (kind[3] == 2 if limit == 2 else kind[3] > 2)]
+        if beyond:
+            said = sum(row[row["blocks"]] == "same" for row in beyond)
+            print(f"{name}: {said} of {len(beyond)}")

@@ -1,0 +1,84 @@
+"""Tell how long it takes until a true difference of a few percent is called, by each design.
+
+The contender does the same real work a few percent oftener in each step. `blocks` and `duet` stop as `ab` does, at the
+first look that decides; `fixed` runs 20 processes, 10 of each side in random order, and looks once. Designs take turns.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+sys.path.insert(0, str(Path(__file__).parent / "calibration"))
+
+from experiment import Quiet, install, two_cases
+
+DESIGNS = ("duet", "blocks", "fixed")
+
+
+@click.command()
+@click.option("--framework", default="jax,torch", show_default=True)
+@click.option("--work", default="gemm", show_default=True)
+@click.option("--slower", default=2, show_default=True, help="True difference, %.")
+@click.option("--repeat", default=3, show_default=True, help="Times that each is done.")
+@click.option("--minutes", default=30.0, show_default=True, help="Begin nothing later than this.")
+@click.option("--timed", default=100, show_default=True, help="Timed blocks of a trial.")
+def main(framework: str, work: str, slower: int, repeat: int, minutes: float, timed: int) -> None:
+    """Print seconds and blocks to the verdict."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as results:
+        install(Path(folder))
+        from benchmarker.planning.capabilities import usable
+
+        able = usable("repeated", framework.split(","), {})
+        kinds = [(name, design) for name in able for design in DESIGNS] * repeat
+        random.shuffle(kinds)
+        deadline = time.monotonic() + 60 * minutes
+        found: dict[tuple[str, str], list[tuple[float, int, str]]] = {}
+        for name, design in kinds:
+            if time.monotonic() > deadline:
+                break
+            cases = two_cases(able[name], work, slower, timed)
+            found.setdefault((name, design), []).append(experiment(cases, design, Path(results)))
+    print(f"{work}, {slower}% more work; verdicts at delta 1%\n")
+    print(f"{'in':8} {'design':8} {'seconds, median':>16} {'blocks, median':>16}   verdicts")
+    for (name, design), rows in sorted(found.items()):
+        seconds, blocks = (statistics.median(row[index] for row in rows) for index in (0, 1))
+        print(f"{name:8} {design:8} {seconds:16.0f} {blocks:16.0f}   {', '.join(row[2] for row in rows)}")
+
+
+def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
+    """Seconds, blocks and the verdict of one experiment."""
+    from benchmarker.comparing import matching
+    from benchmarker.comparing.judge import compare
+    from benchmarker.comparing.results import Rules
+    from benchmarker.comparing.stopping import Referee
+    from benchmarker.hooks.metrics import load_metrics
+    from benchmarker.records import store
+    from benchmarker.records.plan import make_plan
+    from benchmarker.running.run import execute, never
+    from benchmarker.stats.sequential import LOOKS
+
+    rules, derive = Rules(delta=0.01), load_metrics()
+    fixed = design == "fixed"
+    made = make_plan(
+        cases,
+        10 if fixed else LOOKS[-1],
+        design="blocks" if fixed else design,
+        looks=[] if fixed else LOOKS,
+    )
+    start = time.monotonic()
+    with store.new_run(results, made) as folder:
+        records = execute(folder, Quiet(), never if fixed else Referee(rules, derive, LOOKS, None, None, Quiet()))
+    seconds = time.monotonic() - start
+    (comparison,) = compare(matching.within(records).matches, rules, derive).comparisons
+    return seconds, comparison.blocks or 0, comparison.verdict
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""How much of the device is used: model FLOP/s utilisation, and the share of the roof."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from benchmarker import Ceilings, Metric, Record, hookimpl, measured_roof, vendor_roof
+
+
+@hookimpl
+def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
+    """`mfu` of the vendor's peak (Chowdhery et al., PaLM, 2022, appendix B), `mfu_measured` of the GEMM ceiling here.
+
+    `roof_share` is of min(π, β·I), both measured. FLOPs are those of the model, without what is computed again.
+    """
+    reason = "no timed block" if record.cost is None or record.blocks is None else None
+    measured, vendor = measured_roof(record, ceilings), vendor_roof(record)
+    no_vendor = reason or (None if vendor else "the vendor's peak is not in the data file")
+    no_ceiling = reason or (None if measured else ceilings.lacking(record))
+    step_s, flops, bytes_ = 0.0, 0, 0
+    if record.cost and record.blocks:
+        step_s = float(np.mean(record.blocks.duration_ns)) / record.blocks.steps_per_block / 1e9
+        flops, bytes_ = record.cost.flops, record.cost.bytes
+
+    def share(time_s: float | None) -> float | None:
+        return time_s / step_s if time_s is not None and step_s else None
+
+    return {
+        "mfu": Metric(share(flops / vendor.flop_per_s if vendor else None), "1", "higher", no_vendor),
+        "mfu_measured": Metric(share(flops / measured.flop_per_s if measured else None), "1", "higher", no_ceiling),
+        "roof_share": Metric(share(measured.time_s(flops, bytes_) if measured else None), "1", "higher", no_ceiling),
+    }

@@ -1,0 +1,173 @@
+"""Causal self-attention as in GPT: O = softmax(Q·Kᵀ/√D + mask)·V for every head.
+
+Shapes: B batch, T sequence (t for keys), H heads, D head dimension.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+
+Impl = Literal["einsum", "matmul", "fused"]
+IMPL_HELP = "einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"
+
+INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
+"""What a step takes, by mode."""
+OUTPUTS = ("out", "d_q", "d_k", "d_v")
+"""What a step gives, in order; without the backward pass, the first alone."""
+
+Pullback = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class AttentionParams:
+    """Shape and implementation of the attention."""
+
+    batch_size: Annotated[int, Meta(ge=1, description="sequences in one step")] = 1
+    heads: Annotated[int, Meta(ge=1, description="attention heads")] = 12
+    seq_len: Annotated[int, Meta(ge=1, description="positions of a sequence")] = 512
+    head_dim: Annotated[int, Meta(ge=1, description="numbers in a head's query, key and value")] = 64
+    causal: Annotated[bool, Meta(description="a position sees none that come after it")] = True
+    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+
+
+class Attention(Problem):
+    """Attention of given q, k and v; `forward_backward` adds their gradients for a given gradient of the output.
+
+    Softmax is taken in fp32 (fp64 in fp64) whatever the type of the products, and its result is cast back.
+    """
+
+    summary = "GPT self-attention softmax(Q·Kᵀ/√D + mask)·V on [B,T,H,D]"
+    params = AttentionParams
+    accelerator = {"batch_size": 16, "seq_len": 1024}
+    cost_formula = (
+        "flops = 4·B·H·T²·D (the masked half is counted), three times that forward and backward\n"
+        "bytes = q, k, v and the output once, and their gradients"
+    )
+
+    def scopes(self, params: AttentionParams, mode: Mode) -> Mapping[str, int]:
+        """The two products and the softmax; one scope where they are fused."""
+        return dict.fromkeys(scopes(params.impl), 1)
+
+    def cost(self, params: AttentionParams, mode: Mode, precision: str) -> Cost:
+        """Two products forward; backward, each takes two more of its size."""
+        p, item = params, PRECISIONS[precision].parameter_bytes
+        flops = 2 * product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
+        moved = 4 * p.batch_size * p.seq_len * p.heads * p.head_dim * item
+        backward = mode == "forward_backward"
+        return Cost(
+            flops=3 * flops if backward else flops,
+            bytes=2 * moved if backward else moved,
+            samples=p.batch_size,
+            tokens=p.batch_size * p.seq_len,
+        )
+
+    def parts(self, params: AttentionParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """The two products and the softmax between them, which reads and writes the scores; one part if fused."""
+        p, item = params, PRECISIONS[precision].parameter_bytes
+        return parts(p.batch_size, p.heads, p.seq_len, p.head_dim, p.impl, item, backward=mode == "forward_backward")
+
+    def data(self, params: AttentionParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """q, k, v and the output's gradient: normal numbers."""
+        p = params
+        dtype = np.float64 if precision == "fp64" else np.float32
+        shape = (p.batch_size, p.seq_len, p.heads, p.head_dim)
+        names = INPUTS["forward_backward"]
+        return Data(
+            {}, tuple({name: rng.standard_normal(shape, dtype=dtype) for name in names} for _ in range(batches))
+        )
+
+    def small(self, params: AttentionParams) -> AttentionParams:
+        """The same attention with sides that all differ; D = 16 is a size that every fused kernel takes."""
+        return replace(params, batch_size=2, heads=3, seq_len=20, head_dim=16)
+
+    def reference(self, params: AttentionParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """The output, and forward and backward also the gradients of q, k and v."""
+        bias_Tt = causal_bias(params.seq_len, np.float64) if params.causal else None
+        for batch in data.batches:
+            q_BTHD, k_BtHD, v_BtHD, d_out_BTHD = (batch[name].astype(np.float64) for name in ("q", "k", "v", "d_out"))
+            out_BTHD, pullback = attend(q_BTHD, k_BtHD, v_BtHD, impl="einsum", bias_Tt=bias_Tt)
+            gradients = pullback(d_out_BTHD) if mode == "forward_backward" else ()
+            yield dict(zip(OUTPUTS, (out_BTHD, *gradients), strict=False))
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Attention."""
+    return Attention()
+
+
+def scopes(impl: Impl) -> tuple[str, ...]:
+    """Names of the parts of attention in an implementation."""
+    return ("attn_fused",) if impl == "fused" else ("attn_q_k", "attn_softmax", "attn_att_v")
+
+
+def parts(
+    batch_size: int, heads: int, seq_len: int, head_dim: int, impl: Impl, item_bytes: int, *, backward: bool
+) -> dict[str, Work]:
+    """Work of the parts of attention in an implementation."""
+    flops = product_flops(batch_size, heads, seq_len, head_dim)
+    rows = batch_size * seq_len * heads * head_dim * item_bytes
+    scores = batch_size * heads * seq_len * seq_len * item_bytes
+    if impl == "fused":
+        return {"attn_fused": part(2 * flops, read=3 * rows, written=rows, backward=backward)}
+    return {
+        "attn_q_k": part(flops, read=2 * rows, written=scores, backward=backward),
+        "attn_softmax": part(0, read=scores, written=scores, backward=backward),
+        "attn_att_v": part(flops, read=scores + rows, written=rows, backward=backward),
+    }
+
+
+def part(flops: int, *, read: int, written: int, backward: bool) -> Work:
+    """Work of a part that reads and writes so many bytes forward, weights among them.
+
+    Backward it takes two products for each one, reads what it read and the gradient of what it wrote, and writes the
+    gradients of what it read.
+    """
+    return Work(3 * flops, 3 * read + 2 * written) if backward else Work(flops, read + written)
+
+
+def product_flops(batch_size: int, heads: int, seq_len: int, head_dim: int) -> int:
+    """FLOPs of Q·Kᵀ, which are those of each product in attention."""
+    return 2 * batch_size * heads * seq_len * seq_len * head_dim
+
+
+def causal_bias(seq_len: int, dtype: type[np.floating]) -> np.ndarray:
+    """What the scores need added: −∞ where a key comes after the query, else 0."""
+    return np.triu(np.full((seq_len, seq_len), -np.inf, dtype), k=1)
+
+
+def attend(
+    q_BTHD: np.ndarray, k_BtHD: np.ndarray, v_BtHD: np.ndarray, *, impl: Impl, bias_Tt: np.ndarray | None
+) -> tuple[np.ndarray, Pullback]:
+    """Attention in NumPy, in the type of its arguments, with the function from its output's gradient to theirs."""
+    scale = q_BTHD.dtype.type(q_BTHD.shape[-1] ** -0.5)
+    if impl == "einsum":
+        scores_BHTt = np.einsum("BTHD,BtHD->BHTt", q_BTHD * scale, k_BtHD)
+    else:
+        scores_BHTt = (q_BTHD * scale).transpose(0, 2, 1, 3) @ k_BtHD.transpose(0, 2, 3, 1)
+    if bias_Tt is not None:
+        scores_BHTt += bias_Tt
+    scores_BHTt -= scores_BHTt.max(axis=-1, keepdims=True)
+    weights_BHTt = np.exp(scores_BHTt, out=scores_BHTt)
+    weights_BHTt /= weights_BHTt.sum(axis=-1, keepdims=True)
+    if impl == "einsum":
+        out_BTHD = np.einsum("BHTt,BtHD->BTHD", weights_BHTt, v_BtHD)
+    else:
+        out_BTHD = (weights_BHTt @ v_BtHD.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+
+    def pullback(d_out_BTHD: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        d_weights_BHTt = np.einsum("BTHD,BtHD->BHTt", d_out_BTHD, v_BtHD)
+        carried_BHT1 = (d_weights_BHTt * weights_BHTt).sum(axis=-1, keepdims=True)
+        d_scores_BHTt = weights_BHTt * (d_weights_BHTt - carried_BHT1) * scale
+        return (
+            np.einsum("BHTt,BtHD->BTHD", d_scores_BHTt, k_BtHD),
+            np.einsum("BHTt,BTHD->BtHD", d_scores_BHTt, q_BTHD),
+            np.einsum("BHTt,BTHD->BtHD", weights_BHTt, d_out_BTHD),
+        )
+
+    return out_BTHD, pullback

@@ -1,0 +1,264 @@
+"""GPT-2: pre-LN decoder with learned positions, tanh-approximate GELU and an output head tied to the embedding.
+
+As published (Radford et al., 2019), with a bias in every linear layer and no dropout.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker_problems import attention
+from benchmarker_problems.attention import IMPL_HELP, Impl, part
+from benchmarker_problems.gpt2 import reference
+
+Size = Literal["small", "medium", "large", "xl", "2.7b"]
+SIZES: Mapping[Size, Mapping[str, int]] = {
+    "small": {"n_layer": 12, "d_model": 768, "n_head": 12},
+    "medium": {"n_layer": 24, "d_model": 1024, "n_head": 16},
+    "large": {"n_layer": 36, "d_model": 1280, "n_head": 20},
+    "xl": {"n_layer": 48, "d_model": 1600, "n_head": 25},
+    "2.7b": {"n_layer": 32, "d_model": 2560, "n_head": 32},
+}
+"""GPT-2's four sizes (Radford et al., 2019, table 2), and GPT-3's of 2.7 billion (Brown et al., 2020, table 2.1)."""
+VOCAB_SIZE = 50257
+POSITIONS = 1024
+
+_TRAINED = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
+DONE: Mapping[Mode, tuple[str, ...]] = {
+    "inference": (*_TRAINED, "fp16"),
+    "forward_backward": (*_TRAINED, "fp16"),
+    "training": _TRAINED,
+}
+"""Precisions by mode. None is trained in pure fp16: AdamW's ε and squared gradients are below what it can hold."""
+
+FOLLOWS = 0.9
+"""Share of tokens that the permutation decides; the others are uniformly random."""
+
+_BY_SIZE: Any = None
+"""Stands for a number until `__post_init__` fills it in from the size."""
+
+
+@dataclass(frozen=True)
+class Gpt2Params:
+    """Size of the model, and what of it is given takes precedence over `size`."""
+
+    size: Annotated[Size, Meta(description="published size; the five options below override it")] = "small"
+    n_layer: Annotated[int, Meta(ge=1, description="blocks")] = _BY_SIZE
+    d_model: Annotated[int, Meta(ge=1, description="width, a multiple of n_head")] = _BY_SIZE
+    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = _BY_SIZE
+    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if left out")] = _BY_SIZE
+    vocab_size: Annotated[int, Meta(ge=2, description="tokens; 50257 if left out")] = _BY_SIZE
+    seq_len: Annotated[int, Meta(ge=1, description="positions of a sequence")] = 128
+    batch_size: Annotated[int, Meta(ge=1, description="sequences in one step")] = 1
+    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+
+    def __post_init__(self) -> None:
+        for name, value in SIZES[self.size].items():
+            self._fill(name, value)
+        self._fill("d_ff", 4 * self.d_model)
+        self._fill("vocab_size", VOCAB_SIZE)
+        if self.d_model % self.n_head:
+            raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
+
+    def _fill(self, name: str, value: int) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
+
+    @property
+    def positions(self) -> int:
+        """Rows of the position table: GPT-2's 1024, or more where a sequence is longer."""
+        return max(POSITIONS, self.seq_len)
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_head
+
+
+class Gpt2(Problem):
+    """GPT-2, forward, forward and backward, or with an AdamW step.
+
+    `inference` gives the logits of every position; the loss is the mean cross-entropy of the next token.
+    """
+
+    summary = "GPT-2 language model: logits, loss and gradients, or an AdamW step"
+    params = Gpt2Params
+    accelerator = {"seq_len": 1024, "batch_size": 8, "impl": "fused"}
+    cost_formula = (
+        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), thrice that with backward\n"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+    )
+
+    def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
+        """The parts of a block, and those before and after the blocks."""
+        block = ("ln_1", "attn_qkv", *attention.scopes(params.impl), "attn_proj", "ln_2")
+        mlp = ("mlp_fc", "mlp_gelu", "mlp_proj")
+        loss = () if mode == "inference" else ("loss",)
+        optimizer = ("optimizer",) if mode == "training" else ()
+        once = dict.fromkeys(("ln_f", "lm_head", *loss, *optimizer), 1)
+        return {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
+
+    def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
+        """Backward takes two products for each one forward.
+
+        Training reads the weights, writes their gradients, writes the weights, and reads and writes two moments.
+        """
+        p, types = params, PRECISIONS[precision]
+        tokens = p.batch_size * p.seq_len
+        block = 4 * p.d_model**2 + 2 * p.d_model * p.d_ff + 2 * p.seq_len * p.d_model
+        flops = 2 * tokens * (p.n_layer * block + p.d_model * p.vocab_size)
+        weights = parameter_count(p) * types.parameter_bytes
+        tokens_bytes, logits_bytes = 4 * tokens, tokens * p.vocab_size * types.compute_bytes
+        moved = {
+            "inference": weights + tokens_bytes + logits_bytes,
+            "forward_backward": 2 * weights + 2 * tokens_bytes,
+            "training": 7 * weights + 2 * tokens_bytes,
+        }
+        return Cost(
+            flops=flops if mode == "inference" else 3 * flops,
+            bytes=moved[mode],
+            samples=p.batch_size,
+            tokens=tokens,
+        )
+
+    def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Every scope of the model, those of the blocks times their number."""
+        p, types, backward = params, PRECISIONS[precision], mode != "inference"
+        weight, item = types.parameter_bytes, types.compute_bytes
+        tokens = p.batch_size * p.seq_len
+        width, inner, logits = (tokens * size * item for size in (p.d_model, p.d_ff, p.vocab_size))
+
+        def linear(inputs: int, outputs: int, *, more: int = 0) -> Work:
+            """A product with weights; `more` bytes are read beside."""
+            read = (tokens * inputs) * item + (inputs * outputs) * weight + more
+            return part(2 * tokens * inputs * outputs, read=read, written=tokens * outputs * item, backward=backward)
+
+        norm = part(0, read=width + 2 * p.d_model * weight, written=width, backward=backward)
+        block = {
+            "ln_1": norm,
+            "attn_qkv": linear(p.d_model, 3 * p.d_model),
+            **attention.parts(p.batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, item, backward=backward),
+            "attn_proj": linear(p.d_model, p.d_model, more=width),
+            "ln_2": norm,
+            "mlp_fc": linear(p.d_model, p.d_ff),
+            "mlp_gelu": part(0, read=inner, written=inner, backward=backward),
+            "mlp_proj": linear(p.d_ff, p.d_model, more=width),
+        }
+        embedded = (tokens + p.seq_len) * p.d_model * weight
+        parts = {"embed": part(0, read=embedded, written=width, backward=backward)}
+        parts |= {name: Work(p.n_layer * work.flops, p.n_layer * work.bytes) for name, work in block.items()}
+        parts |= {"ln_f": norm, "lm_head": linear(p.d_model, p.vocab_size)}
+        if backward:
+            parts["loss"] = part(0, read=logits, written=0, backward=True)
+        if mode == "training":
+            # AdamW reads a weight, its gradient and two moments, and writes all but the gradient.
+            parts["optimizer"] = Work(0, 7 * parameter_count(p) * weight)
+        return parts
+
+    def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Weights as GPT-2 begins, with biases and gains drawn too, so that one left out is noticed."""
+        weights = {name: _draw(name, shape, params, rng) for name, shape in weight_shapes(params).items()}
+        if precision == "fp64":
+            weights = {name: weight.astype(np.float64) for name, weight in weights.items()}
+        follower = rng.permutation(params.vocab_size)
+        return Data(weights, tuple(_batch(params, follower, rng) for _ in range(batches)))
+
+    def small(self, params: Gpt2Params) -> Gpt2Params:
+        """At most two layers, with sides that all differ; a head of 16 is one that every fused kernel takes."""
+        return replace(
+            params,
+            n_layer=min(params.n_layer, 2),
+            d_model=48,
+            n_head=3,
+            d_ff=160,
+            vocab_size=97,
+            seq_len=32,
+            batch_size=4,
+        )
+
+    def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Logits; or the loss and the gradient of each weight; or the losses before successive AdamW steps."""
+        weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
+        optimizer = reference.AdamW(weights)
+        for batch in data.batches:
+            logits_BTV, pullback = reference.forward(weights, batch["tokens"], params.n_layer, params.n_head)
+            if mode == "inference":
+                yield {"logits": logits_BTV}
+                continue
+            loss, d_logits_BTV = reference.cross_entropy(logits_BTV, batch["targets"])
+            gradients = pullback(d_logits_BTV)
+            if mode == "training":
+                optimizer.step(weights, gradients)
+                yield {"loss": loss}
+            else:
+                yield {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """GPT-2."""
+    return Gpt2()
+
+
+def weight_shapes(params: Gpt2Params) -> dict[str, tuple[int, ...]]:
+    """Every weight by name, in the order that they are used; a `kernel` is [inputs, outputs]."""
+    p = params
+    shapes: dict[str, tuple[int, ...]] = {"wte": (p.vocab_size, p.d_model), "wpe": (p.positions, p.d_model)}
+    for layer in range(p.n_layer):
+        h = f"h.{layer}"
+        shapes |= _norm_shapes(f"{h}.ln_1", p.d_model)
+        shapes |= _linear_shapes(f"{h}.attn_qkv", p.d_model, 3 * p.d_model)
+        shapes |= _linear_shapes(f"{h}.attn_proj", p.d_model, p.d_model)
+        shapes |= _norm_shapes(f"{h}.ln_2", p.d_model)
+        shapes |= _linear_shapes(f"{h}.mlp_fc", p.d_model, p.d_ff)
+        shapes |= _linear_shapes(f"{h}.mlp_proj", p.d_ff, p.d_model)
+    return shapes | _norm_shapes("ln_f", p.d_model)
+
+
+def _norm_shapes(name: str, width: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.scale": (width,), f"{name}.bias": (width,)}
+
+
+def _linear_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.kernel": (inputs, outputs), f"{name}.bias": (outputs,)}
+
+
+def parameter_count(params: Gpt2Params) -> int:
+    """Numbers in all weights; the output head shares those of the embedding."""
+    return sum(int(np.prod(shape)) for shape in weight_shapes(params).values())
+
+
+def fixed_loss_scale(params: Gpt2Params) -> float:
+    """What `forward_backward` multiplies the loss by where gradients pass through fp16, to be divided out after.
+
+    A power of two of about 16 times the tokens: the mean's 1/(B·T) would send a token's share of the gradient below
+    what fp16 can hold.
+    """
+    return 2.0 ** (4 + (params.batch_size * params.seq_len - 1).bit_length())
+
+
+def _draw(name: str, shape: tuple[int, ...], params: Gpt2Params, rng: np.random.Generator) -> np.ndarray:
+    """Normal with deviation 0.02, those that end a residual branch less by √(2·layers); gains around 1."""
+    weight = rng.standard_normal(shape, dtype=np.float32)
+    weight *= np.float32(0.02)
+    if name.endswith("_proj.kernel"):
+        weight *= np.float32((2 * params.n_layer) ** -0.5)
+    if name.endswith(".scale"):
+        weight += np.float32(1)
+    return weight
+
+
+def _batch(params: Gpt2Params, follower: np.ndarray, rng: np.random.Generator) -> Mapping[str, np.ndarray]:
+    """Sequences in which a token's follower mostly comes next, so that there is something to learn."""
+    shape = (params.seq_len + 1, params.batch_size)
+    sequence_TB = rng.integers(params.vocab_size, size=shape, dtype=np.int32)
+    follows_TB = rng.random(shape) < FOLLOWS
+    for position in range(params.seq_len):
+        following_B = follower[sequence_TB[position]]
+        np.copyto(sequence_TB[position + 1], following_B, where=follows_TB[position + 1], casting="same_kind")
+    sequence_BT = np.ascontiguousarray(sequence_TB.T)
+    return {"tokens": sequence_BT[:, :-1].copy(), "targets": sequence_BT[:, 1:].copy()}

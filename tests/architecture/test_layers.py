@@ -1,0 +1,127 @@
+"""What may import what: an arrow against the order below, or into the core from outside, fails."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import benchmarker
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = [
+    "api",
+    "files",
+    "stats",
+    "records",
+    "hooks",
+    "machine",
+    "power",
+    "traces",
+    "worker",
+    "planning",
+    "running",
+    "comparing",
+    "roofline",
+    "procurement",
+    "bundles",
+    "report",
+    "cli",
+]
+"""Packages of the core by stage; each imports only itself and what stands before it."""
+ANYWHERE = {"version", "formatting"}
+"""Modules at the top that import nothing of the core."""
+OUTERMOST = {"frames", "__main__"}
+"""Modules at the top that no package imports."""
+FRAMEWORKS = {"jax", "jaxlib", "flax", "optax", "torch", "pynvml", "amdsmi"}
+PUBLIC = {"benchmarker", "benchmarker_plugins", "benchmarker_problems"}
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def imports(text: str) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that is imported, at any depth; `from a import b` gives `a.b`."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "a relative import"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def against_the_order(package: str, text: str) -> list[str]:
+    """Imports of a module of a package that point to a later one, or to the top."""
+    found = []
+    for line, name in imports(text):
+        root, _, rest = name.partition(".")
+        if root == "benchmarker":
+            top = rest.partition(".")[0]
+            known = top in LAYERS and LAYERS.index(top) <= LAYERS.index(package)
+            if not known and top not in ANYWHERE:
+                found.append(f"line {line}: {name}")
+    return found
+
+
+def test_the_layers_are_the_packages_that_there_are():
+    found = {path.name for path in (ROOT / "benchmarker").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    assert found == set(LAYERS)
+    alone = {path.stem for path in (ROOT / "benchmarker").glob("*.py")}
+    assert alone == {"__init__"} | ANYWHERE | OUTERMOST
+
+
+def test_each_package_imports_only_those_before_it():
+    found = {}
+    for path in modules("benchmarker"):
+        package, *rest = path.relative_to(ROOT / "benchmarker").parts
+        if rest:
+            found[path] = against_the_order(package, path.read_text())
+        elif path.stem in ANYWHERE:
+            found[path] = [name for _, name in imports(path.read_text()) if name.startswith("benchmarker")]
+    assert {path: arrows for path, arrows in found.items() if arrows} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from benchmarker import worker",
+        "from benchmarker.worker import timing",
+        "from benchmarker.worker.timing import Stepper",
+        "import benchmarker.cli",
+        "from benchmarker import Record",
+        "from benchmarker import frames",
+        "def f():\n    from benchmarker.report import render",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from benchmarker.worker.bench import Bench",
+    ],
+)
+def test_an_arrow_against_the_order_is_seen(text):
+    assert len(against_the_order("api", text)) == 1
+
+
+def outside() -> set[str]:
+    """Names of `benchmarker` that plugins, problems and examples import."""
+    return {
+        name.removeprefix("benchmarker.")
+        for path in modules("plugins", "problems", "examples")
+        for _, name in imports(path.read_text())
+        if name.startswith("benchmarker.")
+    }
+
+
+def test_plugins_problems_and_examples_import_public_names_only():
+    assert outside() <= set(benchmarker.__all__)
+
+
+def test_the_public_names_are_there():
+    assert all(hasattr(benchmarker, name) for name in benchmarker.__all__)
+
+
+def test_the_core_imports_no_framework_and_no_plugin():
+    barred = FRAMEWORKS | PUBLIC - {"benchmarker"}
+    found = {
+        path: barred & {name.partition(".")[0] for _, name in imports(path.read_text())}
+        for path in modules("benchmarker")
+    }
+    assert {path: names for path, names in found.items() if names} == {}

@@ -1,0 +1,141 @@
+import re
+
+import numpy as np
+import pytest
+
+from benchmarker import Case, Data
+from benchmarker.hooks import registry
+
+problem = registry.load(["problem.attention"]).hook.make_problem()
+IMPLS = ("einsum", "matmul", "fused")
+MODES = ("inference", "forward_backward")
+EVERY_SCOPE = {"attn_q_k", "attn_softmax", "attn_att_v", "attn_fused"}
+
+
+def batch_of(params, precision="fp32"):
+    return problem.data(params, precision, np.random.default_rng(0), 1).batches[0]
+
+
+def test_cost_by_hand():
+    params = problem.params(batch_size=2, heads=3, seq_len=5, head_dim=7)
+    forward = problem.cost(params, "inference", "fp32")
+    assert (forward.flops, forward.samples, forward.tokens) == (2 * 2 * 2 * 3 * 5 * 5 * 7, 2, 10)
+    assert forward.bytes == 4 * 4 * (2 * 5 * 3 * 7)
+    both = problem.cost(params, "forward_backward", "bf16")
+    assert (both.flops, both.bytes) == (3 * forward.flops, forward.bytes)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_reference_against_a_loop(causal):
+    params = problem.params(batch_size=2, heads=2, seq_len=4, head_dim=3, causal=causal)
+    batch = batch_of(params, "fp64")
+    (outputs,) = problem.reference(params, Data({}, (batch,)), "inference")
+    for b, t, h in np.ndindex(2, 4, 2):
+        seen = t + 1 if causal else 4
+        weights = np.exp(batch["k"][b, :seen, h] @ batch["q"][b, t, h] / 3**0.5)
+        expected = weights / weights.sum() @ batch["v"][b, :seen, h]
+        np.testing.assert_allclose(outputs["out"][b, t, h], expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_backward_is_the_derivative(causal):
+    params = problem.params(batch_size=1, heads=2, seq_len=3, head_dim=2, causal=causal)
+    batch, step = batch_of(params, "fp64"), 1e-5
+    (outputs,) = problem.reference(params, Data({}, (batch,)), "forward_backward")
+    for name in ("q", "k", "v"):
+        numeric = np.zeros_like(batch[name])
+        for index in np.ndindex(numeric.shape):
+            values = []
+            for sign in (1, -1):
+                moved = {key: value.copy() for key, value in batch.items()}
+                moved[name][index] += sign * step
+                (at,) = problem.reference(params, Data({}, (moved,)), "inference")
+                values.append(np.sum(at["out"] * batch["d_out"]))
+            numeric[index] = (values[0] - values[1]) / (2 * step)
+        np.testing.assert_allclose(outputs[f"d_{name}"], numeric, rtol=1e-7, atol=1e-9)
+
+
+def torch_workload(impl, mode, size):
+    hooks = registry.load(["framework.torch", "workload.attention.torch"]).hook
+    return hooks.build_workload(
+        framework=hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no"),
+        problem=problem,
+        case=Case(problem="attention", framework="torch", device="cpu", mode=mode, params={}),
+        params=size,
+        data=problem.data(size, "fp32", np.random.default_rng(0), 1),
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_flops_as_pytorch_counts_them(impl, mode):
+    pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    size = problem.small(problem.params(impl=impl))
+    workload = torch_workload(impl, mode, size)
+    with FlopCounterMode(display=False, custom_mapping=cpu_kernels()) as counter:
+        workload.step()
+    assert counter.get_total_flops() == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
+    assert (workload.recomputed_flops > 0) == (impl == "fused" and mode == "forward_backward")
+
+
+def cpu_kernels():
+    """The counter knows the fused kernels of GPUs; those of the CPU are counted by the same formulas of PyTorch."""
+    import torch
+    from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
+
+    aten = torch.ops.aten
+    return {
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda d_out, q, k, v, *_, **__: (
+            sdpa_backward_flop_count(d_out, q, k, v)
+        ),
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_scopes_in_pytorch(impl, mode):
+    pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, profile
+
+    size = problem.small(problem.params(impl=impl))
+    workload = torch_workload(impl, mode, size)
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+        workload.step()
+    assert {event.name for event in profiler.events()} & EVERY_SCOPE == set(problem.scopes(size, mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_flops_and_scopes_in_xla(impl, mode):
+    jax = pytest.importorskip("jax")
+    from benchmarker_problems.attention.jax import INPUTS, step_function
+
+    # Heads so wide that the softmax, which XLA counts as well, is less than 1% of the work.
+    size = problem.params(batch_size=2, heads=3, seq_len=64, head_dim=1024, impl=impl)
+    shape = jax.ShapeDtypeStruct((2, 64, 3, 1024), "float32")
+    lowered = jax.jit(step_function(size, mode, "xla")).lower(*(shape for _ in INPUTS[mode]))
+    assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
+    assert set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY_SCOPE == set(problem.scopes(size, mode))
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "kernel"),
+    [
+        ("cuda", "bf16", "cudnn"),
+        ("cuda", "mixed_fp16", "cudnn"),
+        ("cuda", "tf32", "xla"),
+        ("rocm", "bf16", "xla"),
+        ("cpu", "mixed_bf16", "xla"),
+    ],
+)
+def test_the_kernel_that_jax_is_asked_for(device, precision, kernel):
+    pytest.importorskip("jax")
+    from benchmarker_problems.attention.jax import fused_kernel
+
+    assert (
+        fused_kernel(Case(problem="attention", framework="jax", device=device, precision=precision, params={}))
+        == kernel
+    )

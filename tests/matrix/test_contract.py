@@ -1,0 +1,110 @@
+"""What is listed runs: every framework × problem × mode × precision × implementation, on the CPU, at a tiny size."""
+
+import json
+
+import pytest
+
+from benchmarker import Measuring, UserError
+from benchmarker.hooks import registry
+from benchmarker.planning.capabilities import usable
+from benchmarker.planning.cases import Asked, able, choose_device, make_case
+from benchmarker.running.check import check_modes, compare_losses
+
+PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
+WAYS = {
+    "attention": ("impl", ("einsum", "matmul", "fused")),
+    "gpt2": ("impl", ("einsum", "matmul", "fused")),
+    "stream": ("op", ("triad", "copy")),
+}
+"""The parameter that says how it is done, and its values."""
+TINY = {
+    "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
+    "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
+    "stream": ("--n=1001",),
+    "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
+}
+
+
+def case_maker(problem, framework):
+    """What a pair lists on the CPU, and a function that makes its case."""
+    made = registry.load([f"problem.{problem}"]).hook.make_problem()
+    ability = usable(problem, [framework], {})[framework]
+
+    def make(mode, precision, choice):
+        asked = Asked(
+            problem=problem,
+            mode=mode,
+            precision=precision,
+            device="cpu",
+            gpu=None,
+            threads=None,
+            compile=False,
+            seed=0,
+            params=choice,
+            measuring=Measuring(),
+        )
+        try:
+            return make_case(asked, made, framework, ability)
+        except UserError as refused:  # what is listed runs, but for the exclusions that are listed too
+            assert "does not do --impl=fused with --precision" in str(refused)
+            return None
+
+    device = choose_device(framework, ability.info, "cpu")
+    modes = {mode: able(ability.support, device, mode) for mode in ability.support.precisions}
+    parameter, ways = WAYS.get(problem, ("", ()))
+    return modes, [{parameter: way} for way in ability.support.choices.get(parameter, ways)] or [{}], make
+
+
+@pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
+def test_all_that_is_listed_is_right(problem, framework):
+    """Each precision in a worker of its own: against the reference, and where it trains, the loss falls."""
+    modes, choices, make = case_maker(problem, framework)
+    assert modes
+    for precision in sorted({precision for precisions in modes.values() for precision in precisions}):
+        expected = [mode for mode in modes if precision in modes[mode]]
+        # Every implementation in fp32; in the other precisions the last that does it, the framework's own if it can.
+        cases = [case for choice in choices if (case := make(expected[0], precision, choice))]
+        for case in cases if precision == "fp32" else cases[-1:]:
+            losses = {}
+            findings = check_modes(case, expected, 40, {}, losses)
+            assert [finding.mode for finding in findings] == expected
+            assert all(finding.ok for finding in findings), findings
+            assert bool(losses) == ("training" in expected)
+            assert all(curve.falls for curve in compare_losses(losses, precision))
+
+
+@pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
+def test_each_mode_is_measured_and_recorded(cli, problem, framework):
+    modes, choices, _ = case_maker(problem, framework)
+    for mode in modes:
+        choice = [f"--{name}={value}" for name, value in choices[0].items()]
+        done = cli(
+            "run",
+            f"--problem={problem}",
+            f"--framework={framework}",
+            f"--mode={mode}",
+            *choice,
+            *TINY.get(problem, ()),
+            "--blocks=3",
+            "--threads=1",
+            "--json",
+        )
+        assert done.returncode == 0, done.stderr
+        (record,) = json.loads(done.stdout)
+        assert record["status"] == "ok"
+        assert len(record["blocks"]["duration_ns"]) == 3
+        assert record["cost"]["bytes"] > 0
+        assert record["software"]["threads"] == 1
+        assert record["types"]["lowest"] == "fp32"
+        assert record["metrics"]["samples_per_s"]["value"] > 0
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("gemm", "stream"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", ["gemm", "attention", "gpt2"])
+def test_compiled_steps_of_pytorch_are_right(cli, problem):
+    """TorchInductor builds C++ here, which takes a while."""
+    done = cli("check", f"--problem={problem}", "--framework=torch", "--compile", "--json", timeout=550)
+    found = json.loads(done.stdout)
+    assert found["ok"], done.stdout
+    assert {finding["mode"] for finding in found["checks"]} >= {"inference", "forward_backward"}

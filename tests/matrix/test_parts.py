@@ -1,0 +1,64 @@
+"""Formulas of the parts of a step, of every problem that has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarker import MODES
+from benchmarker.hooks import registry
+
+NAMES = ("attention", "gemm", "gpt2", "stream")
+PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
+MODES_OF = {"attention": MODES[:2], "gemm": MODES[:2], "gpt2": MODES, "stream": MODES[:1]}
+CASES = [
+    (name, mode, params)
+    for name in NAMES
+    for mode in MODES_OF[name]
+    for params in (
+        [{"impl": impl} for impl in ("matmul", "einsum", "fused")]
+        if name in ("attention", "gpt2")
+        else [{"op": op} for op in ("copy", "triad")]
+        if name == "stream"
+        else [{}]
+    )
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "params"), CASES)
+def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
+    problem = PROBLEMS[name]
+    made = problem.params(**params)
+    parts = problem.parts(made, mode, "fp32")
+    assert parts.keys() == problem.scopes(made, mode).keys()
+    assert sum(work.flops for work in parts.values()) == problem.cost(made, mode, "fp32").flops
+    assert all(work.bytes > 0 for work in parts.values())
+
+
+@pytest.mark.parametrize("name", ["attention", "gpt2"])
+@pytest.mark.parametrize("mode", MODES[:2])
+def test_what_moves_between_parts_counts_beside_what_must_move(name, mode):
+    problem = PROBLEMS[name]
+    made = problem.params(seq_len=1024)
+    moved = sum(work.bytes for work in problem.parts(made, mode, "fp32").values())
+    assert moved > problem.cost(made, mode, "fp32").bytes
+    assert sum(work.bytes for work in problem.parts(made, mode, "bf16").values()) == moved / 2
+
+
+def test_parts_of_a_small_model_by_hand():
+    """B·T = 6 tokens of width 4 in one block, 2 heads, 8 within the MLP, 10 words; fp32."""
+    problem = PROBLEMS["gpt2"]
+    made = problem.params(n_layer=1, d_model=4, n_head=2, d_ff=8, vocab_size=10, seq_len=3, batch_size=2)
+    parts = problem.parts(made, "inference", "fp32")
+    assert (parts["attn_qkv"].flops, parts["attn_qkv"].bytes) == (2 * 6 * 4 * 12, 4 * (6 * 4 + 4 * 12 + 6 * 12))
+    assert (parts["attn_q_k"].flops, parts["attn_q_k"].bytes) == (2 * 2 * 2 * 9 * 2, 4 * (2 * 6 * 4 + 2 * 2 * 9))
+    assert (parts["attn_softmax"].flops, parts["attn_softmax"].bytes) == (0, 4 * 2 * (2 * 2 * 9))
+    # The residual is read beside the input of the last product of each branch.
+    assert parts["mlp_proj"].bytes == 4 * (6 * 8 + 8 * 4 + 6 * 4 + 6 * 4)
+    assert (parts["lm_head"].flops, parts["lm_head"].bytes) == (2 * 6 * 4 * 10, 4 * (6 * 4 + 40 + 6 * 10))
+    assert parts["embed"].bytes == 4 * ((6 + 3) * 4 + 6 * 4)
+    training = problem.parts(made, "training", "fp32")
+    # Backward: dX = dY·Wᵀ and dW = Xᵀ·dY read X, W and dY, and write dX and dW.
+    assert training["attn_qkv"].bytes == 4 * ((24 + 48 + 72) + (24 + 48 + 72) + (24 + 48))
+    assert training["optimizer"].flops == 0
+    twice = problem.params(n_layer=2, d_model=4, n_head=2, d_ff=8, vocab_size=10, seq_len=3, batch_size=2)
+    assert problem.parts(twice, "inference", "fp32")["mlp_fc"].flops == 2 * parts["mlp_fc"].flops

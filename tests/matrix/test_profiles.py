@@ -1,0 +1,200 @@
+"""Profiles of real runs: every scope as often as its problem says, and its time where it belongs."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarker import Record, load_events
+from benchmarker.records.record import read
+from benchmarker.traces.ingest import ingest
+from benchmarker.traces.profile_files import open_trace
+from benchmarker.traces.statistics import describe, work
+
+pytestmark = pytest.mark.slow
+LAYERS, STEPS = 2, 3
+SIZE = [
+    f"--n-layer={LAYERS}",
+    "--d-model=48",
+    "--n-head=3",
+    "--vocab-size=300",
+    "--seq-len=32",
+    "--batch-size=2",
+]
+ONCE = {"embed", "ln_f", "lm_head", "loss", "optimizer"}
+
+
+def profiled(cli: Any, tmp_path: Path, *options: str) -> tuple[Record, Path]:
+    """The record of a profiled run, and where it lies."""
+    done = cli("run", "--blocks=2", "--profile", f"--profile-steps={STEPS}", "--threads=1", *options)
+    assert done.returncode == 0, done.stderr
+    assert "incomplete" not in done.stderr
+    (path,) = (path for path in (tmp_path / "results").glob("*/*.json") if path.name != "plan.json")
+    return read(path.read_bytes()), path
+
+
+@pytest.mark.parametrize("mode", ["inference", "forward_backward", "training"])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_each_scope_of_gpt2_runs_as_often_as_it_should(cli, tmp_path, framework, mode):
+    record, path = profiled(cli, tmp_path, f"--framework={framework}", "--problem=gpt2", f"--mode={mode}", *SIZE)
+    trace = record.trace
+    assert trace is not None
+    assert trace.complete, trace.missing
+    assert (trace.steps, len(trace.step_ns)) == (STEPS, STEPS)
+    assert (trace.unmatched_ops, trace.unmatched_backward, trace.unlaunched, trace.uneven) == (0, 0, 0, 0)
+    assert trace.busy_ns + trace.idle_ns == trace.wall_ns
+    found = {(each.scope, each.phase): each for each in record.scopes}
+    names = {each.scope for each in record.scopes} - {""}
+    assert {"attn_q_k", "attn_softmax", "attn_att_v", "mlp_fc"} < names
+    for name in names:
+        count = STEPS if name in ONCE else LAYERS * STEPS
+        forward = found[name, "forward"]
+        assert (forward.occurrences, forward.expected) == (count, count)
+        if mode != "inference" and name != "optimizer":
+            assert found[name, "backward"].occurrences == count
+            assert found[name, "backward"].root_ns > 0
+    # The shares of all scopes, with what lies outside any, are the busy time.
+    assert sum(each.root_ns for each in record.scopes) == trace.busy_ns
+    assert sum(each.root_ns for each in record.scopes if not each.scope) == trace.outside_ns < 0.2 * trace.busy_ns
+    assert all(sum(each.step_ns) == each.root_ns for each in record.scopes)
+    assert {each.phase for each in record.scopes} == ({"forward"} if mode == "inference" else {"forward", "backward"})
+    # FLOPs of the matrix products are those of the formula.
+    assert record.cost is not None
+    rows = work(open_trace(path).events)
+    assert rows["flops"].sum() / STEPS == pytest.approx(record.cost.flops, rel=1e-9)
+
+
+@pytest.mark.parametrize(("impl", "scopes"), [("einsum", 3), ("fused", 1)])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framework, impl, scopes):
+    sizes = ("--batch-size=2", "--heads=2", "--seq-len=64", "--head-dim=16", f"--impl={impl}")
+    record, _ = profiled(cli, tmp_path, f"--framework={framework}", "--problem=attention", *sizes)
+    assert [each.occurrences for each in record.scopes if each.scope] == [STEPS] * scopes
+
+
+def test_separable_scopes_of_jax_are_pure_products(cli, tmp_path):
+    record, path = profiled(cli, tmp_path, "--framework=jax", "--problem=gpt2", "--separable", *SIZE)
+    assert record.trace is not None
+    assert record.trace.separable
+    assert "--xla_cpu_experimental_ynn_fusion_type=" in record.trace.variables["XLA_FLAGS"]
+    assert "XLA_FLAGS" not in record.software.variables
+    rows = work(open_trace(path).events)
+    products = rows[rows["category"] == "gemm"]
+    assert (products["purity"] == 1).all()
+    assert (products["opcode"] == "dot").all()
+    assert len(products) == STEPS * (6 * LAYERS + 1)
+
+
+def test_numpy_has_no_profile_and_says_so(cli, tmp_path):
+    done = cli("run", "--framework=numpy", "--problem=gemm", "--m=8", "--blocks=2", "--profile")
+    assert done.returncode == 0
+    assert "has no profile: numpy: it has no profiler" in done.stderr
+    (path,) = (path for path in (tmp_path / "results").glob("*/*.json") if path.name != "plan.json")
+    assert read(path.read_bytes()).reasons["trace"] == "numpy: it has no profiler"
+    asked = cli("kernels", str(path))
+    assert (asked.returncode, asked.stderr.count("\n")) == (2, 1)
+    assert "it has no profiler" in asked.stderr
+
+
+QUERIES = {
+    "op": "SELECT extract_arg(arg_set_id, 'args.op') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.self_ns')) AS self_ns, MIN(extract_arg(arg_set_id, 'args.self_ns')) AS min_ns, "
+    "MAX(extract_arg(arg_set_id, 'args.self_ns')) AS max_ns FROM slice WHERE category = 'op' GROUP BY key",
+    "category": "SELECT extract_arg(arg_set_id, 'args.category') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
+    "phase": "SELECT extract_arg(arg_set_id, 'args.phase') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
+    "leaf": "SELECT COALESCE(extract_arg(arg_set_id, 'args.leaf'), '') AS key, COUNT(*) AS count, "
+    "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
+}
+"""Statistics by the columns of the event table, as Perfetto's engine takes them from the annotated trace."""
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_statistics_are_those_of_perfetto_to_the_nanosecond(cli, tmp_path, framework):
+    _, path = profiled(cli, tmp_path, f"--framework={framework}", "--problem=gpt2", "--mode=forward_backward", *SIZE)
+    ingested = open_trace(path)
+    rows = work(ingested.events)
+
+    def sql(query: str) -> list[dict[str, Any]]:
+        done = cli("sql", str(path), query, "--json")
+        assert (done.returncode, done.stderr) == (0, "")  # nothing is dropped
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    for column, query in QUERIES.items():
+        ours = {row[column]: row for row in describe(rows, [column]).to_dict("records")}
+        theirs = {row.pop("key"): row for row in sql(query)}
+        assert {key: {name: ours[key][name] for name in row} for key, row in theirs.items()} == theirs
+        assert len(theirs) == len(ours)
+    (durations,) = sql("SELECT COUNT(*) AS count, SUM(dur) AS total FROM slice WHERE category = 'op'")
+    assert durations == {"count": len(rows), "total": int(rows["dur_ns"].sum())}
+    scope = "SELECT name, extract_arg(arg_set_id,'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'"
+    products = rows[(rows["leaf"] == "attn_q_k") & (rows["kind"] == "op")]
+    assert sorted(row["dur"] for row in sql(scope + " AND category = 'op'")) == sorted(products["dur_ns"])
+    shown = cli("trace", str(path))
+    assert Path(shown.stdout.strip()).stat().st_size > 1000
+    assert "ui.perfetto.dev" in shown.stderr
+
+
+def test_a_profile_lies_beside_its_record_and_can_be_asked(cli, tmp_path):
+    record, path = profiled(cli, tmp_path, "--framework=torch", "--problem=gpt2", *SIZE)
+    names = sorted(each.name.removeprefix(record.trial_id) for each in path.parent.glob(f"{record.trial_id}*"))
+    assert [name for name in names if not name.endswith(".log")] == [".events.parquet", ".json", ".profile.json.gz"]
+    again = ingest(path.with_name(record.trial_id + ".profile.json.gz"))
+    assert again.trace.busy_ns == record.trace.busy_ns
+    assert len(load_events(path)) == record.trace.rows
+    (line,) = json.loads(cli("scopes", str(path), "--scope=attn_q_k", "--json").stdout)
+    assert (line["ran"], line["expected"], line["phase"]) == (LAYERS * STEPS, LAYERS * STEPS, "forward")
+    by_category = json.loads(cli("kernels", str(path), "--by=category", "--top=0", "--json").stdout)
+    assert sum(each["busy_ns"] for each in by_category) == record.trace.busy_ns
+    ops = json.loads(cli("ops", str(path), "--top=0", "--json").stdout)
+    assert {"aten::addmm", "aten::bmm", "aten::gelu"} < {each["op"] for each in ops}
+    shown = cli("show", str(path)).stdout
+    assert f"{STEPS} steps of" in shown
+    assert "most time in" in shown
+    text = cli("kernels", str(path), "--top=3").stdout
+    assert "more, " in text
+    assert "flop/s" in text
+
+
+PYTORCH = """
+import json, sys
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+layers = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.LayerNorm(64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+layers(torch.randn(16, 64)).sum().backward()
+with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+    for _ in range(5):
+        layers(torch.randn(16, 64)).sum().backward()
+profiler.export_chrome_trace(sys.argv[1])
+print(json.dumps({e.key: [e.count, e.self_cpu_time_total, e.cpu_time_total] for e in profiler.key_averages()}))
+"""
+
+
+def test_counts_and_times_are_those_of_pytorch_itself(tmp_path):
+    """`key_averages` sums up the same events by another program, in µs; it leaves out an op within one of its name."""
+    pytest.importorskip("torch")
+    path = tmp_path / "trace.json"
+    done = subprocess.run([sys.executable, "-c", PYTORCH, path], capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    rows = work(ingest(path).events)
+    parents = rows["name"].astype(object).reindex(rows["parent_id"]).to_numpy()
+    table = describe(rows, ["name"]).assign(
+        nested=lambda table: table["name"].map(Counter(parents[parents == rows["name"]]))
+    )
+    ours = {row["name"]: row for row in table.to_dict("records")}
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 20
+    for name, (count, own_us, total_us) in theirs.items():
+        assert ours[name]["count"] - ours[name]["nested"] == count
+        assert math.isclose(ours[name]["self_ns"], own_us * 1000, abs_tol=1)
+        assert math.isclose(ours[name]["total_ns"], total_us * 1000, abs_tol=1)

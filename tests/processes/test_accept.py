@@ -1,0 +1,244 @@
+"""Acceptance: PASS and FAIL with reasons, and what no case asks for."""
+
+import json
+import re
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from support.records import make_record
+
+from benchmarker import UserError
+from benchmarker.files import atomic
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.procurement.accept import accept
+from benchmarker.procurement.completeness import Unrun
+from benchmarker.procurement.reference import Wanted
+from benchmarker.records.plan import make_plan
+
+FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
+
+
+@pytest.fixture(scope="module")
+def derive():
+    return load_metrics()
+
+
+def trials(*steps, seed=0, run="run", host=None, first=0, failing=()):
+    """A record for each step time: 2 samples a step."""
+    found = []
+    for number, step in enumerate(steps, first):
+        record = make_record(step, run=run, trial=number, case={"seed": seed}, design={"case_number": seed})
+        if host:
+            record = msgspec.structs.replace(record, machine=msgspec.structs.replace(record.machine, host=host))
+        if number in failing:
+            record = msgspec.convert(
+                {**msgspec.to_builtins(record), "status": "failed", "error": FAILURE}, type(record)
+            )
+        found.append(record)
+    return found
+
+
+def asked(low=None, high=None, *, metric="samples_per_s", trials=1, name="naps", **match):
+    return Wanted(name, match, metric, low, high, trials)
+
+
+def reasons(wanted, records, derive, unrun=()):
+    (outcome,) = accept([wanted], records, unrun, derive).outcomes
+    assert outcome.verdict == ("FAIL" if outcome.reasons else "PASS")
+    return outcome.reasons
+
+
+def test_the_median_passes_within_its_bounds(derive):
+    records = trials(1.0, 2.0, 8.0)  # 2, 1 and 0.25 samples a second
+    (outcome,) = accept([asked(1.0, 1.0)], records, (), derive).outcomes
+    assert (outcome.verdict, outcome.value, outcome.lowest, outcome.highest) == ("PASS", 1.0, 0.25, 2.0)
+    assert (outcome.trials, outcome.unit, outcome.name) == (3, "1/s", "naps")
+    assert outcome.command.startswith("python -m benchmarker run --framework=toy --problem=nap --device=cpu")
+    assert outcome.duration_s == 6.0
+    (outcome,) = accept([asked(1.0, 1.0, trials=3)], records, (), derive).outcomes
+    assert outcome.command.endswith(" --trials=3")
+
+
+def test_out_of_bounds_says_by_how_much(derive):
+    records = trials(1.0, 2.0, 8.0)
+    assert reasons(asked(1.25), records, derive) == ["the median is 20.00% below 1.25"]
+    assert reasons(asked(None, 0.8), records, derive) == ["the median is 25.00% above 0.8"]
+    assert reasons(asked(None, 0.0), records, derive) == ["the median is 1 above 0"]
+    assert reasons(asked(None, 3.0, metric="step_time_median_s"), records, derive) == []
+
+
+def test_a_failed_trial_fails_the_case_and_is_named(derive):
+    records = trials(1.0, 1.0, 1.0, failing=(1,))
+    assert reasons(asked(1.0), records, derive) == ["1 of 3 trials failed: out_of_memory: too much"]
+    assert reasons(asked(1.0, trials=3), records, derive)[1] == "2 of the 3 trials asked for went well"
+
+
+def test_too_few_trials_and_those_that_were_not_run(derive):
+    records = trials(1.0, 1.0)
+    assert reasons(asked(1.0, trials=6), records, derive) == ["2 of the 6 trials asked for went well"]
+    unrun = [Unrun("run", records[0].case, 4)]
+    assert reasons(asked(1.0), records, derive, unrun) == ["4 trial(s) of run run not run"]
+    none = reasons(asked(1.0), [], derive, unrun)
+    assert none == ["4 trial(s) of run run not run", "0 of the 1 trials asked for went well"]
+
+
+def test_a_metric_without_a_value_fails_with_its_reason(derive):
+    assert reasons(asked(1.0, metric="tokens_per_s"), trials(1.0, 1.0), derive) == [
+        "2 of 2 trials have no tokens_per_s: nap has no tokens"
+    ]
+    with pytest.raises(UserError, match="naps: no metric is named 'speed'; there are: "):
+        accept([asked(1.0, metric="speed")], trials(1.0), (), derive)
+
+
+def test_a_case_that_nothing_matches_fails(derive):
+    (outcome,) = accept([asked(1.0, seed=7)], trials(1.0), (), derive).outcomes
+    assert outcome.reasons == ["no record matches: no record has seed=7; they have 0"]
+    assert outcome.configuration is None
+    (outcome,) = accept([asked(1.0, sed=7)], trials(1.0), (), derive).outcomes
+    assert outcome.reasons == ["no record matches: no record has a sed; did you mean seed?"]
+
+
+def test_of_several_configurations_each_must_pass(derive):
+    records = [*trials(1.0), *trials(4.0, seed=1)]
+    first, second = accept([asked(1.0)], records, (), derive).outcomes
+    assert (first.name, first.verdict) == ("naps seed=0", "PASS")
+    assert (second.name, second.verdict) == ("naps seed=1", "FAIL")
+
+
+def test_hosts_are_judged_apart_so_that_good_ones_do_not_hide_a_bad_one(derive):
+    records = [*trials(1.0, 1.0, 1.0, host="good"), *trials(4.0, host="bad", run="other")]
+    found = accept([asked(1.0)], records, (), derive).outcomes
+    assert [(each.name, each.verdict) for each in found] == [("naps host=good", "PASS"), ("naps host=bad", "FAIL")]
+    (bad,) = accept([asked(0.1, host="bad")], records, (), derive).outcomes
+    assert bad.value == 0.5
+    unrun = [Unrun("other", records[0].case, 2)]
+    found = accept([asked(0.1)], records, unrun, derive).outcomes
+    assert [each.verdict for each in found] == ["PASS", "FAIL"]
+
+
+def test_what_no_case_asks_for_is_listed_and_fails_where_it_failed(derive):
+    records = [*trials(1.0), *trials(1.0, seed=1), *trials(1.0, seed=2, failing=(0,))]
+    found = accept([asked(1.0, seed=0)], records, [Unrun("run", trials(1.0, seed=3)[0].case, 5)], derive)
+    assert found.unasked == ["problem=nap framework=toy seed=1"]
+    assert [(each.name, each.verdict) for each in found.outcomes] == [
+        ("naps", "PASS"),
+        ("not in the reference: problem=nap framework=toy seed=2", "FAIL"),
+        ("not in the reference: problem=nap framework=toy seed=3", "FAIL"),
+    ]
+    assert found.outcomes[2].reasons == ["5 trial(s) of run run not run"]
+
+
+REFERENCE = '[[case]]\nname = "evil \\u001b[31m<b>"\nmatch = {seed = 0}\nmin = 0.5\n'
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A run of two cases with three trials each, its plan, and a reference of the first."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    records = [*trials(1.0, 1.0, 2.0), *trials(1.0, 1.0, 1.0, seed=1)]
+    plan = make_plan([records[0].case, records[3].case], 3)
+    (folder / "plan.json").write_bytes(atomic.encode(msgspec.structs.replace(plan, run_id="run")))
+    for record in records:
+        (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
+    (tmp_path / "reference.toml").write_text(REFERENCE)
+    return folder
+
+
+def test_the_command_passes_and_lists_what_it_did_not_judge(command, stored, tmp_path):
+    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    assert done.returncode == 0
+    assert "PASS evil \\x1b[31m<b>: samples_per_s 2 (1 to 2, 3 trials), min 0.5\n" in done.stdout
+    assert "     repeat with: python -m benchmarker run --framework=toy --problem=nap" in done.stdout
+    assert "not judged, for no case of the reference matches: problem=nap framework=toy seed=1" in done.stdout
+    assert done.stdout.endswith("PASSED: 1 of 1 passed\n")
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
+    assert suite[0].get("name") == "evil \ufffd[31m<b> samples_per_s"
+    assert float(suite[0].get("time")) == 6.0
+
+
+def test_the_command_fails_and_says_why(command, stored, tmp_path):
+    (tmp_path / "reference.toml").write_text(REFERENCE.replace("0.5", "4"))
+    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    assert done.returncode == 1
+    assert "     the median is 50.00% below 4\n" in done.stdout
+    assert done.stdout.endswith("FAILED: 0 of 1 passed\n")
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
+    assert suite.find("testcase/failure").get("message") == "the median is 50.00% below 4"
+    assert "repeat with: python -m benchmarker run" in suite.findtext("testcase/system-out")
+    found = json.loads(command("accept", "run", "--reference=reference.toml", "--json").stdout)
+    assert found["verdict"] == found["outcomes"][0]["verdict"] == "FAIL"
+    assert found["unasked"] == ["problem=nap framework=toy seed=1"]
+
+
+def test_a_file_that_cannot_be_read_never_passes(command, stored, tmp_path):
+    (stored / "cut.json").write_text("{")
+    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    assert done.returncode == 1
+    assert "cut.json" in done.stderr
+    assert done.stdout.endswith("FAILED: 1 of 1 passed; 1 file(s) cannot be read\n")
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
+    assert suite.get("errors") == "1"
+    none = command("accept", "none", "--reference=reference.toml")
+    assert none.returncode == 1
+    assert "     no record matches: there is no record\n" in none.stdout
+
+
+def test_an_interrupted_run_never_passes(command, stored):
+    sorted(stored.glob("run-*-1.json"))[-1].unlink()
+    done = command("accept", "run", "--reference=reference.toml")
+    assert done.returncode == 1
+    made = command("accept", "run", "--write=made.toml")
+    assert (made.returncode, made.stderr) == (1, "benchmarker: 1 trial(s) of run run not run\n")
+    assert "FAIL not in the reference: problem=nap framework=toy seed=1\n     1 trial(s) of run run not" in done.stdout
+
+
+def test_a_reference_is_written_once_and_is_met_by_its_records(command, stored, tmp_path):
+    done = command("accept", "run", "--write=made.toml", "--tolerance=10%")
+    assert (done.returncode, done.stdout) == (0, "reference of 2 cases: made.toml\n")
+    assert "min = 1.8  # median of 3 trials: 2 1/s" in (tmp_path / "made.toml").read_text()
+    again = command("accept", "run", "--write=made.toml")
+    assert again.returncode == 2
+    assert "made.toml is there already" in again.stderr
+    assert command("accept", "run", "--reference=made.toml").stdout.endswith("PASSED: 2 of 2 passed\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "give --reference=FILE to hold the records against, or --write=FILE to make one"),
+        (["--reference=reference.toml", "--write=x.toml"], "give --reference=FILE to hold"),
+        (["--reference=reference.toml", "--metric=flop_per_s"], "--tolerance and --metric go with --write"),
+        (["--write=x.toml", "--junit=x.xml"], "--junit and --json go with --reference"),
+        (["--reference=none.toml"], "cannot read none.toml: No such file"),
+        (["--reference=reference.toml", "--junit=none/x.xml"], "cannot write none/x.xml: No such file"),
+        (["--write=none/x.toml"], "cannot write none/x.toml: No such file"),
+        (["--write=x.toml", "--metric=tokens_per_s"], "no configuration is left to make a reference of"),
+        (["--write=x.toml", "--tolerance=2"], "'2' is no share"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(command, stored, args, message):
+    done = command("accept", "run", *args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_case_made_slow_on_purpose_fails_and_is_named(cli, tmp_path):
+    quick = ["--framework=toy", "--problem=nap", "--blocks=3", "--trials=2", "--results=results"]
+    assert cli("run", *quick, "--ms=1").returncode == 0
+    assert cli("accept", "results", "--write=reference.toml", "--tolerance=50%").returncode == 0
+    assert cli("accept", "results", "--reference=reference.toml").returncode == 0
+    text = (tmp_path / "reference.toml").read_text()
+    (tmp_path / "reference.toml").write_text(text.replace("ms = 1.0", "ms = 50.0").replace("ms=1.0", "ms=50.0"))
+    quick[-1] = "--results=slow"
+    assert cli("run", *quick, "--ms=50").returncode == 0
+    done = cli("accept", "slow", "--reference=reference.toml", "--junit=out.xml")
+    assert done.returncode == 1
+    assert "FAIL problem=nap framework=toy: samples_per_s" in done.stdout
+    assert re.search(r"the median is [\d.]+% below ", done.stdout)
+    failure = ElementTree.parse(tmp_path / "out.xml").getroot().find("testsuite/testcase/failure")
+    assert "below" in failure.get("message")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from support.records import make_ceiling, make_record
+
+from benchmarker.cli.commands.ceilings import _missing
+from benchmarker.planning.ceiling_search import MEASURE, SEARCH, ceilings_of, final, last_cache_bytes, rate_of, search
+from benchmarker.records import ceilings, store
+from benchmarker.records.record import Blocks, CostPart, Failure
+
+
+def make_product(side: int, step_s: float, *, trial: int = 0, number: int = 0, **fields):
+    """A trial of a product of squares; `number` tells the cases of a run apart."""
+    problem = fields.pop("problem", "gemm")
+    params = {"m": side} if problem == "gemm" else {"n": side}
+    case = {"framework": fields.pop("framework", "toy"), "measuring": SEARCH}
+    record = make_record(step_s, trial=trial, case=case, design={"case_number": number}, **fields)
+    case = msgspec.structs.replace(record.case, problem=problem, params=params)
+    return msgspec.structs.replace(record, case=case, cost=CostPart(2 * side**3, 0, 12 * side, 1, None))
+
+
+def test_a_rate_is_by_the_median_block():
+    record = make_product(10, 1.0, blocks=Blocks(4, [round(1e9), round(8e9), round(2e9)], "blocks"))
+    assert rate_of(record) == pytest.approx(2000 / 0.5)
+    memory = make_product(10, 2.0, problem="stream")
+    assert rate_of(memory) == pytest.approx(60)
+    assert rate_of(make_product(10, 1.0, status="failed", error=Failure("timeout", "late", "timed"))) is None
+
+
+def test_the_winner_is_by_the_median_of_its_trials_and_is_measured_anew():
+    """At side 10 one trial of three is fast by luck; 20 is faster in truth."""
+    lucky = [make_product(10, time, trial=trial) for trial, time in enumerate((1.0, 0.1, 1.0))]
+    steady = [make_product(20, time, trial=trial, number=1) for trial, time in enumerate((2.0, 2.0, 2.0))]
+    memory = [make_product(5, 1.0, number=2, problem="stream")]
+    other = [make_product(10, 9.0, number=3, framework="other")]
+    plan = final([*lucky, *steady, *memory, *other], trials=4)
+    assert [(case.problem, case.framework, case.params) for case in plan.cases] == [
+        ("gemm", "toy", {"m": 20}),
+        ("stream", "toy", {"n": 5}),
+        ("gemm", "other", {"m": 10}),
+    ]
+    assert plan.trials == 4
+    assert all(case.measuring == MEASURE for case in plan.cases)
+
+
+def test_the_ceiling_is_of_the_new_trials_alone():
+    searched = [make_product(10, 0.001), make_product(20, 0.001, number=1)]
+    times = (1.0, 2.0, 4.0)
+    measured = [make_product(20, time, trial=trial, run="again") for trial, time in enumerate(times)]
+    broken = make_product(20, 1.0, trial=3, run="again", status="failed", error=Failure("killed", "gone", "timed"))
+    (found,) = ceilings_of(searched, [*measured, broken])
+    assert (found.value, found.low, found.high) == (8000.0, 4000.0, 16000.0)
+    assert (found.trials, found.searched, found.params, found.run_id) == (3, 2, {"m": 20}, "again")
+    assert (found.resource, found.framework, found.version) == ("compute", "toy", "1.0")
+
+
+def test_nothing_is_final_where_all_failed():
+    failed = make_product(10, 1.0, status="failed", error=Failure("killed", "gone", "timed"))
+    assert final([failed], 3) is None
+    assert ceilings_of([failed], [failed]) == []
+
+
+def test_a_search_tries_sizes_and_arrays_beyond_the_last_cache():
+    plan = search(
+        [{"problem": "gemm", "framework": "numpy"}, {"problem": "stream", "framework": "numpy", "op": "copy"}]
+    )
+    sides = {(case.params["m"], case.params["n"], case.params["k"]) for case in plan.cases if case.problem == "gemm"}
+    assert len(sides) >= 5
+    assert all(m == n == k for m, n, k in sides)
+    (arrays,) = [case.params["n"] * 4 for case in plan.cases if case.problem == "stream"]
+    assert arrays >= max(2**27, 4 * last_cache_bytes())
+    assert plan.trials == 2
+
+
+def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
+    caches = {
+        (0, 0): ("1", "32K", "0"),
+        (0, 3): ("3", "1024K", "0-1"),
+        (1, 3): ("3", "1024K", "0-1"),
+        (2, 3): ("3", "2048K", "2"),
+    }
+    for (cpu, index), (level, size, shared) in caches.items():
+        folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, value in (("level", level), ("size", size), ("shared_cpu_list", shared)):
+            (folder / name).write_text(f"{value}\n")
+    assert last_cache_bytes(tmp_path) == 3 * 2**20
+    (tmp_path / "cpu2/cache/index3/size").write_text("many")
+    assert last_cache_bytes(tmp_path) == 2**20
+    assert last_cache_bytes(tmp_path / "none") == 0
+
+
+@pytest.mark.slow
+def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
+    """Sizes and times of a real search are cut down; all else is as the command does it."""
+    env = {"PYTHONPATH": str(tmp_path)}
+    (tmp_path / "sitecustomize.py").write_text(
+        "import benchmarker.planning.ceiling_search as s, msgspec\n"
+        "s.CPU_SIDES = (64, 128); s.LEAST_ARRAY_BYTES = 2**20; s.last_cache_bytes = lambda: 0\n"
+        "s.SEARCH = msgspec.structs.replace(s.SEARCH, blocks=3, seconds=0.1)\n"
+        "s.MEASURE = msgspec.structs.replace(s.MEASURE, preheat=False, blocks=3, seconds=0.1)\n"
+    )
+    done = cli("ceilings", "--framework=numpy", "--precision=fp32,fp64", "--trials=2", "--json", env=env)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(each["resource"], each["precision"]) for each in found] == [
+        ("compute", "fp32"),
+        ("compute", "fp64"),
+        ("memory", "fp32"),
+    ]
+    assert all(each["low"] <= each["value"] <= each["high"] and each["trials"] == 2 for each in found)
+    assert json.loads(cli("ceilings", "--known", "--json", env=env).stdout) == found
+    assert "left out" in done.stderr  # NumPy does no triad
+    run = cli("run", "--framework=numpy", "--problem=gemm", "--m=64", "--n=64", "--k=64", "--blocks=3", env=env)
+    assert run.returncode == 0
+    shown = cli("show", "results", "--json", env=env)
+    derived = [each["metrics"] for each in json.loads(shown.stdout)]
+    assert all(metrics["roof_share"]["value"] > 0 for metrics in derived)
+    assert all(metrics["mfu_measured"]["value"] is not None for metrics in derived)
+    roofline = cli("roofline", "results", env=env)
+    assert roofline.returncode == 0, roofline.stderr
+    assert "ridge at" in roofline.stdout
+    assert len(list((tmp_path / "results").glob(f"*/{store.CEILINGS}"))) == 1
+
+
+def test_what_was_asked_for_and_has_no_ceiling_is_named():
+    plan = search(
+        [{"problem": "gemm", "framework": "numpy"}, {"problem": "stream", "framework": "numpy", "op": "copy"}]
+    )
+    memory = make_ceiling(1.0, "memory", framework="numpy")
+    assert _missing(plan, ["fp32", "bf16"], [memory]) == ["compute numpy fp32", "bf16"]
+    assert _missing(plan, ["fp32"], [memory, make_ceiling(1.0, framework="numpy")]) == []
+
+
+def test_the_vendors_peak_stands_beside_where_it_is_known(command):
+    ceilings.keep([make_ceiling(1e9)])
+    plain = command("ceilings", "--known").stdout
+    assert "vendor" not in plain
+    assert "1 GFLOP/s" in plain
+    card = ceilings.DeviceKey("cuda", "NVIDIA A100-SXM4-40GB", None, None)
+    ceilings.keep([make_ceiling(234e12, device=card, precision="bf16"), make_ceiling(1.244e12, "memory", device=card)])
+    done = command("ceilings", "--known")
+    compute, memory = (line for line in done.stdout.splitlines() if "A100" in line)
+    assert compute.split()[-3:] == ["312", "TFLOP/s", "75%"]
+    assert memory.split()[-3:] == ["1.555", "TB/s", "80%"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--precision="], "--precision names no precision"),
+        (["--precision=fp31"], "no precision is named 'fp31'"),
+        (["--framework=nump"], "did you mean"),
+        (["--trials=0"], "--trials"),
+        (["--known", "--precision=fp64"], "--known measures nothing and shows all; leave --precision out"),
+    ],
+)
+def test_wrong_options_are_refused(command, options, text):
+    done = command("ceilings", *options)
+    assert done.returncode == 2
+    assert text in done.stderr

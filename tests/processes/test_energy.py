@@ -1,0 +1,213 @@
+"""Whole trials, their power played by fakes: what the records say."""
+
+import pytest
+from support import nvml
+from support.cards import Card, Constant, Fault, Ramp, Wave, write
+
+from benchmarker.comparing.disturbances import disturbances
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records import store
+
+AA, BB = "GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000000"
+NAP = ("run", "--framework=toy", "--problem=nap", "--device=cuda", "--power=nvml", "--power-idle=0.5", "--results=r")
+
+
+@pytest.fixture
+def trial(cli, tmp_path):
+    """Runs one trial on cards that are played; returns its record and the origin of the cards' time, s."""
+
+    def run(*args, cards):
+        script = tmp_path / "cards"
+        origin = write(script, cards)
+        done = cli(*NAP, *args, env={**nvml.environment(script), "TOY_CARD": AA})
+        assert done.returncode == 0, done.stderr
+        run.said = done.stderr
+        (record,), faults = store.read([tmp_path / "r"])
+        assert not faults
+        return record, origin
+
+    return run
+
+
+def measured(record):
+    (sensor,) = (each for each in record.energy.sensors if each.measured)
+    return sensor
+
+
+def per_joule(record):
+    return load_metrics()(record)["samples_per_J"].value
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        pytest.param(Constant(100.0), id="constant", marks=pytest.mark.slow),
+        pytest.param(Ramp(50.0, 650.0, 120.0), id="ramp", marks=pytest.mark.slow),
+        pytest.param(Wave(80.0, 400.0, 0.3, 0.1), id="square", marks=pytest.mark.slow),
+        pytest.param(Wave(90.0, 700.0, 1.0, 0.02), id="spikes"),
+    ],
+)
+def test_energy_through_the_real_binding_is_the_integral(trial, curve):
+    record, origin = trial("--power-min=2", cards=[Card(uuid=AA, curve=curve, counter_update_s=0.001)])
+    sensor = measured(record)
+    exact = curve.energy(sensor.end_ns / 1e9 - origin) - curve.energy(sensor.begin_ns / 1e9 - origin)
+    assert sensor.method == "counter"
+    assert record.energy.energy_J == pytest.approx(exact, rel=1e-3)
+    assert record.energy.duration_s == pytest.approx(2, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--power-min=2", "--ms=1"),
+        pytest.param(("--power-min=2", "--ms=130", "--preheat", "--preheat-max=3"), marks=pytest.mark.slow),
+        ("--power=passive", "--ms=3", "--seconds=2", "--blocks=1000", "--warmup-steps=200"),
+    ],
+)
+def test_a_constant_power_is_that_power_whatever_stands_around_the_timed_part(trial, options):
+    """Energy of one window divided by the time of another made 535 W of 100."""
+    card = Card(uuid=AA, curve=Constant(100.0), counter_update_s=0.001)
+    record, _ = trial(*options, cards=[card])
+    derived = load_metrics()(record)
+    assert derived["mean_power_W"].value == pytest.approx(100, abs=0.5)
+    if "--power=passive" in options:
+        assert measured(record).idle_W is None
+        assert record.reasons["energy.idle_W"].startswith(f"{AA}: it was not read")
+    else:
+        assert measured(record).idle_W == pytest.approx(100, abs=0.5)
+    assert measured(record).polled_J == pytest.approx(record.energy.energy_J, rel=1e-3)
+    assert derived["samples_per_J"].value == pytest.approx(derived["samples_per_s"].value / 100, rel=0.01)
+    assert derived["energy_per_step_J"].value == pytest.approx(2 / derived["samples_per_J"].value)
+
+
+def test_cards_in_another_order_are_told_apart(trial):
+    cards = [
+        Card(uuid=BB, pci="0000:02:00.0", curve=Constant(300.0), counter_update_s=0.001),
+        Card(uuid=AA, pci="0000:01:00.0", curve=Constant(100.0), counter_update_s=0.001),
+    ]
+    record, _ = trial("--power-min=1", cards=cards)
+    assert record.energy.energy_J == pytest.approx(100 * record.energy.duration_s, rel=0.01)
+    assert record.energy.total_J == pytest.approx(400 * record.energy.duration_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault("nvmlDeviceGetTotalEnergyConsumption", -1, since=103.0), "stalled: "),
+        (Fault("nvmlInit_v2", 9), "driver: "),
+        (Fault("nvmlInit_v2", 4), "permission: "),
+    ],
+)
+def test_a_driver_that_fails_costs_the_energy_alone(trial, fault, reason):
+    record, _ = trial("--power-min=3", cards=[Card(uuid=AA, faults=[fault])])
+    assert record.status == "ok"
+    assert record.blocks.duration_ns
+    assert per_joule(record) is None
+    assert any(missing.text.startswith(reason) for meter in record.meters for missing in meter.unavailable)
+
+
+def test_a_card_lost_in_the_middle_is_told(trial):
+    gone = [Fault(f"nvmlDeviceGet{name}", 15, since=104.5) for name in ("TotalEnergyConsumption", "FieldValues")]
+    record, _ = trial("--power-min=4", cards=[Card(uuid=AA, faults=gone)])
+    assert per_joule(record) is None
+    assert "lost: " in record.reasons["energy.sensors[0].energy_J"]
+    assert "has no energy: GPU-" in trial.said
+
+
+def test_a_hot_card_marks_the_trial(trial):
+    record, _ = trial("--power-min=1", cards=[Card(uuid=AA, throttle=(0x40, 0.0, 1e9))])
+    assert record.telemetry[0].throttle["thermal"] == 1.0
+    assert "throttled" in record.energy.flags
+    assert "held its clocks down: thermal" in disturbances(record, [record])["slowdown"]
+
+
+def test_preheat_waits_for_power_and_temperature(trial):
+    """The rate stands still from the first; the temperature rises by 2 degrees a second."""
+    card = Card(uuid=AA, temperature_rise=2.0)
+    record, _ = trial("--preheat", "--preheat-max=4", "--power=passive", "--blocks=3", cards=[card])
+    heat = record.preheat
+    assert heat.outcome == "timeout"
+    assert len(heat.window_temperature_C) == len(heat.window_power_W) == len(heat.window_steps_per_s) >= 3
+    assert heat.window_power_W == pytest.approx([100] * len(heat.window_power_W), rel=0.05)
+
+
+def test_a_duet_shares_one_power(cli, tmp_path):
+    done = cli(
+        "sweep", "--framework=toy", "--problem=nap", "--axis=ms=1,2", "--design=duet", "--power=rapl", "--trials=1"
+    )
+    assert done.returncode == 2
+    assert "takes of its power cannot be told apart" in done.stderr
+    done = cli(
+        "sweep",
+        "--framework=toy",
+        "--problem=nap",
+        "--axis=ms=1,2",
+        "--design=duet",
+        "--blocks=2",
+        "--trials=1",
+        "--results=r",
+    )
+    assert done.returncode == 0
+    for record in store.read([tmp_path / "r"])[0]:
+        assert (record.energy, record.meters) == (None, [])
+        assert "cannot be told apart" in record.reasons["energy"]
+
+
+NAPS = ("--framework=toy", "--problem=nap")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", *NAPS, "--power-hz=nan"), "no finite number"),
+        (("run", *NAPS, "--power-min=inf"), "no finite number"),
+        (("run", *NAPS, "--power-hz=1000"), "not in the range"),
+        (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
+        (("run", *NAPS, "--power=none", "--power-nvml"), "none goes with no other name"),
+        (("run", *NAPS, "--power=auto", "--timeout=30"), "--timeout=30 ends a trial before --power-min=60"),
+        (("sweep", *NAPS, "--axis=power=none,auto"), "differ only in how they are profiled or their power is read"),
+        (("sweep", *NAPS, "--axis=ms=1,2", "--axis=power=ralp"), "did you mean rapl"),
+        (("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=samples_per_J", "--power=none"), "reads no meter"),
+        (("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=energy_J", "--design=duet"), "a duet shares one power"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, message):
+    done = cli(*words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.slow
+def test_a_comparison_of_energies_is_no_duet(cli, tmp_path):
+    words = ("--a=--ms=1", "--b=--ms=2", "--max-blocks=2", "--blocks=2", "--results=r")
+    for metric, design in (("samples_per_s", "duet"), ("samples_per_J", "blocks")):
+        cli("ab", *NAPS, *words, f"--metric={metric}")
+        assert {record.design.kind for record in store.read([tmp_path / "r"])[0][-4:]} == {design}
+
+
+def test_which_meters_are_read_is_told_where_it_was_asked(cli):
+    done = cli("run", *NAPS, "--power=auto", "--power-min=0", "--blocks=2", env={"BENCHMARKER_SYSFS": "/nowhere"})
+    assert "power: reading no meter; not amdsmi, hwmon, nvml, rapl: `benchmarker power` says why\n" in done.stderr
+    done = cli("run", *NAPS, "--blocks=2")
+    assert "power" not in done.stderr
+
+
+def test_without_a_sensor_the_run_is_complete_otherwise(cli, tmp_path):
+    done = cli(
+        "run",
+        "--framework=toy",
+        "--problem=nap",
+        "--power-rapl",
+        "--blocks=2",
+        "--results=r",
+        env={"BENCHMARKER_SYSFS": str(tmp_path)},
+    )
+    assert done.returncode == 0
+    assert "no power from rapl: unsupported: " in done.stderr
+    (record,) = store.read([tmp_path / "r"])[0]
+    assert record.energy is None
+    assert record.reasons["energy"].startswith("rapl: unsupported: ")
+    assert len(record.blocks.duration_ns) == 2
+    assert not list(tmp_path.glob("r/*/*.telemetry.parquet"))

@@ -1,0 +1,132 @@
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from benchmarker import Record
+from benchmarker.records import store
+from benchmarker.records.record import nulls, schema
+
+FIXTURES = Path(__file__).parents[1] / "fixtures/records"
+EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
+"""What version 4 of the tool said of each version's records."""
+
+
+@pytest.fixture(scope="module")
+def text(recorded):
+    return json.dumps(recorded("--blocks=2")[0])
+
+
+@pytest.fixture
+def plain(text):
+    return json.loads(text)
+
+
+def test_a_record_holds_to_its_json_schema(plain):
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(plain, schema())
+
+
+def test_a_record_comes_back_as_it_was(plain):
+    assert msgspec.to_builtins(msgspec.convert(plain, Record)) == plain
+
+
+def test_every_null_has_a_reason(plain):
+    assert set(nulls({name: value for name, value in plain.items() if name != "reasons"})) == set(plain["reasons"])
+    plain["compile_s"] = None
+    with pytest.raises(msgspec.ValidationError, match="null without a reason: compile_s"):
+        msgspec.convert(plain, Record)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("blocks", "duration_ns"), [1, 0], r"`int` >= 1 - at `\$.blocks.duration_ns\[1\]`"),
+        (("case", "mode"), "sleeping", r"at `\$.case.mode`"),
+        (("build_s",), "NaN", r"at `\$.build_s`"),
+        (("blocks",), None, "an 'ok' record holds at least one timed block"),
+        (("status",), "failed", "`error` stands exactly where `status` is 'failed'"),
+        (("machine", "surprise"), 1, "unknown field `surprise`"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_path(plain, path, value, message):
+    part = plain
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    with pytest.raises(msgspec.ValidationError, match=message):
+        msgspec.convert(plain, Record)
+
+
+def test_no_private_folder_is_in_a_record(cli):
+    done = cli(
+        "run",
+        "--framework=numpy",
+        "--problem=gemm",
+        "--blocks=2",
+        "--m=8",
+        "--json",
+        env={"OPENBLAS_CORETYPE": "/home/someone/x Haswell", "SECRET_TOKEN": "hush", "OMP_NUM_THREADS": "2"},
+    )
+    (record,) = json.loads(done.stdout)
+    assert record["software"]["variables"] == {"OMP_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "<path> Haswell"}
+    assert "hush" not in done.stdout
+    assert "someone" not in done.stdout
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(version):
+    records, faults = store.read([FIXTURES / f"v{version}"])
+    assert (len(records), faults) == (4, [])
+    new = f"schema version {version} had none"
+    for record in records:
+        raw = json.loads((FIXTURES / f"v{version}" / f"{record.trial_id}.json").read_text())
+        assert raw["schema_version"] == version
+        assert record.schema_version == 5
+        assert record.blocks.duration_ns == raw["blocks"]["duration_ns"]
+        assert record.design.kind == "rounds"
+        missing = {path for path, why in record.reasons.items() if why == new}
+        assert (
+            missing
+            == {
+                1: {"interference", "trace", "energy", "device.pci"},
+                2: {"interference.temperature_C", "trace", "energy", "device.pci"},
+                3: {"interference.temperature_C", "energy", "device.pci"},
+                4: set(),
+            }[version]
+        )
+        if version > 1:
+            assert record.interference.own_busy_cores == raw["witnesses"]["own_busy_cores"]
+        if version > 2 and record.case.framework == "torch":
+            assert len(record.kernels) == len(raw["kernels"]) > 0
+        if version > 3:
+            assert [[each.reason for each in one.unavailable] for one in record.meters] == [
+                [each["reason"] for each in one["lacks"]] for one in raw["meters"]
+            ]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_run_of_an_earlier_version_has_its_plan(version):
+    plan = store.read_plan(FIXTURES / f"v{version}/plan.json")
+    assert (plan.design, plan.trials, len(plan.order)) == ("rounds", 2, 4)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_records_of_earlier_versions_compare_and_report_as_before(command, tmp_path, version):
+    expected = EXPECTED[f"v{version}"]
+    shutil.copytree(FIXTURES / f"v{version}", tmp_path / "old")
+    compared = command("compare", "old", "--by=framework", "--baseline=numpy", "--json")
+    (found,) = json.loads(compared.stdout)["family"]["comparisons"]
+    assert {name: found[name] for name in expected["comparison"]} == expected["comparison"]
+    shown = json.loads(command("show", "old", "--json").stdout)
+    values = {each["trial_id"]: {name: one["value"] for name, one in each["metrics"].items()} for each in shown}
+    for trial, metrics in expected["metrics"].items():
+        assert {name: values[trial][name] for name in metrics} == pytest.approx(metrics)
+    made = command("report", "old", "-o", "page.html")
+    assert made.returncode == (version > 2)  # versions 3 and 4 were profiled, and their event tables are not here
+    assert version < 3 or "no event table beside its record" in made.stderr
+    assert (tmp_path / "page.html").read_text().count("torch") > 1
+    assert command("validate", "old").returncode == 0

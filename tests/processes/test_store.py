@@ -1,0 +1,145 @@
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarker import Case, UserError
+from benchmarker.files import atomic
+from benchmarker.records import store
+from benchmarker.records.plan import make_plan
+
+CASE = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0})
+PLAN = make_plan([CASE], 1)
+
+
+def test_write_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    atomic.write(path, b"first")
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        atomic.write(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ids_sort_by_time_and_do_not_collide():
+    ids = [store.new_id() for _ in range(1000)]
+    assert len(set(ids)) == 1000
+    assert [name[:22] for name in ids] == sorted(name[:22] for name in ids)
+
+
+def test_a_run_is_held_by_one_process(tmp_path):
+    with store.new_run(tmp_path, PLAN):
+        again = store.unfinished_run(tmp_path, PLAN)
+        with pytest.raises(UserError, match="is held by another process"):
+            again.__enter__()
+    with store.unfinished_run(tmp_path, PLAN) as folder:
+        assert folder.plan.cases == [CASE]
+
+
+def test_another_plan_is_not_resumed(tmp_path):
+    with store.new_run(tmp_path, PLAN):
+        pass
+    others = [make_plan([msgspec.structs.replace(CASE, seed=1)], 1), make_plan([CASE], 2)]
+    others += [make_plan([CASE], 1, looks=[1])]
+    for other in others:
+        with pytest.raises(UserError, match="no unfinished run"), store.unfinished_run(tmp_path, other):
+            pass
+    with store.unfinished_run(tmp_path, make_plan([CASE], 1, seed=PLAN.seed + 1)) as folder:
+        assert folder.plan.seed == PLAN.seed
+
+
+def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    run = store.new_run(tmp_path / "file" / "results", PLAN)
+    with pytest.raises(UserError, match=r"cannot write to .*file.*: Not a directory; name another folder"):
+        run.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Input data was truncated"),
+        (b'{"schema_version": 1', "Input data was truncated"),
+        (b"\xff\xfe", "malformed"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b'{"schema_version": 6}', "Invalid enum value 6"),
+        (b'{"schema_version": 2}', "missing required field `run_id`"),
+        (b'{"schema_version": 1}', "missing required field `run_id`"),
+    ],
+)
+def test_a_damaged_record_is_named_with_the_reason(tmp_path, content, reason):
+    path = tmp_path / "r.json"
+    path.write_bytes(content)
+    records, faults = store.read([tmp_path])
+    assert not records
+    (fault,) = faults
+    assert fault.path == path
+    assert reason in fault.reason
+
+
+def test_every_byte_cut_off_is_seen(cli, tmp_path):
+    cli("run", "--framework=toy", "--problem=nap", "--blocks=2")
+    (path,) = (path for path in (tmp_path / "results").glob("*/*.json") if path.name != "plan.json")
+    whole = path.read_bytes()
+    for length in range(0, len(whole) - 2, 97):
+        path.write_bytes(whole[:length])
+        assert isinstance(store.read_record(path), atomic.Fault)
+
+
+def test_places_without_records_are_faults(tmp_path):
+    _, faults = store.read([tmp_path, tmp_path / "nothing"])
+    assert [fault.reason for fault in faults] == ["holds no record", "no such file or folder"]
+
+
+def tmpfs(path: Path, size: str) -> bool:
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], capture_output=True)
+    return done.returncode == 0
+
+
+def test_a_full_disk_rescues_the_record_and_resume_goes_on(program, tmp_path):
+    disk = tmp_path / "disk"
+    if not tmpfs(disk, "64k"):
+        pytest.skip("mounting a tmpfs needs root")
+    rescue = tmp_path / "rescue"
+    rescue.mkdir()
+    run = ("run", "--framework=toy", "--problem=nap", "--blocks=3", f"--results={disk}", "--trials=2")
+    fault = ("--ms=2",)
+    try:
+        filler = disk / "filler"
+        filler.write_bytes(b"x" * 60 * 1024)  # one page is left: the plan takes it
+        done = program(*run, *fault, env={"TMPDIR": str(rescue)})
+        assert done.returncode == 2
+        assert "No space left on device" in done.stderr
+        assert "--resume" in done.stderr
+        assert "Traceback" not in done.stderr
+        filler.unlink()
+        (saved,) = rescue.glob("benchmarker-*.json")
+        (folder,) = (path for path in disk.iterdir() if path.is_dir())
+        (folder / saved.name.removeprefix("benchmarker-")).write_bytes(saved.read_bytes())
+        again = program(*run, *fault, "--resume", env={"TMPDIR": str(rescue)})
+        assert again.returncode == 0, again.stderr
+        assert "1 of 2 trials have a record" in again.stderr
+        assert program("validate", str(disk)).stdout == "2 valid, 0 faulty\n"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_read_only_results_folder_is_told_before_anything_runs(cli, tmp_path):
+    disk = tmp_path / "disk"
+    if not tmpfs(disk, "64k"):
+        pytest.skip("mounting a tmpfs needs root")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        done = cli("run", "--framework=toy", "--problem=nap", f"--results={disk}")
+        assert done.returncode == 2
+        assert f"cannot write to {disk}: Read-only file system; name another folder with --results" in done.stderr
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

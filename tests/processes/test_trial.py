@@ -1,0 +1,226 @@
+"""Trials in real worker processes, with a framework that fails as it is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+RUN = ("run", "--framework=toy", "--problem=nap", "--blocks=5", "--json")
+
+
+def records(done):
+    return json.loads(done.stdout)
+
+
+def test_a_trial_that_works(cli, tmp_path):
+    done = cli(*RUN, "--trials=2")
+    assert done.returncode == 0, done.stderr
+    first, second = records(done)
+    assert [first["trial"], second["trial"]] == [0, 1]
+    assert first["status"] == "ok"
+    assert len(first["blocks"]["duration_ns"]) == 5
+    assert 2 <= first["blocks"]["steps_per_block"] <= 10  # a step of 1 ms or more, a block of at least 10 ms
+    assert first["check"] == {"error": 0.0, "output": "x", "bound": 32 * 2**-24, "ok": True}
+    assert first["software"]["libraries"] == {"toy": "1.0"}
+    assert first["reasons"]["cost.tokens"] == "nap has no tokens"
+    durations, steps = first["blocks"]["duration_ns"], first["blocks"]["steps_per_block"]
+    assert first["metrics"]["step_time_median_s"]["value"] == pytest.approx(sorted(durations)[2] / steps / 1e9)
+    assert first["metrics"]["step_time_median_s"]["value"] >= 0.001
+    assert first["metrics"]["samples_per_s"]["value"] == pytest.approx(2 * 5 * steps / (sum(durations) / 1e9))
+    stages = first["harness"]["stages_s"]
+    assert list(stages) == ["python", "open", "check", "build", "compile", "preheat", "timed", "verify"]
+    assert sum(stages.values()) < first["harness"]["wall_s"]
+    (folder,) = (tmp_path / "results").iterdir()
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json"] * 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "stage", "message", "exit_status"),
+    [
+        ("raise", "exception", "timed", "ValueError: told to fail", 0),
+        ("memory", "out_of_memory", "timed", "MemoryError: too much", 0),
+        ("exit", "exception", "timed", "the worker ended with status 3: last words", 3),
+        ("kill", "killed", "timed", "the worker was ended by SIGKILL; the system may have run out of memory", -9),
+        ("wrong", "check", "check", "wrong result: x is off by 0.5", 0),
+        ("shape", "exception", "check", "an output has shape (3,)", 0),
+        ("nan", "check", "verify", "hold NaN or infinity", 0),
+    ],
+)
+def test_a_trial_that_fails_is_a_record_that_says_how(cli, fault, kind, stage, message, exit_status):
+    done = cli(*RUN, f"--fault={fault}", "--after=8", "--ms=20", "--trials=2")
+    assert done.returncode == 1
+    first, second = records(done)  # the rest goes on, but for what would run out of memory again
+    assert (second["error"]["kind"] == "skipped") == (kind == "out_of_memory")
+    for record in (first, second)[: 1 if kind == "out_of_memory" else 2]:
+        assert record["status"] == "failed"
+        error = record["error"]
+        assert (error["kind"], error["stage"], error["exit"]) == (kind, stage, exit_status)
+        assert message in error["message"]
+        assert "\n" not in error["message"]
+        assert message in done.stderr
+
+
+def test_blocks_that_ended_before_a_failure_are_kept(cli):
+    # the first step, 3 to warm up, 2 to size a block, and 2 blocks of one: the third block meets the fault
+    done = cli(*RUN, "--fault=raise", "--ms=20", "--after=8")
+    (record,) = records(done)
+    assert record["error"]["stage"] == "timed"
+    assert record["blocks"]["stopped_by"] == "failure"
+    assert len(record["blocks"]["duration_ns"]) == 2
+    assert record["metrics"]["step_time_median_s"]["value"] >= 0.02
+
+
+def test_a_hanging_worker_is_ended_and_keeps_its_blocks(cli):
+    start = time.monotonic()
+    done = cli(*RUN, "--fault=hang", "--ms=20", "--after=8", "--timeout=3")
+    assert time.monotonic() - start < 20
+    (record,) = records(done)
+    assert record["error"]["kind"] == "timeout"
+    assert "--timeout allows longer" in record["error"]["message"]
+    assert record["blocks"]["duration_ns"]
+    assert record["reasons"]["memory"] == "the trial failed in stage 'timed'"
+
+
+def test_a_failed_trial_keeps_the_log_of_its_worker(cli, tmp_path):
+    cli(*RUN, "--fault=raise")
+    (log,) = (tmp_path / "results").rglob("*.log")
+    assert "Traceback" in log.read_text()
+    assert "told to" in log.read_text()
+
+
+def start(toy_folder, tmp_path, *args):
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarker", *RUN, *args],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(toy_folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def worker_of(parent, stage_s=3.0):
+    """The worker of a run that has had time to come to its timed part."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for child in psutil.Process(parent.pid).children():
+            if time.time() - child.create_time() > stage_s:
+                return child
+        time.sleep(0.1)
+    raise AssertionError("no worker was seen")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_worker_and_resume_goes_on(cli, toy_folder, tmp_path, number):
+    slow = ("--trials=3", "--ms=20", "--seconds=2", "--blocks=1000")
+    with start(toy_folder, tmp_path, *slow) as run:
+        deadline = time.monotonic() + 60
+        while len(list((tmp_path / "results").glob("*/*.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)  # the plan, and the record of trial 0
+        worker = worker_of(run, 0.5)
+        run.send_signal(number)
+        _, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "interrupted: 1 of 3 trials are stored" in err
+    assert "--resume goes on" in err
+    assert "Traceback" not in err
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    again = cli(*RUN, *slow, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "1 of 3 trials have a record" in again.stderr
+    assert [record["trial"] for record in records(again)] == [0, 1, 2]
+    assert len(list((tmp_path / "results").iterdir())) == 1
+    nothing_left = cli(*RUN, *slow, "--resume")
+    assert nothing_left.returncode == 2
+    assert "no unfinished run of this plan" in nothing_left.stderr
+
+
+def test_a_killed_worker_is_a_record(toy_folder, tmp_path):
+    with start(toy_folder, tmp_path, "--ms=20", "--blocks=10000") as run:
+        worker_of(run).kill()
+        out, _ = run.communicate(timeout=30)
+    (record,) = json.loads(out)
+    assert run.returncode == 1
+    assert (record["error"]["kind"], record["error"]["stage"]) == ("killed", "timed")
+    assert record["check"]["ok"]
+    assert record["preheat"]["outcome"] == "fixed"
+
+
+def test_a_killed_parent_leaves_no_worker_and_no_damage(cli, toy_folder, tmp_path):
+    slow = ("--trials=2", "--ms=20", "--seconds=2", "--blocks=1000")
+    with start(toy_folder, tmp_path, *slow) as run:
+        deadline = time.monotonic() + 60
+        while len(list((tmp_path / "results").glob("*/*.json"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        worker = worker_of(run, 0.5)
+        run.kill()
+        run.communicate(timeout=30)
+    psutil.wait_procs([worker], timeout=10)
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+    assert cli("validate", "results").stdout == "1 valid, 0 faulty\n"
+    again = cli(*RUN, *slow, "--resume")
+    assert [record["trial"] for record in records(again)] == [0, 1]
+
+
+def test_the_parent_sleeps_while_its_worker_measures(toy_folder, tmp_path):
+    with start(toy_folder, tmp_path, "--ms=5", "--seconds=6", "--blocks=100000") as run:
+        worker_of(run, 2.0)
+        parent = psutil.Process(run.pid)
+        before = parent.cpu_times()
+        time.sleep(3)
+        after = parent.cpu_times()
+        run.communicate(timeout=60)
+    assert after.user + after.system - before.user - before.system <= 0.03
+
+
+def test_two_runs_into_one_folder_do_not_mix(toy_folder, tmp_path, cli):
+    with start(toy_folder, tmp_path, "--trials=2") as one, start(toy_folder, tmp_path, "--trials=2") as two:
+        outs = [run.communicate(timeout=120)[0] for run in (one, two)]
+    ids = [{record["run_id"] for record in json.loads(out)} for out in outs]
+    assert all(len(run) == 1 for run in ids)
+    assert ids[0] != ids[1]
+    assert cli("validate", "results").stdout == "4 valid, 0 faulty\n"
+
+
+def test_threads_that_are_not_as_asked_fail_the_trial(cli):
+    (record,) = records(cli(*RUN, "--threads=7"))
+    assert record["error"]["message"] == "--threads=7 was set, but toy computes with 1"
+
+
+def test_peak_memory_is_not_that_of_the_process_that_started_the_worker():
+    heavy = np.ones(2**26)  # 512 MiB: the maximum of getrusage(2) would be handed down
+    code = "from benchmarker.worker.__main__ import _peak_rss_bytes; print(_peak_rss_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 2**20 < int(done.stdout) < heavy.nbytes / 2
+
+
+def test_a_null_of_a_failed_trial_says_where_it_failed(cli):
+    (record,) = records(cli(*RUN, "--threads=7"))
+    assert record["reasons"]["software.threads"] == "the trial failed in stage 'open'"
+    assert record["reasons"]["device"] == "the trial failed in stage 'open'"
+    (record,) = records(cli(*RUN, "--fault=raise"))
+    assert record["reasons"]["device.uuid"] == "toy reports none for cpu"
+    assert record["reasons"]["cost.tokens"] == "nap has no tokens"
+    assert record["reasons"]["memory"] == "the trial failed in stage 'compile'"
+
+
+def test_a_broken_framework_is_told_before_anything_runs(cli, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "toy_broken.py").write_text("raise OSError('libnothing.so: cannot open shared object file')\n")
+    info = site / "toy_broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy_broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[benchmarker]\nframework.broken = toy_broken\nworkload.gemm.broken = toy_broken\n"
+    )
+    done = cli("run", "--framework=broken", "--problem=gemm", env={"PYTHONPATH": str(site)})
+    assert done.returncode == 2
+    assert "framework.broken cannot be imported: OSError: libnothing.so: cannot open" in done.stderr
+    assert not (tmp_path / "results").exists()

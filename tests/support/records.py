@@ -1,0 +1,108 @@
+"""Records made without a worker."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from benchmarker import Case, Record
+from benchmarker.records.ceilings import Ceiling, Resource, key_of
+from benchmarker.records.energy import Energy, SensorEnergy
+from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types
+from benchmarker.running.record_builder import Process, RecordBuilder
+
+QUIET = Interference(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0, 50.0)
+
+
+@functools.cache
+def _heard() -> Record:
+    """A record of a trial that went well, made without a worker."""
+    case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0})
+    builder = RecordBuilder(Process("run", ("trial",), (case,), 0, (Design(),)), 0, {})
+    part = {
+        "device": DeviceInfo("cpu", "toy", None, None, None),
+        "types": Types("float32", "float32", "float32", "float32", {}),
+        "libraries": {"toy": "1.0"},
+        "threads": 1,
+        "build_s": 0.1,
+        "compile_s": 0.1,
+        "check": {"error": 0.0, "output": "x", "bound": 1e-6, "ok": True},
+        "preheat": {"outcome": "fixed", "duration_s": 0.1, "steps": 3, "window_steps_per_s": []},
+        "blocks": Blocks(1, [1], "blocks"),
+        "cost": CostPart(1000, 0, 8, 2, None),
+        "memory": {"device_peak_bytes": None, "host_peak_rss_bytes": 2**20},
+        "interference": QUIET,
+    }
+    builder.hear({"part": part, "done": True})
+    return builder.record(2.0, 0)
+
+
+def make_energy(joules: float | None, duration_s: float = 40.0, **sensor: Any) -> Energy:
+    """Energy of 100 steps of 2 samples, by the one sensor of a card."""
+    fields: dict[str, Any] = dict.fromkeys(SensorEnergy.__struct_fields__, 1.0)
+    fields |= {"meter": "nvml", "id": "GPU-a", "device": "Card", "domain": "gpu", "scope": "", "measured": True}
+    fields |= {"begin_ns": 0, "end_ns": round(duration_s * 1e9), "energy_J": joules or 0.0, "method": "counter"}
+    fields |= {"accuracy_percent": 5.0, "n": 800, "coverage": 1.0, "gaps": 0, "wraps": 0, "flags": []} | sensor
+    return Energy(
+        duration_s=duration_s,
+        steps=100,
+        samples=200,
+        domains=["gpu"],
+        energy_J=joules,
+        idle_W=30.0,
+        total_domains=["gpu"],
+        total_J=joules or 0.0,
+        total_idle_W=30.0,
+        sensors=[SensorEnergy(**fields)],
+        flags=[],
+    )
+
+
+def make_record(
+    step_s: float | Sequence[float] = 1.0,
+    *,
+    run: str = "run",
+    trial: int = 0,
+    case: Mapping[str, Any] | None = None,
+    design: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Record:
+    """A record as a trial leaves it: `step_s` is the step time of its one timed block, or of each of several."""
+    plain, case, design = _heard(), dict(case or {}), dict(design or {})
+    times = [step_s] if isinstance(step_s, int | float) else step_s
+    params = {**plain.case.params, **case.pop("params", {})}
+    changed: dict[str, Any] = {
+        "run_id": run,
+        "trial": trial,
+        "trial_id": f"{run}-{trial:04}-{design.get('case_number', 0)}",
+        "case": msgspec.structs.replace(plain.case, params=params, **case),
+        "design": Design(**design),
+        "blocks": Blocks(1, [round(each * 1e9) for each in times], "blocks"),
+    }
+    return msgspec.structs.replace(plain, **(changed | fields))
+
+
+def make_ceiling(value: float, resource: Resource = "compute", **fields: Any) -> Ceiling:
+    """A ceiling of the device that `make_record` was measured on, in fp32."""
+    device = key_of(make_record())
+    assert device
+    plain = Ceiling(
+        resource="compute",
+        device=device,
+        host="here",
+        framework="toy",
+        version="1.0",
+        precision="fp32",
+        value=value,
+        low=value * 0.99,
+        high=value * 1.01,
+        trials=5,
+        searched=6,
+        params={"m": 1024},
+        measured_at="2026-01-01T00:00:00+00:00",
+        run_id="run",
+    )
+    return msgspec.structs.replace(plain, **{"resource": resource, **fields})

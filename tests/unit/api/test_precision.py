@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+
+from benchmarker import PRECISIONS
+from benchmarker.api.precision import ITEM_BYTES, UNIT_ROUNDOFF
+
+
+@pytest.mark.parametrize(("name", "numpy_type"), [("fp64", np.float64), ("fp32", np.float32), ("fp16", np.float16)])
+def test_unit_roundoff_is_half_of_numpy_eps(name, numpy_type):
+    assert UNIT_ROUNDOFF[name] == np.finfo(numpy_type).eps / 2
+    assert ITEM_BYTES[name] == np.dtype(numpy_type).itemsize
+
+
+def test_unit_roundoff_of_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert UNIT_ROUNDOFF["bf16"] == float(ml_dtypes.finfo(ml_dtypes.bfloat16).eps) / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "lowest"),
+    [
+        ("fp64", "fp64"),
+        ("fp32", "fp32"),
+        ("tf32", "tf32"),
+        ("bf16", "bf16"),
+        ("fp16", "fp16"),
+        ("int8", "int8"),
+        ("mixed_bf16", "bf16"),
+        ("mixed_fp16", "fp16"),
+    ],
+)
+def test_lowest_is_the_coarsest_type_touched(name, lowest):
+    assert PRECISIONS[name].lowest == lowest
+
+
+def test_bounds_order_as_the_types_do():
+    bounds = [PRECISIONS[name].bound for name in ("fp64", "fp32", "fp16", "bf16")]
+    assert bounds == sorted(bounds)
+    assert PRECISIONS["fp32"].bound == 32 * 2**-24
+    assert PRECISIONS["int8"].bound == 0

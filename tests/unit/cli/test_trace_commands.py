@@ -1,0 +1,219 @@
+"""`ingest`, `kernels`, `ops` and `scopes` on good, damaged and hostile files, as a user meets them."""
+
+import csv
+import gzip
+import io
+import json
+import os
+
+import pytest
+from support import profiles
+
+from benchmarker import load_events
+from benchmarker.formatting import clean
+
+COMMANDS = ("ingest", "kernels", "ops", "scopes")
+HOSTILE = [
+    "'; DROP TABLE slice; --",
+    "<script>alert(1)</script>",
+    "\x1b[31mred\x07\x00",
+    "line\nfeed\rreturn\ttab",
+    "\x9b2J\u202e\u2028",
+    "[bold red]markup[/]",
+    '"quotes", and commas',
+    "n" * 100_000,
+]
+
+
+def refused(done, *texts: str) -> None:
+    assert done.returncode == 2
+    assert done.stderr.startswith("benchmarker: error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    for text in texts:
+        assert text in done.stderr
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    events = [
+        {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "ts": 10 * at,
+            "dur": 5 - at / 8,
+            "pid": 1,
+            "tid": name,
+            "args": {"stream": name},
+        }
+        for at, name in enumerate(HOSTILE)
+        for cat in ("cpu_op", "user_annotation", "kernel", name)
+    ]
+    (tmp_path / "hostile.json").write_text(json.dumps({"traceEvents": events}))
+    return "hostile.json"
+
+
+NO_TRACES = {
+    "cut.xplane.pb": (profiles.small_cpu_space()[:-200], "cut short"),
+    "cut.json.gz": (gzip.compress(profiles.torch_json(), mtime=0)[:40], "cut.json.gz"),
+    "empty.pb": (b"", "an empty file"),
+    "empty.json": (b"", "empty"),
+    "notes.txt": (b"This is no trace.\nIt is text.\n", "no trace"),
+    "other.json": (b'{"some": ["json"]}', "other.json"),
+    "none.json.gz": (gzip.compress(b'{"traceEvents": []}'), "no kernel and no op is in it"),
+    "table.parquet": (b"PAR1", "no event table"),
+}
+
+
+@pytest.mark.parametrize("name_of", COMMANDS)
+@pytest.mark.parametrize("name", NO_TRACES)
+def test_a_file_that_is_no_whole_trace_is_refused_in_one_line(command, tmp_path, name_of, name):
+    content, text = NO_TRACES[name]
+    (tmp_path / name).write_bytes(content)
+    refused(command(name_of, name), name, text)
+
+
+@pytest.mark.parametrize("name_of", COMMANDS)
+def test_places_without_a_trace(command, tmp_path, name_of):
+    refused(command(name_of, "nowhere.pb"), "nowhere.pb: No such file or directory")
+    (tmp_path / "folder").mkdir()
+    refused(command(name_of, "folder"), "folder holds no record with a profile")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name_of", COMMANDS)
+def test_a_file_that_may_not_be_read(command, tmp_path, name_of):
+    (tmp_path / "trace.pb").write_bytes(profiles.small_cpu_space())
+    (tmp_path / "trace.pb").chmod(0)
+    refused(command(name_of, "trace.pb"), "trace.pb: Permission denied")
+
+
+@pytest.mark.parametrize("name_of", COMMANDS)
+def test_a_trace_that_is_cut_within_its_events_is_shown_as_incomplete(command, tmp_path, name_of):
+    content = profiles.torch_json()
+    (tmp_path / "t.json").write_bytes(content[: content.rindex(b'"name"')])
+    done = command(name_of, "t.json")
+    assert done.returncode == 0, done.stderr
+    of = " of t.json" if name_of == "ingest" else ""
+    assert f"INCOMPLETE profile{of}: the last" in done.stdout + done.stderr
+    assert "cut short" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name_of", ["ingest", "kernels", "kernels --by=device", "kernels --by=op", "ops", "scopes"])
+def test_hostile_names_steer_no_terminal(command, hostile, name_of):
+    done = command(*name_of.split(), hostile)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout + done.stderr
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "Traceback" not in text
+    assert max(map(len, text.splitlines())) < 2000
+    if name_of in ("kernels", "ops"):
+        for shown in (
+            "'; DROP TABLE slice; --",
+            "<script>",
+            "\\x1b[31mred\\x07\\x00",
+            "line\\x0afeed",
+            "[bold red]markup[/]",
+        ):
+            assert shown in done.stdout
+        assert "n" * 28 + "…" + "n" * 27 in done.stdout
+
+
+@pytest.mark.parametrize("name_of", ["kernels", "ops", "scopes"])
+@pytest.mark.parametrize("source", ["hostile", "cpu", "gpu"])
+def test_json_and_csv_hold_the_same_numbers(command, tmp_path, hostile, name_of, source):
+    if source != "hostile":
+        (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space() if source == "cpu" else profiles.small_gpu_space())
+    place = hostile if source == "hostile" else "t.pb"
+    as_json, as_csv = command(name_of, place, "--json"), command(name_of, place, "--csv")
+    assert (as_json.returncode, as_csv.returncode) == (0, 0)
+    rows = json.loads(as_json.stdout)
+    assert all(char.isprintable() or char == "\n" for char in as_json.stdout + as_csv.stdout)
+    table = list(csv.DictReader(io.StringIO(as_csv.stdout, newline="")))
+    assert len(rows) == len(table) > 0
+    for row, line in zip(rows, table, strict=True):
+        assert list(row) == list(line)
+        for name, value in row.items():
+            if isinstance(value, str):
+                assert line[name] == clean(value)
+            elif value is None:
+                assert line[name] == ""
+            else:
+                assert float(line[name]) == value
+
+
+def test_the_numbers_are_those_of_the_table(command, tmp_path):
+    (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
+    rows = {row["name"]: row for row in json.loads(command("kernels", "t.pb", "--json").stdout)}
+    assert rows["dot.1"]["count"] == 2
+    assert (rows["dot.1"]["total_ns"], rows["dot.1"]["self_ns"], rows["dot.1"]["busy_ns"]) == (6000, 8000, 8000)
+    assert (rows["dot.1"]["flops"], rows["fusion.2"]["flops"]) == (96, None)
+    scopes = {row["scope"]: row for row in json.loads(command("scopes", "t.pb", "--json").stdout)}
+    assert (scopes["attn"]["root_ns"], scopes["attn"]["any_ns"], scopes["attn"]["pure_ns"]) == (8000, 12000, 8000)
+    assert (scopes["mlp"]["root_ns"], scopes["mlp"]["any_ns"], scopes["mlp"]["pure_ns"]) == (4000, 4000, 0)
+    made = json.loads(command("ingest", "t.pb", "--json").stdout)
+    assert made[0]["trace"]["busy_ns"] == 12000
+    again = {row["name"]: row for row in json.loads(command("kernels", made[0]["events"], "--json").stdout)}
+    assert again == rows
+
+
+def test_ingest_writes_where_it_is_told_or_says_why_not(command, tmp_path):
+    (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
+    done = command("ingest", "t.pb", "-o", "tables/deep")
+    assert done.returncode == 0
+    assert (tmp_path / "tables/deep/t.events.parquet").exists()
+    (tmp_path / "file").write_text("x")
+    refused(command("ingest", "t.pb", "-o", "file/below"), "cannot write", "name another folder with -o")
+
+
+def test_a_process_of_its_own_shows_no_traceback(cli, tmp_path):
+    (tmp_path / "notes.txt").write_bytes(b"\xff\x00 no trace")
+    refused(cli("kernels", "notes.txt"), "notes.txt")
+
+
+def test_files_that_would_become_one_table_are_refused(command, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.json").write_bytes(profiles.torch_json())
+    refused(
+        command("ingest", "a/t.json", "b/t.json", "-o", "out"), "would become out/t.events.parquet", "-o of its own"
+    )
+    assert not (tmp_path / "out").exists()
+    assert command("ingest", "a/t.json", "b/t.json").returncode == 0
+    assert (tmp_path / "b/t.events.parquet").exists()
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_others_from_it(command, tmp_path):
+    (tmp_path / "t.json").write_bytes(profiles.torch_json())
+    done = command("ingest", "missing.json", "t.json")
+    assert done.returncode == 2
+    assert "missing.json: No such file" in done.stderr
+    assert (tmp_path / "t.events.parquet").exists()
+
+
+def test_ops_of_a_device_come_with_the_longest_first(command, tmp_path):
+    (tmp_path / "t.json").write_bytes(profiles.torch_json())
+    times = [row["device_ns"] for row in json.loads(command("ops", "t.json", "--json").stdout)]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 0
+
+
+def test_what_is_not_known_is_missing_in_pandas(tmp_path):
+    (tmp_path / "t.json").write_bytes(profiles.torch_json())
+    events = load_events(tmp_path / "t.json")
+    hosts = events[events["kind"] != "kernel"]
+    assert hosts["busy_ns"].isna().all()
+    assert events["end_ns"].isna().all()
+    assert not (events["op"] == "").any()
+
+
+def test_sql_works_where_nothing_can_be_written_beside(command, tmp_path, monkeypatch):
+    (tmp_path / "t.json").write_bytes(profiles.torch_json())
+    monkeypatch.setattr("benchmarker.cli.commands.sql._writable", lambda _: False)
+    done = command("sql", "t.json", "SELECT COUNT(*) AS n FROM slice WHERE category = 'kernel'", "--json")
+    assert json.loads(done.stdout)[0]["n"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]
+    assert command("trace", "t.json", "-o", "plain.json").returncode == 0
+    assert json.loads((tmp_path / "plain.json").read_text())["traceEvents"]

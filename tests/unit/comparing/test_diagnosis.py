@@ -1,0 +1,132 @@
+"""What makes a comparison doubtful is told, and nothing is told without cause."""
+
+import msgspec
+import numpy as np
+import pytest
+from support.records import QUIET, make_energy, make_record
+
+from benchmarker.comparing import diagnosis
+from benchmarker.comparing.disturbances import disturbances
+from benchmarker.records.energy import Conditions
+
+RNG = np.random.default_rng()
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_in_any_order():
+    RNG.bit_generator.state = np.random.default_rng(3).bit_generator.state
+
+
+def with_witnesses(**changed):
+    return make_record(interference=msgspec.structs.replace(QUIET, **changed))
+
+
+def test_quiet_trials_are_not_disturbed():
+    records = [make_record(trial=trial) for trial in range(5)]
+    assert diagnosis.disturbed(records) == []
+    assert diagnosis.differences(records, records) == []
+    assert diagnosis.unsteady(records) == []
+
+
+def test_each_witness_is_heard():
+    peers = [make_record()] * 5
+    cases = {
+        "busy": ({"other_busy_cores": 0.8}, "others kept 0.8 cores busy"),
+        "steal": ({"steal_percent": 12.0}, "the hypervisor stole 12% of the time"),
+        "throttled": ({"throttled_s": 0.5}, "its cgroup throttled it for 0.5 s"),
+        "pressure": ({"pressure_percent": 40.0}, "threads waited for a core 40% of the time"),
+        "clock": ({"frequency_MHz": 1500.0}, "the clock fell to 1500 MHz"),
+    }
+    for kind, (changed, text) in cases.items():
+        assert disturbances(with_witnesses(**changed), peers) == {kind: text}
+    heat = msgspec.structs.replace(make_record().preheat, outcome="timeout")
+    assert disturbances(make_record(preheat=heat), peers) == {"preheat": "no steady rate before timing"}
+
+
+def test_pressure_and_clock_count_beside_the_other_trials_of_the_case():
+    busy = with_witnesses(pressure_percent=60.0, frequency_MHz=1000.0)
+    assert disturbances(busy, [busy] * 5) == {}
+
+
+def test_a_timed_part_shorter_than_the_ticks_is_not_judged():
+    assert disturbances(with_witnesses(other_busy_cores=2.0, duration_s=0.1), [make_record()]) == {}
+
+
+def test_a_timed_part_too_short_to_tell_is_told():
+    records = [make_record(), with_witnesses(duration_s=0.1)]
+    assert diagnosis.disturbed(records) == [
+        "1 of 2 trials were timed for less than 0.5 s, too short to tell what disturbed them"
+    ]
+
+
+def test_disturbed_trials_are_counted():
+    bad = with_witnesses(steal_percent=9.0)
+    assert diagnosis.disturbed([make_record(), bad], [bad, make_record()]) == [
+        "2 of 4 trials were disturbed, for instance: the hypervisor stole 9% of the time (2)"
+    ]
+
+
+def test_warm_up_left_in_the_blocks_is_told():
+    warm = np.r_[np.full(15, 1.2), np.ones(85)] * np.exp(RNG.normal(0, 0.005, 100))
+    records = [make_record(list(warm)), make_record(list(np.exp(RNG.normal(0, 0.005, 100))))]
+    (note,) = diagnosis.unsteady(records)
+    assert note.startswith("warm-up is left in 1 of 2 trials (at most -1")
+    assert "after 15 of 100 blocks" in note
+
+
+def test_other_surroundings_and_other_work_are_told():
+    one, two = make_record(), make_record()
+    two = msgspec.structs.replace(
+        two,
+        machine=msgspec.structs.replace(two.machine, host="elsewhere"),
+        cost=msgspec.structs.replace(two.cost, flops=2000),
+    )
+    assert diagnosis.differences([one], [two], "flop_per_s") == [
+        f"environments differ: host {one.machine.host} -> elsewhere",
+        "a step is not the same work: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
+    ]
+    assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
+
+
+def test_effects_of_order_and_time():
+    n = 20
+    noise, last = RNG.normal(0, 0.01, n), np.arange(n) % 2 == 0
+    assert diagnosis.effects(noise, last, RNG.normal(0, 0.1, n)) == []
+    assert diagnosis.effects(noise + 0.1 * last, last, RNG.normal(0, 0.1, n)) == [
+        "the ratio depends on which of the two ran first in its round"
+    ]
+    ratio, level = diagnosis.effects(noise + np.linspace(0, 0.2, n), last, np.linspace(0, 1, n))
+    assert ratio.startswith("the ratio drifts from trial to trial (+1")
+    assert (
+        level
+        == f"the level of both drifts from trial to trial ({np.expm1(13 / 19):+.1%} from the first third to the last)"
+    )
+
+
+def test_energies_by_different_sensors_are_told():
+    ours = [make_record(energy=make_energy(100.0))] * 5
+    assert diagnosis.energies(ours, ours) == []
+    theirs = [make_record(energy=make_energy(110.0, id="GPU-b", method="polled"))] * 5
+    different, way = diagnosis.energies(ours, theirs)
+    assert different.startswith("the sides were measured by different sensors, each documented to be within ±5%")
+    assert way == "the energies were not had in the same way: counter, polled"
+    short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
+    assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
+    assert diagnosis.energies([make_record()], [make_record()]) == []
+    (dram,) = make_energy(9.0, domain="dram", method="polled").sensors
+    both = make_record(energy=msgspec.structs.replace(make_energy(1.0), sensors=[*make_energy(1.0).sensors, dram]))
+    assert diagnosis.energies([both], [both]) == []
+    assert diagnosis.energies([both], [make_record(energy=make_energy(1.0))]) == [
+        "the energies are not of the same: some of gpu, others of gpu and dram",
+        "the energies were not had in the same way: counter, counter and polled",
+    ]
+
+
+def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
+    hot = Conditions(
+        meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"thermal": 0.2}, throttle_s={}
+    )
+    record = make_record(telemetry=[hot])
+    assert disturbances(record, [record]) == {"slowdown": "the device held its clocks down: thermal"}
+    other = msgspec.structs.replace(hot, measured=False)
+    assert disturbances(make_record(telemetry=[other]), [record]) == {}

@@ -1,0 +1,136 @@
+"""Which configurations are compared with which."""
+
+import msgspec
+import pytest
+from support.records import make_record
+
+from benchmarker import Measuring, UserError
+from benchmarker.comparing import matching
+
+
+def records(run, *cases, trials=2):
+    return [
+        make_record(run=run, trial=trial, case=case, design={"case_number": number})
+        for number, case in enumerate(cases)
+        for trial in range(trials)
+    ]
+
+
+def names(made):
+    return [(dict(match.case), match.baseline.name, match.contender.name) for match in made.matches]
+
+
+def test_two_single_configurations_match_whatever_they_are():
+    made = matching.between([("a", records("r1", {"framework": "x"})), ("b", records("r2", {"precision": "fp64"}))])
+    assert names(made) == [({}, "framework=x precision=fp32", "framework=toy precision=fp64")]
+
+
+def test_the_same_configuration_of_two_places_goes_by_the_places():
+    made = matching.between([("old", records("r1", {})), ("new", records("r2", {})), ("newer", records("r3", {}))])
+    assert names(made) == [({}, "old", "new"), ({}, "old", "newer")]
+
+
+def test_how_a_place_was_measured_does_not_name_it():
+    slower = Measuring(seconds=60.0)
+    made = matching.between([("mine", records("r1", {})), ("theirs", records("r2", {"measuring": slower}))])
+    assert names(made) == [({}, "mine", "theirs")]
+
+
+def test_runs_of_one_plan_match_case_by_case_and_the_rest_is_named():
+    one = records("r1", {"params": {"ms": 1.0}}, {"params": {"ms": 2.0}}, {"params": {"ms": 3.0}})
+    two = records("r2", *({"framework": "x", "params": {"ms": ms}} for ms in (2.0, 1.0, 4.0)))
+    made = matching.between([("a", one), ("b", two)])
+    assert names(made) == [
+        ({"ms": 2.0}, "framework=toy", "framework=x"),
+        ({"ms": 1.0}, "framework=toy", "framework=x"),
+    ]
+    assert made.unmatched == ("b: ms=4.0", "a: ms=3.0")
+    with pytest.raises(UserError, match="no configuration has a counterpart"):
+        matching.between([("a", one[:2]), ("b", records("r2", {"seed": 1}, {"seed": 2}))])
+
+
+def test_by_an_axis_every_pair_that_differs_in_it_alone():
+    cases = [{"framework": name, "precision": precision} for precision in ("fp32", "fp64") for name in ("x", "y", "z")]
+    made = matching.by(records("r", *cases, {"framework": "x", "precision": "bf16"}), "framework", "y")
+    assert names(made) == [
+        ({"precision": precision}, "framework=y", f"framework={name}")
+        for precision in ("fp32", "fp64")
+        for name in ("x", "z")
+    ]
+    assert made.unmatched == ("framework=x precision=bf16",)
+
+
+def test_the_baseline_is_what_was_asked_for_first():
+    made = matching.by(list(reversed(records("r", {"seed": 5}, {"seed": 3}))), "seed", None)
+    assert names(made) == [({}, "seed=5", "seed=3")]
+
+
+def test_frameworks_that_always_compile_are_compared_with_those_that_do_not():
+    cases = [{"framework": "x", "compile": True}, {"framework": "y"}]
+    assert names(matching.by(records("r", *cases), "framework", None)) == [({}, "framework=x", "framework=y")]
+    both = [*cases, {"framework": "y", "compile": True}]
+    assert names(matching.by(records("r", *both), "framework", None)) == [
+        ({}, "framework=x", "framework=y"),
+        ({}, "framework=x", "framework=y compiled"),
+    ]
+
+
+def test_by_what_surrounded_the_trials():
+    one = records("r1", {})
+    machine = msgspec.structs.replace(one[0].machine, host="other")
+    two = [msgspec.structs.replace(record, machine=machine) for record in records("r2", {})]
+    (match,) = matching.by([*one, *two], "host", None).matches
+    assert match.contender.name == "host=other"
+    assert [record.run_id for record in match.contender.records] == ["r2", "r2"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "baseline", "message"),
+    [
+        ("nothing", None, "--by=nothing: the records have no such name; they have: problem, framework"),
+        ("precision", None, "--by=precision: every record has precision=fp32"),
+        ("seed", "7", "--baseline=7: no record has seed=7; there are: 0, 1"),
+    ],
+)
+def test_an_axis_that_will_not_do(axis, baseline, message):
+    with pytest.raises(UserError, match=message):
+        matching.by(records("r", {}, {"seed": 1}), axis, baseline)
+
+
+def test_nothing_differs_in_one_axis_alone():
+    with pytest.raises(UserError, match="no two configurations differ in seed alone"):
+        matching.by(records("r", {}, {"seed": 1, "precision": "fp64"}), "seed", None)
+
+
+def test_within_one_run():
+    assert names(matching.within(records("r", {"seed": 1}, {"seed": 0}))) == [({}, "seed=1", "seed=0")]
+    two_facts = records("r", {}, {"seed": 1, "precision": "fp64"})
+    assert names(matching.within(two_facts)) == [({}, "precision=fp32 seed=0", "precision=fp64 seed=1")]
+    three = records("r", {"seed": 1}, {"seed": 0}, {"seed": 2})
+    assert [match.contender.name for match in matching.within(three).matches] == ["seed=0", "seed=2"]
+    with pytest.raises(UserError, match="differ in precision, seed; name one with --by"):
+        matching.within(records("r", {}, {"seed": 1}, {"precision": "fp64"}))
+    with pytest.raises(UserError, match="of one configuration"):
+        matching.within(records("r", {}))
+
+
+def test_frameworks_of_one_run_are_compared_though_some_compile():
+    three = records("r", {"framework": "x", "compile": True}, {"framework": "y"}, {"framework": "z"})
+    assert [match.contender.name for match in matching.within(three).matches] == ["framework=y", "framework=z"]
+
+
+def test_an_experiment_of_the_same_with_itself_has_two_sides():
+    (match,) = matching.within(records("r", {}, {}, trials=3)).matches
+    assert (match.baseline.name, match.contender.name) == ("A", "B")
+    assert [record.design.case_number for record in match.contender.records] == [1, 1, 1]
+
+
+def test_a_trial_in_both_places_is_refused():
+    same = records("r", {})
+    with pytest.raises(UserError, match="a and b hold the same trial, r-0000-0"):
+        matching.between([("a", same), ("b", same)])
+
+
+def test_a_trial_read_twice_counts_once():
+    (match,) = matching.within(records("r", {}, {"seed": 1}) * 2).matches
+    assert len(match.baseline.records) == 2

@@ -1,0 +1,54 @@
+"""Configurations that none beats."""
+
+import json
+
+import msgspec
+import pytest
+from support.records import make_record
+
+from benchmarker import UserError
+from benchmarker.comparing.pareto import front
+from benchmarker.files import atomic
+from benchmarker.hooks.metrics import load_metrics
+
+METRICS = ["samples_per_s", "host_peak_rss_bytes"]
+
+
+def record(seed, step_s, rss, trial=0):
+    plain = make_record(step_s, trial=trial, case={"seed": seed}, design={"case_number": seed})
+    return msgspec.structs.replace(plain, memory=msgspec.structs.replace(plain.memory, host_peak_rss_bytes=rss))
+
+
+def test_the_front_goes_by_medians_each_metric_in_its_better_direction():
+    records = [
+        record(0, 1.0, 100),
+        record(1, 2.0, 50),
+        record(2, 2.0, 100),  # slower than 0, as large
+        record(3, 2.0, 50),  # as good as 1
+        *(record(4, step, 30, trial) for trial, step in enumerate((9.0, 4.0, 1.0))),
+    ]
+    found = front(records, METRICS, load_metrics())
+    assert [point.optimal for point in found.points] == [True, True, False, True, True]
+    assert found.points[4].values == (0.5, 30)  # 2 samples in 4 s
+    assert found.left_out == 0
+
+
+def test_what_lacks_a_metric_is_counted():
+    records = [record(0, 1.0, 100), record(1, 1.0, 0)]
+    records[1] = msgspec.structs.replace(records[1], memory=None, reasons={**records[1].reasons, "memory": "a duet"})
+    assert front(records, METRICS, load_metrics()).left_out == 1
+    with pytest.raises(UserError, match="no configuration has a value of each of device_peak_bytes"):
+        front(records, ["device_peak_bytes"], load_metrics())
+    with pytest.raises(UserError, match="no metric is named 'speed'; there are: "):
+        front(records, ["speed"], load_metrics())
+
+
+def test_the_command(cli, tmp_path):
+    for each in (record(0, 1.0, 100), record(1, 2.0, 50), record(2, 2.0, 100)):
+        atomic.write(tmp_path / f"{each.trial_id}.json", atomic.encode(each))
+    done = cli("pareto", ".")
+    assert done.returncode == 0
+    assert done.stdout.count("optimal") == 2
+    assert [row["optimal"] for row in json.loads(cli("pareto", ".", "--json").stdout)] == [True, True, False]
+    assert cli("pareto", ".", "--metric=,").returncode == 2
+    assert cli("pareto", "none").returncode == 2

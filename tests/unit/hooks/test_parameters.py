@@ -1,0 +1,86 @@
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from msgspec import Meta
+
+from benchmarker import UserError
+from benchmarker.hooks import parameters
+
+
+@dataclass(frozen=True)
+class Sample:
+    n_row: Annotated[int, Meta(ge=1, le=9, description="rows")] = 2
+    ratio: Annotated[float, Meta(ge=0)] = 0.5
+    kind: Literal["one", "two"] = "one"
+    flip: bool = False
+    width: Annotated[int | None, Meta(description="from rows")] = None
+
+    def __post_init__(self):
+        if self.width is None:
+            object.__setattr__(self, "width", 10 * self.n_row)
+        if self.width % 2:
+            raise ValueError("the width must be even")
+
+
+class SampleProblem:
+    params: Any = Sample
+    accelerator: ClassVar = {"n_row": 4}
+
+
+def test_fields_carry_all_that_a_user_needs():
+    row, ratio, kind, flip, width = parameters.fields(SampleProblem())
+    assert (row.option, row.type, row.range, row.help, row.default, row.accelerator_default) == (
+        "--n-row",
+        "int",
+        "≥ 1 and ≤ 9",
+        "rows",
+        2,
+        4,
+    )
+    assert (ratio.type, ratio.range) == ("float", "≥ 0")
+    assert kind.choices == ("one", "two")
+    assert flip.type == "bool"
+    assert (width.type, width.default, width.help) == ("int", None, "from rows")
+
+
+def test_defaults_suit_the_platform_and_what_is_given_wins():
+    assert parameters.resolve(SampleProblem(), {}, "cpu")["n_row"] == 2
+    assert parameters.resolve(SampleProblem(), {}, "cuda") == {
+        "n_row": 4,
+        "ratio": 0.5,
+        "kind": "one",
+        "flip": False,
+        "width": 40,
+    }
+    assert parameters.resolve(SampleProblem(), {"n_row": "3"}, "cuda")["n_row"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_row": "0"}, r"--n-row=0: expected `int` >= 1"),
+        ({"n_row": "many"}, r"--n-row=many: expected `int`"),
+        ({"n_row": "1.5"}, r"--n-row=1.5: expected `int`"),
+        ({"ratio": "nan?"}, r"--ratio=nan\?: expected `float`"),
+        ({"kind": "three"}, r"--kind=three: invalid enum value 'three'"),
+        ({"nrow": 1}, r"no option --nrow; did you mean --n-row"),
+        ({"width": 3}, r"the width must be even"),
+    ],
+)
+def test_bad_values_are_refused_by_name(given, message):
+    with pytest.raises(UserError, match=message):
+        parameters.resolve(SampleProblem(), given, "cpu")
+
+
+def test_what_was_resolved_resolves_to_itself():
+    once = parameters.resolve(SampleProblem(), {"n_row": 3}, "cpu")
+    assert parameters.resolve(SampleProblem(), once, "cuda") == once
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [("n_row", 3, "--n-row=3"), ("flip", True, "--flip"), ("flip", False, "--no-flip"), ("kind", "one", "--kind=one")],
+)
+def test_assignment_is_a_word_of_the_command_line(name, value, word):
+    assert parameters.assignment(name, value) == word

@@ -1,0 +1,146 @@
+import json
+import shlex
+
+import msgspec
+import pytest
+
+from benchmarker import Case, Device, FrameworkInfo, Measuring, Support, UserError
+from benchmarker.cli import group
+from benchmarker.hooks import registry
+from benchmarker.planning.cases import Ability, Asked, command_line, duet_trouble, make_case, same_device
+from benchmarker.records.plan import make_plan
+
+CPU = Device("cpu", "a CPU", ("fp32", "fp64"))
+GPU = Device("cuda", "a GPU", ("fp32", "tf32", "bf16"))
+SUPPORT = Support({"inference": ("fp32", "tf32", "bf16", "fp64"), "training": ("fp32",)}, {"transpose_a": (False,)})
+
+
+def ability(*devices, compiles="optional"):
+    return Ability(FrameworkInfo("f", "1.0", devices, compiles, {}), SUPPORT)
+
+
+def make(ability, **given):
+    asked = {
+        "problem": "gemm",
+        "mode": "inference",
+        "precision": "fp32",
+        "device": "auto",
+        "gpu": None,
+        "threads": None,
+        "compile": False,
+        "seed": 0,
+        "params": {},
+        "measuring": Measuring(),
+    } | given
+    problem = registry.load(["problem.gemm"]).hook.make_problem()
+    return make_case(Asked(**asked), problem, "f", ability)
+
+
+def test_the_preferred_device_and_its_defaults_are_taken():
+    assert make(ability(CPU)).params["m"] == 1024
+    case = make(ability(GPU, CPU))
+    assert (case.device, case.params["m"]) == ("cuda", 8192)
+    assert make(ability(GPU, CPU), device="cpu").params["m"] == 1024
+    assert make(ability(CPU, GPU), device="gpu").device == "cuda"
+
+
+def test_every_parameter_of_a_case_is_decided():
+    case = make(ability(CPU), params={"m": "7"})
+    assert case.params == {
+        "m": 7,
+        "n": 1024,
+        "k": 1024,
+        "batch_size": 1,
+        "transpose_a": False,
+        "transpose_b": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "forward_backward"}, "gemm in f does no forward_backward; its modes are: inference, training"),
+        ({"precision": "fp16"}, "gemm in f does not do inference in fp16; it does: fp64, fp32"),
+        ({"precision": "tf32"}, r"cpu \(a CPU\) does not do tf32 in f; it does: fp64, fp32"),
+        ({"device": "tpu"}, "f 1.0 reports no device 'tpu' here; it reports: cpu"),
+        ({"device": "gpu"}, "f 1.0 reports no device 'gpu' here; it reports: cpu"),
+        ({"gpu": 0}, "--gpus=0 is given, but f would run on the CPU"),
+        ({"params": {"transpose_a": True}}, "gemm in f does not do --transpose-a=True; it does: False"),
+        ({"params": {"m": "0"}}, "--m=0: expected `int` >= 1"),
+    ],
+)
+def test_what_a_framework_does_not_do_is_refused_by_name(given, message):
+    with pytest.raises(UserError, match=message):
+        make(ability(CPU), **given)
+
+
+def test_exclusions_are_refused_where_all_of_them_hold():
+    support = Support({"inference": ("fp32", "fp64")}, exclusions=({"transpose_a": "True", "precision": "fp64"},))
+    able = Ability(FrameworkInfo("f", "1.0", (CPU,), "never", {}), support)
+    assert make(able, precision="fp64")
+    assert make(able, params={"transpose_a": True})
+    with pytest.raises(UserError, match="gemm in f does not do --transpose-a=True with --precision=fp64"):
+        make(able, precision="fp64", params={"transpose_a": True})
+
+
+def test_compile_is_refused_where_nothing_compiles():
+    with pytest.raises(UserError, match="f does not compile; leave --compile out"):
+        make(ability(CPU, compiles="never"), compile=True)
+    assert make(ability(CPU, compiles="always")).compile
+    assert not make(ability(CPU)).compile
+
+
+def test_frameworks_on_different_devices_are_refused():
+    cases = [make(ability(CPU)), make(ability(GPU, CPU))]
+    with pytest.raises(UserError, match=r"different devices \(f on cpu, f on cuda\); name one with --device"):
+        same_device(cases)
+    same_device(cases[:1])
+
+
+def test_each_round_holds_each_case_once_in_an_order_of_its_own():
+    cases = [make(ability(CPU), seed=seed) for seed in range(4)]
+    made = make_plan(cases, 50, seed=1)
+    rounds = [made.order[start : start + 4] for start in range(0, 200, 4)]
+    assert all(sorted(round_) == [(index, trial) for index in range(4)] for trial, round_ in enumerate(rounds))
+    firsts = [round_[0][0] for round_ in rounds]
+    assert all(5 <= firsts.count(index) <= 20 for index in range(4))
+    assert made.order == make_plan(cases, 50, seed=1).order
+    assert made.order != make_plan(cases, 50).order
+    assert made.processes() == [[place] for place in made.order]
+
+
+def test_a_duet_is_two_trials_a_process():
+    cases = [make(ability(CPU), seed=seed) for seed in range(2)]
+    made = make_plan(cases, 3, design="duet")
+    assert [sorted(places) for places in made.processes()] == [[(0, trial), (1, trial)] for trial in range(3)]
+    assert duet_trouble(cases) is None
+    other = msgspec.structs.replace(cases[0], precision="fp64")
+    assert duet_trouble([cases[0], other]) == (
+        "a duet shares one process, but the cases differ in precision (fp32, fp64)"
+    )
+    assert "by two cases, not by 1" in duet_trouble(cases[:1])
+
+
+def test_the_command_repeats_the_case():
+    case = make(
+        ability(CPU),
+        params={"m": 7, "transpose_b": True},
+        precision="fp64",
+        seed=3,
+        threads=2,
+        compile=True,
+        measuring=Measuring(preheat=True, seconds=2.5, timeout_s=9, median_precision=0.01),
+    )
+    words = shlex.split(command_line(case))
+    assert words[:4] == ["python", "-m", "benchmarker", "run"]
+    command = group.get_command(None, "run")
+    options = command.make_context("run", words[4:]).params
+    assert (options["m"], options["transpose_a"], options["transpose_b"]) == ("7", False, True)
+    assert (options["precision"], options["seed"], options["threads"], options["compile"]) == ("fp64", 3, 2, True)
+    assert (options["preheat"], options["seconds"], options["timeout_s"]) == (True, 2.5, 9)
+    assert options["median_precision"] == 0.01
+
+
+def test_a_case_survives_json():
+    case = make(ability(CPU))
+    assert msgspec.json.decode(json.dumps(msgspec.to_builtins(case)).encode(), type=Case) == case

@@ -1,0 +1,85 @@
+"""Plan files: read, or refused with the file and the place."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarker import UserError
+from benchmarker.planning import factors, plan_file
+
+PAGE = Path(__file__).parents[3] / "docs/plans.md"
+
+
+def read(tmp_path, text):
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    return plan_file.read(path)
+
+
+def test_the_file_on_the_page_gives_the_cases_that_the_page_says(tmp_path):
+    page = PAGE.read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
+    description = read(tmp_path, text)
+    tables = factors.expand(description)
+    assert len(tables) == int(re.search(r"= (\d+)\. A factor", page).group(1))
+    assert (description.trials, description.design, description.order_seed) == (5, "rounds", None)
+    assert tables[0] == {
+        "problem": "gemm",
+        "framework": "torch",
+        "precision": "fp32",
+        "m": 256,
+        "n": 1024,
+        "k": 512,
+        "preheat": True,
+        "seconds": 10,
+    }
+    assert tables[-1]["seed"] == 1
+
+
+def test_a_plan_has_defaults(tmp_path):
+    assert read(tmp_path, 'problem = "gemm"\nbatch-size = 2') == factors.Description(
+        base={"problem": "gemm", "batch_size": 2}, axes={}, zips=[], cases=[], trials=10
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("m = ", "not TOML: Invalid value (at end of document)"),
+        ("m = 1\nn = = 2", "not TOML: Invalid value (at line 2, column 5)"),
+        ("m = 1\nm = 2\n", "not TOML: Cannot overwrite a value (at line 2"),
+        ("m = " + "[" * 100_000, "not TOML: "),
+        ("m = " + "1" * 10_000, "not TOML: "),
+        ("m = [1, 2]", "plan.toml: m: expected"),
+        ("m = 1979-05-27", "plan.toml: m: expected"),
+        ("[axis]\nm = [1]", "plan.toml: axis: expected"),
+        ("axes = 3", "plan.toml: axes: expected `object`, got `int`"),
+        ("[axes]\nm = 3", "plan.toml: axes.m: expected `array`, got `int`"),
+        ("[zip]\nm = [1]", "plan.toml: zip: expected `array`, got `object`"),
+        ("[[zip]]\nm = 1", "plan.toml: zip.m: expected `array`"),
+        ("[[case]]\nm = [1]", "plan.toml: case.m: expected"),
+        ("trials = 0", "plan.toml: trials: expected `int` >= 1"),
+        ("trials = '3'", "plan.toml: trials: expected `int`, got `str`"),
+        ("design = 'trio'", "plan.toml: design: invalid enum value 'trio'"),
+        ("order_seed = -1", "plan.toml: order_seed: expected `int` >= 0"),
+        ("seconds = 3", "plan.toml: seconds stands at the top; it belongs into [measuring]"),
+        ("[measuring]\nsecond = 3", "plan.toml: [measuring] has no second; there are: preheat, "),
+        ("batch_size = 1\nbatch-size = 2", "plan.toml: batch-size is given twice, spelt differently"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path, text, message):
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read .*none.toml: No such file"):
+        plan_file.read(tmp_path / "none.toml")
+    with pytest.raises(UserError, match=r"cannot read .*: Is a directory"):
+        plan_file.read(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b"problem = '\xe9'")
+    with pytest.raises(UserError, match=r"latin.toml: not UTF-8 text: .* at byte 11"):
+        plan_file.read(tmp_path / "latin.toml")

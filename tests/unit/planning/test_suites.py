@@ -1,0 +1,116 @@
+"""Suites: their files, the list, and what `suite run` makes of them."""
+
+import json
+import tomllib
+
+import pytest
+
+from benchmarker import UserError
+from benchmarker.hooks import registry
+from benchmarker.planning import factors, plan_file, suites
+
+
+def test_every_plan_stands_in_the_index_and_every_entry_has_a_plan():
+    files = {path.stem for path in suites.FOLDER.glob("*.toml")} - {"index"}
+    assert files == set(suites.names()) == {"procurement-quick", "procurement"}
+
+
+@pytest.mark.parametrize("name", ["procurement-quick", "procurement"])
+def test_a_suite_is_a_plan_that_compares_frameworks_with_enough_trials(name):
+    suite = suites.find(name)
+    assert suite.plan == plan_file.read(suites.FOLDER / f"{name}.toml")
+    assert suite.plan.trials >= 6
+    assert suite.plan.axes == {"framework": ["jax", "torch"]}
+    tables = factors.expand(suite.plan)
+    assert {table["problem"] for table in tables} == {"gemm", "attention", "gpt2"}
+    assert {table.get("mode", "inference") for table in tables} >= {"inference", "training"}
+    assert suite.summary
+    assert suite.time
+
+
+@pytest.mark.parametrize("name", ["procurement-quick", "procurement"])
+def test_sizes_do_not_depend_on_the_device(name):
+    """Two machines do the same work only where no default of the device enters."""
+    for table in factors.expand(suites.find(name).plan):
+        problem = registry.load([f"problem.{table['problem']}"]).hook.make_problem()
+        assert set(problem.accelerator) <= set(table), table
+
+
+def test_the_full_suite_sweeps_what_a_buyer_asks_for():
+    plan = suites.find("procurement").plan
+    assert (plan.trials, plan.base) == (10, {"preheat": True, "power": "auto", "profile": True})
+    tables = factors.expand(plan)
+    inference = [each for each in tables if each["problem"] == "gpt2" and each.get("mode") != "training"]
+    assert {each["precision"] for each in tables} >= {"fp32", "tf32", "bf16", "mixed_bf16", "int8"}
+    assert {each["batch_size"] for each in inference if each.get("seq_len") == 1024} >= {1, 8, 32}
+    assert {each["seq_len"] for each in tables if each["problem"] == "attention"} == {1024, 4096, 16384}
+    assert {"xl", "large", "medium"} <= {each.get("size") for each in tables}
+
+
+def test_an_unknown_name_tells_the_nearest(tmp_path):
+    with pytest.raises(UserError, match="no suite is named 'procurment'; did you mean procurement"):
+        suites.find("procurment")
+    with pytest.raises(UserError, match="there are: procurement-quick, procurement"):
+        suites.find("zzz")
+    (tmp_path / "mine.toml").write_text("")
+    with pytest.raises(
+        UserError, match=r"mine.toml is a file, not the name of a suite; `run-plan .*mine.toml` runs it"
+    ):
+        suites.find(str(tmp_path / "mine.toml"))
+    with pytest.raises(UserError, match="no suite is named 'index'"):
+        suites.find("index")
+
+
+def test_the_list_starts_no_framework(command, monkeypatch):
+    monkeypatch.setattr("subprocess.Popen", None)
+    shown = command("suite", "list")
+    assert shown.returncode == 0
+    assert "procurement-quick" in shown.stdout
+    found = json.loads(command("suite", "list", "--json").stdout)
+    assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
+    assert [each["name"] for each in found] == suites.names()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "zzz"], "no suite is named 'zzz'"),
+        ([], "say what to do: suite list, or suite run NAME"),
+        (["run", "procurement-quick", "--framework=jax,"], "--framework=jax,: a name is missing"),
+        (["run", "procurement-quick", "--framework=jaxx"], "no framework is named 'jaxx'; did you mean jax?"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(command, args, message):
+    done = command("suite", *args)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+@pytest.fixture
+def napping(tmp_path, monkeypatch):
+    """A suite of the toy framework in place of those of the project."""
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    (folder / "index.toml").write_text('[naps]\nsummary = "naps"\ntime = "seconds"\n')
+    (folder / "naps.toml").write_text(
+        'problem = "nap"\ntrials = 2\n[measuring]\nblocks = 2\n[axes]\nframework = ["other"]\nms = [1, 2]\n'
+    )
+    monkeypatch.setattr(suites, "FOLDER", folder)
+
+
+@pytest.mark.slow
+def test_a_suite_runs_and_goes_on_where_it_was_cut_short(command, napping, toy_folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(toy_folder)
+    monkeypatch.setenv("PYTHONPATH", str(toy_folder))
+    planned = command("suite", "run", "naps", "--framework=toy", "--dry-run", "--json")
+    assert len(json.loads(planned.stdout)["cases"]) == 2
+    done = command("suite", "run", "naps", "--framework=toy", "--device=cpu", "--json")
+    assert done.returncode == 0
+    assert [record["case"]["framework"] for record in json.loads(done.stdout)] == ["toy"] * 4
+    (run,) = (tmp_path / "results").iterdir()
+    gone = sorted(path for path in run.glob("*.json") if path.name != "plan.json")[-1]
+    gone.unlink()
+    again = command("suite", "run", "naps", "--framework=toy", "--device=cpu", "--resume", "--json")
+    assert again.returncode == 0
+    assert len(json.loads(again.stdout)) == 4
+    assert list((tmp_path / "results").iterdir()) == [run]

@@ -1,0 +1,307 @@
+"""Scores: of records made by hand, and the command on places and axes."""
+
+import json
+import math
+
+import msgspec
+import pytest
+from support.records import make_energy, make_record
+
+from benchmarker.comparing.judge import compare
+from benchmarker.comparing.matching import between
+from benchmarker.comparing.results import Rules
+from benchmarker.files import atomic
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.procurement.completeness import Unrun
+from benchmarker.procurement.costs import Costs, Inputs
+from benchmarker.procurement.score import score
+from benchmarker.procurement.sides import of_axis, of_results
+from benchmarker.procurement.weights import Weight, Weights
+from benchmarker.records.plan import make_plan
+
+FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
+EVEN = [0.99, 1.01, 0.98, 1.02, 0.97, 1.03, 1.0]
+"""Factors of seven trials, the same on both sides: every block has the case's ratio exactly."""
+
+
+@pytest.fixture(scope="module")
+def derive():
+    return load_metrics()
+
+
+def side(name, steps, *, framework="toy", trials=7, joules=None, **more):
+    """A run with one case for each step time, told apart by their seed."""
+    return [
+        make_record(
+            step * EVEN[trial],
+            run=name,
+            trial=trial,
+            case={"framework": framework, "seed": number},
+            design={"case_number": number},
+            **({"energy": make_energy(joules)} if joules else {}),
+            **more,
+        )
+        for number, step in enumerate(steps)
+        for trial in range(trials)
+    ]
+
+
+def failed(record):
+    return msgspec.convert({**msgspec.to_builtins(record), "status": "failed", "error": FAILURE}, type(record))
+
+
+def scored(derive, one, two, metrics=("samples_per_s",), **more):
+    both = of_results([("old", one, ()), ("new", two, ())])
+    given = {"weights": Weights(), "costs": None, "required": ["samples_per_s"], "rules": Rules()} | more
+    return score(both, metrics, derive, **given)
+
+
+def mean(found):
+    return found.metrics[0].mean
+
+
+def weights(*pairs):
+    return Weights(tuple(Weight(match, weight) for match, weight in pairs))
+
+
+def test_a_score_is_the_weighted_geometric_mean_by_hand(derive):
+    one, two = side("a", [1.0, 1.0, 1.0]), side("b", [0.5, 0.8, 1.25])
+    plain = scored(derive, one, two)
+    assert mean(plain).ratio == pytest.approx((2 * 1.25 * 0.8) ** (1 / 3))
+    heavy = scored(derive, one, two, weights=weights(({"seed": 0}, 3.0), ({"seed": 2}, 0.5)))
+    assert mean(heavy).ratio == pytest.approx((2**3 * 1.25 * 0.8**0.5) ** (1 / 4.5))
+    assert [case.weight for case in heavy.metrics[0].by_case] == [3, 1, 0.5]
+    assert [case.ratio for case in heavy.metrics[0].by_case] == pytest.approx([2, 1.25, 0.8])
+    assert (heavy.metrics[0].scored, heavy.metrics[0].cases) == (3, 3)
+    assert heavy.missing == {}
+
+
+def test_equal_weights_are_the_geometric_mean_of_compare(derive):
+    one, two = side("a", [1.0, 1.1]), side("b", [0.5, 0.8])
+    (plain,) = compare(between([("old", one), ("new", two)]).matches, Rules("samples_per_s"), derive).geometric_means
+    equal = weights(({}, 7.0))
+    assert mean(scored(derive, one, two)) == plain
+    found = mean(scored(derive, one, two, weights=equal))
+    assert (found.ratio, found.low, found.high) == pytest.approx((plain.ratio, plain.low, plain.high))
+
+
+def test_a_metric_that_is_better_lower_is_turned_and_swapping_inverts(derive):
+    one, two = side("a", [1.0, 1.0]), side("b", [0.5, 0.8])
+    rate, time = scored(derive, one, two, ["samples_per_s", "step_time_median_s"]).metrics
+    assert time.better == "lower"
+    assert time.mean.better == "higher"
+    assert (time.mean.ratio, time.mean.low, time.mean.high) == pytest.approx(
+        (rate.mean.ratio, rate.mean.low, rate.mean.high)
+    )
+    assert [each.mean.verdict for each in (rate, time)] == ["faster", "faster"]
+    assert time.by_case[0].ratio == pytest.approx(2)
+    back = mean(scored(derive, two, one))
+    assert (1 / back.ratio, 1 / back.high, 1 / back.low) == pytest.approx(
+        (rate.mean.ratio, rate.mean.low, rate.mean.high)
+    )
+    assert back.verdict == "slower"
+
+
+def test_a_case_of_weight_0_is_as_if_absent_but_for_its_failures(derive):
+    one, two = side("a", [1.0, 1.0, 1.0]), side("b", [0.5, 0.8, 9.0])
+    without = scored(derive, one[:14], two[:14])
+    zero = scored(derive, one, two, weights=weights(({"seed": 2}, 0.0)))
+    assert mean(zero) == mean(without)
+    assert (zero.metrics[0].scored, zero.metrics[0].cases) == (2, 2)
+    broken = scored(derive, one, [*two[:14], *map(failed, two[14:])], weights=weights(({"seed": 2}, 0.0)))
+    assert mean(broken) == mean(without)
+    assert broken.missing == {"trial(s) failed": 7}
+    none = scored(derive, one, two, weights=weights(({}, 0.0)))
+    assert (mean(none), none.metrics[0].reason) == (None, "every case has weight 0")
+    assert none.missing == {"score of samples_per_s": 1}
+    assert scored(derive, one, two, weights=weights(({"sed": 2}, 5.0))).missing == {"weight(s) of no case": 1}
+
+
+def test_a_side_with_failed_cases_is_never_complete(derive):
+    one, two = side("a", [1.0, 1.0]), side("b", [0.5, 0.8])
+    two = [failed(record) if record.case.seed == 1 else record for record in two]
+    found = scored(derive, one, two)
+    assert (found.contender.ok, found.contender.asked, found.contender.success) == (7, 14, 0.5)
+    assert found.baseline.success == 1
+    assert found.contender.failed == ["problem=nap framework=toy seed=1: 7 x out_of_memory: too much"]
+    assert (found.metrics[0].scored, found.metrics[0].cases) == (1, 2)
+    assert mean(found).ratio == pytest.approx(2)
+    assert found.missing == {"trial(s) failed": 7, "case(s) in which trials have no samples_per_s": 1}
+
+
+def test_one_failed_trial_is_enough(derive):
+    one, two = side("a", [1.0, 1.0]), side("b", [0.5, 0.8])
+    found = scored(derive, one, [failed(two[0]), *two[1:]])
+    assert found.missing == {"trial(s) failed": 1}
+    assert found.metrics[0].scored == 2
+
+
+def test_a_case_without_a_counterpart_is_counted(derive):
+    found = scored(derive, side("a", [1.0, 1.0, 1.0]), side("b", [0.5, 0.8]))
+    assert (found.metrics[0].scored, found.metrics[0].cases) == (2, 3)
+    assert found.unmatched == ["old: seed=2"]
+    assert found.missing == {"case(s) without a counterpart": 1}
+
+
+def test_no_energy_is_null_with_the_reason_and_incomplete_only_where_asked_for(derive):
+    one, two = side("a", [1.0], joules=50.0), side("b", [0.5], joules=50.0)
+    names = ["samples_per_s", "samples_per_J"]
+    assert scored(derive, one, two, names).metrics[1].mean.ratio == pytest.approx(1)
+    bare = [msgspec.structs.replace(each, energy=None, reasons={**each.reasons, "energy": "none"}) for each in two]
+    found = scored(derive, one, bare, names)
+    assert (found.metrics[1].mean, found.metrics[1].reason) == (None, "new: no trial has a samples_per_J: none")
+    assert (found.metrics[1].scored, found.metrics[1].cases, found.missing) == (0, 1, {})
+    asked = scored(derive, one, bare, names, required=names)
+    assert asked.missing == {"case(s) in which trials have no samples_per_J": 1}
+    partly = scored(derive, one, [*two[1:], bare[0]], names, required=names)
+    assert partly.metrics[1].by_case[0].lacking == ["new: 1 of 7 trials have no samples_per_J: none"]
+    assert partly.missing == asked.missing
+
+
+def test_samples_for_money_by_hand(derive):
+    one, two = side("a", [1.0], joules=4_000.0), side("b", [0.5], joules=16_000.0)
+    free = Inputs(price=0, lifetime_years=1, utilisation=1, electricity_price_per_kWh=3.6, pue=1)
+    dear = Inputs(price=63072, lifetime_years=2, utilisation=0.5, electricity_price_per_kWh=3.6, pue=1.5)
+    costs = Costs("EUR", {"baseline": free, "new": dear})
+    found = scored(derive, one, two, ["samples_per_s", "samples_per_cost"], costs=costs)
+    # baseline: 100 W at 3.6 EUR/kWh = 1e-4 EUR/s; 2 samples in 1 s -> 20,000 for a euro
+    # contender: 63072 EUR / (2 a * 31,536,000 s/a * 0.5) = 2e-3 EUR/s, and 400 W * 1.5 * 1e-6 EUR/J = 6e-4 EUR/s
+    assert found.metrics[1].by_case[0].baseline_value == pytest.approx(20_000)
+    assert found.metrics[1].by_case[0].contender_value == pytest.approx(4 / 2.6e-3)
+    assert found.metrics[1].mean.ratio == pytest.approx(4 / 2.6e-3 / 20_000)
+    assert [each.cost_per_hour for each in found.costs] == pytest.approx([0.36, 9.36])
+    assert [(each.measured, each.used_power_W) for each in found.costs] == [(7, 100), (7, 400)]
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Runs `old` and `new` of two cases, with their plans."""
+    for name, steps in (("old", [1.0, 1.0]), ("new", [0.5, 0.8])):
+        folder = tmp_path / name
+        folder.mkdir()
+        records = side(name, steps)
+        plan = make_plan([records[0].case, records[7].case], 7, left_out=["tf32: the device does not do it"])
+        (folder / "plan.json").write_bytes(atomic.encode(msgspec.structs.replace(plan, run_id=name)))
+        for record in records:
+            (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
+    return tmp_path
+
+
+def test_the_command_scores_two_places(command, places):
+    done = command("score", "old", "new")
+    assert done.returncode == 0
+    assert "above 1, the contender is better" in done.stdout
+    assert "A  old: 7 of 7" not in done.stdout
+    assert "A  old: 14 of 14 trials went well (100%)" in done.stdout
+    assert "left out of the runs: tf32: the device does not do it" in done.stdout
+    assert "weights equal; 95% interval, unpaired: Welch-Satterthwaite" in done.stdout
+    found = json.loads(command("score", "old", "new", "--json").stdout)
+    assert found["metrics"][0]["mean"]["ratio"] == pytest.approx(math.sqrt(2 * 1.25))
+    assert found["missing"] == {}
+    back = json.loads(command("score", "old", "new", "--baseline=new/", "--json").stdout)
+    assert back["metrics"][0]["mean"]["ratio"] == pytest.approx(1 / math.sqrt(2 * 1.25))
+    assert back["contender"]["name"] == "old"
+    assert command("score", "old", "new", "other").stderr == "not scored: other\n"
+
+
+def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
+    for framework, step in (("x", 1.0), ("y", 0.5), ("z", 4.0)):
+        for record in side(framework, [step], framework=framework):
+            (tmp_path / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
+    done = command("score", ".", "--by=framework", "--contender=Z", "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert (found["baseline"]["name"], found["contender"]["name"]) == ("framework=x", "framework=z")
+    assert found["metrics"][0]["mean"]["ratio"] == pytest.approx(0.25)
+    several = command("score", ".", "--by=framework")
+    assert several.returncode == 2
+    assert (
+        "--by=framework gives several contenders; name one with --contender: framework=y, framework=z" in several.stderr
+    )
+
+
+def test_trials_that_were_not_run_lower_the_success(command, places):
+    for path in sorted((places / "new").glob("new-*-1.json"))[-2:]:
+        path.unlink()
+    done = command("score", "old", "new")
+    assert done.returncode == 1
+    assert "B  new: 12 of 14 trials went well (85.7%)" in done.stdout
+    assert "NOT RUN in B: problem=nap framework=toy seed=1: 2 of run new" in done.stdout
+    assert done.stdout.endswith("INCOMPLETE: 2 trial(s) not run\n")
+
+
+def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(command, places):
+    (places / "new" / "cut.json").write_text("{")
+    done = command("score", "old", "new", "--json")
+    assert done.returncode == 1
+    assert "cut.json" in done.stderr
+    assert json.loads(done.stdout)["missing"] == {"file(s) that cannot be read": 1}
+
+
+def test_weights_and_costs_are_printed(command, places):
+    (places / "weights.toml").write_text('[[weight]]\nmatch = {problem = "nap", seed = 1}\nweight = 3\n')
+    (places / "cost.toml").write_text(
+        'currency = "EUR"\nlifetime_years = 5\nutilisation = 0.5\nelectricity_price_per_kWh = 0.36\npue = 1.25\n'
+        "power_W = 800\n[side.old]\nprice = 31536\n[side.contender]\nprice = 63072\n"
+    )
+    done = command("score", "old", "new", "--weights=weights.toml", "--cost=cost.toml")
+    assert done.returncode == 0
+    assert "weights 3 where problem=nap seed=1; else 1" in done.stdout
+    assert (
+        "A  1.8 EUR/h: price 31536 EUR, lifetime 5 years, utilisation 50%, power 800 W "
+        "(as the cost file says, not measured), PUE 1.25, electricity 0.36 EUR/kWh" in done.stdout
+    )
+    found = json.loads(command("score", "old", "new", "--cost=cost.toml", "--json").stdout)
+    assert found["currency"] == "EUR"
+    assert found["costs"][1]["inputs"]["price"] == 63072
+    # twice the price: (0.8 + 0.1) / (0.4 + 0.1) times the cost of a second
+    assert found["metrics"][2]["mean"]["ratio"] == pytest.approx(math.sqrt(2.5) / 1.8)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["old"], "a score takes two results; name another one, or an axis with --by"),
+        (["old", "old"], "a score takes two results"),
+        (["old", "new", "--baseline=older"], "--baseline=older is none of the results: old, new"),
+        (["old", "new", "--baseline=old", "--contender=old"], "a score takes two results"),
+        (["old", "new", "--by=seed", "--baseline=9"], "--baseline=9: no record has seed=9; there are: 0, 1"),
+        (["old", "new", "--by=seed", "--contender=9"], "--contender=9: no record has seed=9; there are: 0, 1"),
+        (["old", "new", "--by=seed", "--contender=0"], "baseline and contender are both seed=0; name two of: 0, 1"),
+        (["old", "none"], "no record was read from none"),
+        (["old", "new", "--metric=,"], "--metric names no metric"),
+        (["old", "new", "--metric=speed"], "no metric is named 'speed'; there are: "),
+        (["old", "new", "--metric=samples_per_cost"], "--metric=samples_per_cost and --cost=FILE go together"),
+        (["old", "new", "--cost=none.toml"], "cannot read none.toml: No such file"),
+        (["old", "new", "--weights=none.toml"], "cannot read none.toml: No such file"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(command, places, args, message):
+    done = command("score", *args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_was_not_run_belongs_to_the_side_of_its_case():
+    records = [record for name in "xyz" for record in side(name, [1.0], framework=name)]
+    unrun = [Unrun("a", records[7 * number].case, number + 1) for number in range(3)]
+    found = of_axis(records, unrun, "framework", "x", "z")
+    assert [[each.trials for each in several] for several in found.unrun] == [[1], [3]]
+    assert not found.astray
+    hosts = [
+        msgspec.structs.replace(each, machine=msgspec.structs.replace(each.machine, host=each.case.framework))
+        for each in side("a", [1.0])[:4]
+    ]
+    one, two = hosts[:2], side("b", [1.0])
+    of_host = of_axis([*one, *two], unrun, "host", None, None)
+    assert [each.trials for each in of_host.astray] == [1, 2, 3]
+
+
+def test_a_compiled_side_is_told_from_one_that_is_not():
+    plain, compiled = side("a", [1.0]), side("b", [1.0])
+    compiled = [msgspec.structs.replace(r, case=msgspec.structs.replace(r.case, compile=True)) for r in compiled]
+    records = [*plain, *compiled, *side("c", [1.0], framework="x")]
+    unrun = [Unrun("a", plain[0].case, 1), Unrun("b", compiled[0].case, 2)]
+    found = of_axis(records, unrun, "framework", "toy", "toy compiled")
+    assert [[each.trials for each in several] for several in found.unrun] == [[1], [2]]

@@ -1,0 +1,444 @@
+"""What is on the page, as values: sentences, figures, tables."""
+
+import math
+import re
+
+import msgspec
+import numpy as np
+import pytest
+from scipy import stats
+from support.records import QUIET, make_energy, make_record
+
+from benchmarker import UserError
+from benchmarker.comparing.results import Rules
+from benchmarker.files import atomic
+from benchmarker.records import store
+from benchmarker.report.assemble import page
+from benchmarker.report.figures import specification
+from benchmarker.report.gather import gather
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points, Table
+from benchmarker.report.power import MOST_POINTS, _thinned
+from benchmarker.report.study import MOST_DRAWN, short, telling
+from benchmarker.stats.median_interval import median_half_width, median_interval
+
+A = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
+
+
+@pytest.fixture(scope="module")
+def rich(rich_place):
+    return page(gather([(rich_place, *store.read([rich_place]))], Rules()))[0]
+
+
+def section(page, key):
+    return next(each for each in page.sections if each.key == key)
+
+
+def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, two):
+    made = page_of(place(two(A, [2 * each for each in A])))
+    (sentence,) = section(made, "verdicts").lead
+    assert sentence == (
+        "two is slower than one: its step time (median) is 2.000 [2.000, 2.000] times that of one, "
+        "with its 95% interval (8 rounds of trials, p 0.0078)."
+    )
+    (card,) = made.cards
+    assert (card.verdict, card.about, card.figure) == ("slower", "two over one", "2.000")
+    assert card.detail == "ratio of the step time (median): below 1 is faster; 95% interval [2.000, 2.000]"
+    assert made.subtitle.startswith("16 trials · none failed · 2 configurations · 1 run · ")
+    assert made.title == "nap, inference, fp32"
+    assert ("problem", "nap") in made.factors
+    assert not made.warnings
+
+
+def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts):
+    same = page_of(place(two(A, A), "same"))
+    assert section(same, "verdicts").lead[0].startswith("two and one are the same within 2%: its step time")
+    few = page_of(place(two(A[:1], A[:1]), "few"))
+    assert section(few, "verdicts").lead[0].startswith("Whether two differs from one cannot be said")
+    assert few.warnings == (
+        "No verdict is possible: with a single trial on a side the spread between processes is unknown.",
+    )
+    assert few.cards[0].detail.endswith("; no interval; from 1 and 1 trials")
+    assert parts(few)["ratios"].caption.count("crosses are undecided") == 1
+    assert "crosses" not in parts(same)["ratios"].caption
+
+
+def test_a_side_without_a_value_is_the_reason_why_there_is_no_verdict(page_of, place, two, failed):
+    records = two(A, A)
+    broken = [failed(each, "told to fail") if each.case.framework == "two" else each for each in records]
+    made = page_of(place(broken, "broken"))
+    assert "No verdict is possible: two: 8 of 8 trials failed (told to fail)." in made.warnings
+    assert made.cards[0].detail == "a side has no step time (median)"
+    folder = place(records, "unsensed")
+    made = page(gather([(folder, *store.read([folder]))], Rules(metric="samples_per_J")))[0]
+    (warning,) = made.warnings
+    assert warning.startswith("No verdict is possible: one: no trial has a samples_per_J: ")
+    assert "; two: no trial has a samples_per_J: " in warning
+    assert "single" not in warning
+
+
+def test_two_trials_that_share_one_round_are_no_single_trial(page_of, place, two):
+    records = [each for each in two(A[:3], A[:3]) if (each.case.framework, each.trial) not in (("one", 0), ("two", 2))]
+    (warning,) = page_of(place(records)).warnings
+    assert "with a single round that has trials of both sides the spread" in warning
+
+
+def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, parts):
+    records = [
+        msgspec.structs.replace(each, run_id=f"run-{seed}", trial_id=f"{seed}-{each.trial_id}")
+        for seed in range(5)
+        for each in two(A, [1.5 * each for each in A], seed=seed)
+    ]
+    made = page_of(place(records))
+    lead = section(made, "verdicts").lead
+    assert lead[0].startswith(
+        "Over 5 cases, two against one: slower; the geometric mean of the ratios of the step time"
+    )
+    assert lead[-1] == "Of 5 comparisons: 5 slower."
+    (card,) = made.cards
+    assert (card.figure, card.about) == ("1.500", "two over one, geometric mean of 5 cases")
+    assert card.detail.endswith("; of the cases 5 slower")
+    assert parts(made)["ratios"].rows == tuple(f"seed={seed} two" for seed in range(5))
+
+
+def test_the_figure_of_ratios_is_the_comparisons(study_of, page_of, place, two, parts):
+    results = place(two(A, [1.5 * each for each in A]))
+    figure = parts(page_of(results))["ratios"]
+    (comparison,) = study_of(results).family.comparisons
+    (mark,) = figure.marks
+    assert (mark.x, mark.low, mark.high) == ((comparison.ratio,), (comparison.low,), (comparison.high,))
+    assert figure.band == pytest.approx((1 / 1.02, 1.02))
+    (row,) = figure.data.rows
+    assert row[6:9] == (comparison.ratio, comparison.low, comparison.high)
+
+
+@pytest.mark.parametrize("n", [6, 7, 10, 30, 200])
+def test_the_interval_of_a_median_is_that_of_the_timed_blocks(n):
+    values = np.random.default_rng(n).integers(1000, 2000, n)
+    low, high = median_interval(values)
+    assert (high - low) / 2 / np.median(values) == pytest.approx(median_half_width(values.tolist()))
+    rank = int(np.flatnonzero(np.sort(values) == low)[-1])
+    assert stats.binom.cdf(rank, n, 0.5) <= 0.025
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+
+
+def test_bars_are_medians_with_intervals_or_the_trials_themselves(page_of, place, two, parts):
+    figure = parts(page_of(place(two(A, A[:3]))))["samples_per_s"]
+    one, two_, dots = figure.marks
+    rates = [2 / each for each in A]  # two samples a step
+    assert isinstance(one, Bars)
+    assert one.values == pytest.approx((np.median(rates),))
+    assert (one.low[0], one.high[0]) == pytest.approx(tuple(median_interval(rates)))
+    assert isinstance(two_, Bars)
+    assert two_.low == (None,)
+    assert isinstance(dots, Points)
+    assert sorted(dots.x) == pytest.approx(sorted(rates[:3]))
+    assert set(dots.y) == {1.0}
+    assert "order statistics" in figure.caption
+    assert "dots are the trials themselves" in figure.caption
+    for mark, row in zip((one, two_), figure.data.rows, strict=True):
+        assert row[1:4] == (mark.values[0], mark.low[0], mark.high[0])
+
+
+def test_no_energy_is_said_with_its_reason(page_of, place, two, parts):
+    made = page_of(place(two(A, A)))
+    (reason,) = section(made, "throughput").lead
+    assert re.fullmatch(r"No samples/J: .+\.", reason)
+    assert "samples_per_J" not in parts(made)
+    sensed = [msgspec.structs.replace(each, energy=make_energy(400.0)) for each in two(A, A)]
+    made = page_of(place(sensed, "sensed"))
+    assert parts(made)["samples_per_J"].marks[0].values == (0.5,)  # 200 samples
+    assert parts(made)["pareto-samples_per_J"].data.rows[0][3] == 0.5
+
+
+def test_boxes_are_quantiles_of_all_timed_blocks(page_of, place, parts):
+    blocks = np.random.default_rng(1).uniform(1, 2, (3, 50)).round(6)
+    records = [make_record(each.tolist(), trial=trial, design={"case_number": 0}) for trial, each in enumerate(blocks)]
+    figure = parts(page_of(place(records)))["blocks"]
+    (boxes,) = figure.marks
+    assert isinstance(boxes, Boxes)
+    assert boxes.five[0] == pytest.approx(np.percentile(blocks, [5, 25, 50, 75, 95]))
+    assert figure.data.rows[0][1:] == (*boxes.five[0], 150)
+
+
+def test_without_a_comparison_the_page_says_why(page_of, place):
+    made = page_of(place([make_record(trial=trial) for trial in range(3)]))
+    assert made.cards[0].verdict == "none"
+    assert "the records are of one configuration" in made.cards[0].detail
+    assert "the records are of one configuration" in section(made, "verdicts").lead[0]
+
+
+def test_of_several_places_the_first_or_the_named_is_the_baseline(study_of, place, two):
+    old, new = (place(two(A[:2], A[:2]), name) for name in ("old", "new"))
+    for path, name in ((old, "o"), (new, "n")):
+        for file in path.glob("*.json"):
+            record = store.read_record(file)
+            changed = msgspec.structs.replace(record, trial_id=f"{name}-{record.trial_id}", run_id=name)
+            file.write_bytes(atomic.encode(changed))
+    assert {each.baseline for each in study_of(old, new).family.comparisons} == {str(old)}
+    assert {each.baseline for each in study_of(old, new, baseline=str(new)).family.comparisons} == {str(new)}
+    assert len(study_of(old, new).groups) == 4  # the configurations of one place are apart from the other's
+    with pytest.raises(UserError, match="--baseline=other: no such result was given; there are: "):
+        study_of(old, new, baseline="other")
+    with pytest.raises(UserError, match="is named twice; name each place once"):
+        study_of(old, old.parent / "new" / ".." / "old")
+    with pytest.raises(UserError, match="--baseline names a value of the axis"):
+        study_of(old, baseline="one")
+
+
+def test_different_work_is_not_compared(page_of, study_of, place, two):
+    def run(name, problem):
+        records = two(A, A, problem=problem)
+        return place(
+            [msgspec.structs.replace(each, run_id=name, trial_id=f"{name}-{each.trial_id}") for each in records], name
+        )
+
+    gemm, gpt2, again = run("a", "gemm"), run("b", "gpt2"), run("c", "gemm")
+    reason = "not the same work: gemm (inference) against gpt2 (inference)"
+    made = page_of(gemm, gpt2)
+    assert (made.cards[0].verdict, made.cards[0].detail) == ("none", reason)
+    assert f"Nothing is compared: {reason}." in made.warnings
+    family = study_of(gemm, gpt2, again).family
+    assert {each.contender.split()[0] for each in family.comparisons} == {str(again)}
+    assert family.notes == [f"not compared, for it is {reason}"]
+    pair = place(
+        [
+            make_record(case={"mode": mode}, design={"case_number": n})
+            for n, mode in enumerate(("inference", "training"))
+        ]
+    )
+    assert study_of(pair).unjudged == "not the same work: nap (inference) against nap (training)"
+    assert len(study_of(pair, by="mode").family.comparisons) == 1
+
+
+def test_with_an_axis_the_baseline_is_one_of_its_values(study_of, place, two):
+    (comparison,) = study_of(place(two(A, A)), by="framework", baseline="two").family.comparisons
+    assert comparison.baseline == "framework=two"
+
+
+def test_hosts_are_apart_where_they_are_the_axis(study_of, place, two):
+    records = two(A, A)
+    moved = [
+        msgspec.structs.replace(
+            each,
+            trial_id=f"b-{each.trial_id}",
+            run_id="b",
+            machine=msgspec.structs.replace(each.machine, host="beta"),
+        )
+        for each in records
+    ]
+    labels = [group.label for group in study_of(place([*records, *moved]), by="host").groups]
+    assert len(labels) == 4
+    assert sum("host=beta" in label for label in labels) == 2
+
+
+def test_labels_hold_no_more_facts_than_tell_them_apart():
+    cases = [{"framework": "jax", "compile": True, "m": 1}, {"framework": "torch", "compile": False, "m": 1}]
+    assert telling(cases) == ["framework"]
+    assert telling([*cases, {**cases[0], "m": 2}]) == ["framework", "m"]
+    assert short("framework=jax compile=true") == "jax compile=true"
+    assert short("myframework=jax") == "myframework=jax"
+
+
+def test_a_sweep_is_a_line_for_all_that_is_equal_else(rich, parts):
+    figure = parts(rich)["sweep-0-samples_per_s"]
+    assert [mark.name for mark in figure.marks] == ["one", "two"]
+    assert [mark.x for mark in figure.marks] == [(1.0, 4.0, 16.0)] * 2
+    assert figure.title == "samples/s over batch_size"
+    assert figure.x.log
+    drawn = [(mark.name, x, y) for mark in figure.marks for x, y in zip(mark.x, mark.y, strict=True)]
+    assert [row[:3] for row in figure.data.rows] == drawn
+    assert "sweep-0-tokens_per_s" in parts(rich)
+
+
+def test_a_number_that_goes_with_others_alone_is_no_sweep(page_of, place, parts):
+    records = [
+        make_record(trial=0, case={"params": {"m": size, "n": size}}, design={"case_number": size}) for size in (1, 2)
+    ]
+    assert not [key for key in parts(page_of(place(records))) if key.startswith("sweep")]
+
+
+def test_time_lines_are_thinned_and_keep_their_extremes(rich, parts):
+    found = parts(rich)
+    for figure in (found["power"], found["temperature"]):
+        assert all(len(mark.x) <= MOST_POINTS for mark in figure.marks)
+        assert sum(len(mark.x) for mark in figure.marks) == len(figure.data.rows)
+    card, counter = found["power"].marks[:2]
+    assert (max(card.y), min(card.y)) == (900.0, 300.0)
+    assert min(card.x) == -1.0  # the timed part begins at the 20th of 20 readings a second
+    assert counter.y == pytest.approx((50.0,) * len(counter.y))  # 2.5 J in 50 ms, wraps and all
+    x = np.arange(10_000.0)
+    y = np.sin(x / 300)
+    thin_x, thin_y = _thinned(x, y)
+    assert len(thin_x) <= MOST_POINTS
+    assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
+    assert (np.diff(thin_x) > 0).all()
+
+
+def test_categories_add_up(rich, parts):
+    figure = parts(rich)["categories"]
+    for row in range(len(figure.rows)):
+        assert sum(mark.values[row] for mark in figure.marks) == pytest.approx(1.0)
+    for row in figure.data.rows:
+        assert sum(row[1:]) == pytest.approx(1.0)
+
+
+def test_ops_beyond_the_longest_are_summed(monkeypatch, page_of, place, parts, profiled):
+    monkeypatch.setattr("benchmarker.report.profiles.MOST_OPS", 0)
+    folder = place([])
+    atomic.write(folder / "run-0000-0.json", atomic.encode(profiled(make_record(), folder)))
+    table = parts(page_of(folder))["nap, trial 0"].table
+    assert table.rows == ()
+    columns = [column.name for column in table.columns]
+    rest = dict(zip(columns, table.rest, strict=True))
+    assert rest["op"] == "and 1 more"
+    assert rest["share"] == 1.0
+    assert rest["count"] == 2
+    assert rest["device_s"] == pytest.approx(2 * 33.125e-6)
+
+
+def test_a_damaged_file_beside_a_record_is_named(page_of, place, profiled, study_of, time_series):
+    folder = place([])
+    record = profiled(make_record(), folder)
+    atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
+    (folder / f"{record.trial_id}.events.parquet").write_bytes(b"PAR1")
+    (folder / f"{record.trial_id}.telemetry.parquet").write_bytes(time_series()[:100])
+    made = page_of(folder)
+    (listing,) = section(made, "faults").parts
+    assert listing.title == "Files that could not be read (2)"
+    assert any("events.parquet" in row[1] for row in listing.table.rows)
+    assert any("telemetry.parquet" in row[1] for row in listing.table.rows)
+
+
+def test_failed_trials_come_with_message_and_command(page_of, place, two, failed, parts):
+    records = two(A, A)
+    records[0] = failed(records[0], "told to fail")
+    made = page_of(place(records))
+    (row,) = parts(made)["Failed trials (1)"].table.rows
+    assert row == ("one", 0, "exception", "timed", "told to fail", records[0].command, records[0].trial_id)
+    assert made.warnings == ("1 of 16 trials failed; figures are of the others.",)
+    assert "1 failed" in made.subtitle
+
+
+def test_disturbed_trials_are_listed(page_of, place, two, parts):
+    records = two(A, A)
+    busy = msgspec.structs.replace(QUIET, other_busy_cores=1.5)
+    records[3] = msgspec.structs.replace(records[3], interference=busy)
+    (row,) = parts(page_of(place(records)))["Disturbed trials (1)"].table.rows
+    assert row[:3] == ("one", 3, "others kept 1.5 cores busy")
+    quiet = section(page_of(place(two(A, A), "quiet")), "faults")
+    short = [
+        msgspec.structs.replace(each, interference=msgspec.structs.replace(QUIET, duration_s=0.1)) for each in two(A, A)
+    ]
+    untold = "Whether trials were disturbed could not be told for {} of 16: timed for less than 0.5 s"
+    (lead,) = section(page_of(place(short, "short")), "faults").lead
+    assert untold.format(16) in lead
+    assert "No trial is known to have been disturbed" not in lead
+    (lead,) = section(page_of(place([*short[:2], *two(A, A)[2:]], "some")), "faults").lead
+    assert "No trial is known to have been disturbed. " + untold.format(2) in lead
+    assert quiet.lead == ("No trial failed. Every file could be read. No trial is known to have been disturbed.",)
+
+
+def test_what_differs_between_the_sides_is_marked(page_of, place, two, parts):
+    records = [
+        msgspec.structs.replace(
+            each,
+            software=msgspec.structs.replace(
+                each.software, libraries={each.case.framework: "1.0", "numpy": f"{each.design.case_number}.0"}
+            ),
+        )
+        for each in two(A, A)
+    ]
+    made = page_of(place(records))
+    assert section(made, "environment").lead == ("1 property differs between the sides or within one.",)
+    found = parts(made)
+    table = found["What is not equal"].table
+    assert [column.name for column in table.columns] == ["property", "one", "two"]
+    rows = {row[0]: (index in table.marked, *row[1:]) for index, row in enumerate(table.rows)}
+    assert rows["numpy"] == (True, "0.0", "1.0")
+    assert rows["one"] == (False, "1.0", "-")
+    (equal,) = [each for name, each in found.items() if name.startswith("What is equal")]
+    assert "host" in {row[0] for row in equal.table.rows}
+    assert equal.folded
+
+
+def test_few_configurations_are_drawn_and_all_are_in_the_data(page_of, place, parts):
+    number = MOST_DRAWN + 5
+    records = [make_record(1.0 + seed, case={"seed": seed}, design={"case_number": seed}) for seed in range(number)]
+    found = parts(page_of(place(records)))
+    for key in ("samples_per_s", "blocks"):
+        figure = found[key]
+        assert len(figure.rows) == MOST_DRAWN
+        assert len(figure.data.rows) == number
+        assert f"{MOST_DRAWN} of {number}" in figure.left_out
+
+
+def test_the_front_is_that_of_pareto(rich, parts):
+    figure = parts(rich)["pareto-samples_per_J"]
+    assert isinstance(figure, Figure)
+    optimal = {row[0] for row in figure.data.rows if row[4]}
+    best = max(figure.data.rows, key=lambda row: row[2])
+    assert optimal == {best[0]}  # it is the best in both
+    assert all(math.isfinite(x) for mark in figure.marks for x in mark.x)
+
+
+def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, place, monkeypatch, tmp_path, parts):
+    from benchmarker.records import ceilings
+
+    monkeypatch.setattr(ceilings, "cache", lambda: tmp_path / "cache")
+    record = make_record(2.0)
+    folder = place([record])
+    assert "run `benchmarker ceilings --precision=fp32`" in section(page_of(folder), "roofline").lead[0]
+    common = {"device": ceilings.key_of(record), "host": "h", "framework": "f", "version": "1", "precision": "float32"}
+    common |= {"trials": 3, "searched": 1, "params": {}, "measured_at": "2026-01-01T00:00:00Z", "run_id": "r"}
+    common |= {"precision": ceilings.computed_in(record)}
+    ceilings.write(
+        folder / "ceilings.json",
+        [
+            ceilings.Ceiling(resource="compute", value=1000.0, low=900.0, high=1100.0, **common),
+            ceilings.Ceiling(resource="memory", value=100.0, low=90.0, high=110.0, **common),
+        ],
+    )
+    made = page_of(folder)
+    figure = parts(made)["roofs"]
+    roof, step = figure.marks
+    assert roof.look == "line"
+    assert max(roof.y) == 1000.0
+    assert (step.x, step.y) == ((125.0,), (500.0,))  # 1000 FLOP, 8 bytes, 2 s
+    assert section(made, "roofline").lead[0].startswith("A step of toy nap is bound by compute and comes to 50%")
+    assert not [each for each in made.warnings if "roof" in each]
+    fast = page_of(place([make_record(0.9)]))  # it takes 1 s at least
+    (warning,) = [each for each in fast.warnings if "roof" in each]
+    assert "is above its roof: " in warning
+    assert "`benchmarker ceilings` measures them anew" in warning
+
+
+@pytest.mark.parametrize(
+    ("values", "log", "kind", "tickformat"),
+    [
+        ((0.985, 1.02), True, "linear", "~g"),
+        ((7e-8, 9e-8), True, "linear", "~g"),
+        ((1.0, 1.5), "always", "log", "~g"),
+        ((0.1, 1.0), True, "log", "~g"),
+        ((0.1, 1000.0), True, "log", "~s"),
+        ((2000.0, 3000.0), True, "linear", "~s"),
+        ((0.0, 0.5), False, "linear", "~g"),
+    ],
+)
+def test_axes_are_logarithmic_where_values_are_far_apart(values, log, kind, tickformat):
+    mark = Points("", 0, values, values)
+    figure = Figure("key", "", "", Axis("x", log=log), (mark,), Table((), ()), y=Axis("y", log=log))
+    for axis in ("xaxis", "yaxis"):
+        found = specification(figure)["layout"][axis]
+        assert (found["type"], found["tickformat"]) == (kind, tickformat)
+
+
+def test_no_more_lines_are_drawn_than_can_be_told_apart(page_of, place, parts):
+    records = [
+        make_record(case={"seed": seed, "params": {"batch_size": size}}, design={"case_number": 2 * seed + size})
+        for seed in range(10)
+        for size in (0, 1)
+    ]
+    figure = parts(page_of(place(records)))["sweep-0-samples_per_s"]
+    assert len(figure.marks) == 8
+    assert len(figure.data.rows) == 20
+    assert "8 of 10 lines" in figure.left_out

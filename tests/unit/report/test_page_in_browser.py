@@ -1,0 +1,256 @@
+"""The page as a browser shows it: drawn, silent, within the screen, and usable with a keyboard."""
+
+import csv
+import io
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+
+HOSTILE = "<script>document.title = 'executed'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def file(rich_place, tmp_path_factory):
+    path = tmp_path_factory.mktemp("browser") / "report.html"
+    command = [sys.executable, "-m", "benchmarker", "report", str(rich_place), "-o", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+class Seen:
+    """A page that is open, and what it asked for and complained of."""
+
+    def __init__(self, browser, file, **options):
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.requests, self.complaints = [], []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(file.as_uri())
+        self.page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+
+
+@pytest.fixture(scope="module")
+def open_page(browser, file):
+    opened = []
+
+    def make(**options):
+        opened.append(Seen(browser, file, **options))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.context.close()
+
+
+@pytest.fixture(scope="module")
+def seen(open_page):
+    return open_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+
+
+def test_it_asks_for_nothing_and_complains_of_nothing(seen, file):
+    assert [url for url in seen.requests if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
+    assert seen.complaints == []
+
+
+def test_every_figure_is_drawn(seen):
+    sizes = seen.page.evaluate(
+        """() => [...document.querySelectorAll('.plot')].map((plot) => {
+            const svg = plot.querySelector('svg.main-svg').getBoundingClientRect();
+            const marks = '.point path, path.box, path.js-line, path.point';
+            return [plot.id, svg.width, svg.height, plot.querySelectorAll(marks).length];
+        })"""
+    )
+    keys = {key for key, *_ in sizes}
+    assert {"plot-ratios", "plot-samples_per_s", "plot-blocks", "plot-power", "plot-categories"} <= keys
+    for key, width, height, marks in sizes:
+        assert width > 300, key
+        assert height > 80, key
+        assert marks, key
+
+
+def test_names_are_shown_as_text_and_not_executed(seen):
+    assert seen.page.title().startswith(HOSTILE)
+    assert HOSTILE in seen.page.inner_text("h1")
+    assert seen.page.locator("img, b, main script").count() == 0
+    legend = seen.page.locator("#plot-power .legendtext").first
+    assert "GPU-<b>a" in legend.text_content()
+    assert legend.locator("tspan[style*='bold']").count() == 0
+
+
+def test_tables_sort_by_mouse_and_keyboard(seen):
+    page = seen.page
+    header = page.locator("#results th", has_text="samples/s")
+    column = header.evaluate("(cell) => cell.cellIndex")
+
+    def values():
+        return page.eval_on_selector_all(
+            "#results tbody tr", f"(rows) => rows.map((row) => Number(row.cells[{column}].dataset.v))"
+        )
+
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "descending"
+    assert values() == sorted(values(), reverse=True)
+    header.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert values() == sorted(values())
+    assert len(set(values())) == 6
+
+
+def test_the_first_stop_of_the_keyboard_skips_to_the_verdicts_and_others_are_sort_buttons(open_page):
+    page = open_page(viewport={"width": 1280, "height": 900}).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    stops = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.closest('th') ? 'sort' : document.activeElement.tagName"))
+    assert "sort" in stops
+    assert "SUMMARY" in stops
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+
+
+def test_tables_filter(browser, tmp_path, place, two):
+    from support.records import make_record
+
+    results = place([make_record(1.0 + seed, case={"seed": seed}, design={"case_number": seed}) for seed in range(20)])
+    path = tmp_path / "many.html"
+    command = [sys.executable, "-m", "benchmarker", "report", str(results), "-o", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    opened = Seen(browser, path)
+    try:
+        opened.page.fill("#results input", "seed=1")
+        assert opened.page.locator("#results tbody tr:visible").count() == 11  # 1 and 10 to 19
+        assert opened.page.inner_text("#results .count") == "11 of 20 rows"
+        opened.page.fill("#results input", "")
+        assert opened.page.locator("#results tbody tr:visible").count() == 20
+    finally:
+        opened.context.close()
+
+
+def downloaded(page, button):
+    with page.expect_download() as waiting:
+        button.click()
+    text = waiting.value.path().read_bytes().decode("utf-8-sig")
+    return waiting.value.suggested_filename, list(csv.reader(io.StringIO(text, newline="")))
+
+
+def test_the_csv_of_a_figure_is_what_is_drawn(seen):
+    page = seen.page
+    details = page.locator("details.data[data-figure=blocks]")
+    details.locator("summary").click()
+    name, (head, *rows) = downloaded(page, details.get_by_role("button", name="Download CSV"))
+    assert name == "blocks.csv"
+    assert head == ["what", "p5_s", "q1_s", "median_s", "q3_s", "p95_s", "timed blocks"]
+    drawn = page.evaluate(
+        """() => document.getElementById('plot-blocks').data.flatMap(
+            (box) => [...box.median].map((each, at) => [each, box.q1[at]]))"""
+    )
+    assert [[float(row[3]), float(row[2])] for row in rows] == drawn
+    assert details.locator("tbody tr").count() == len(rows) == 6
+
+
+def test_texts_do_not_become_formulas_in_a_csv(seen):
+    page = seen.page
+    page.locator("summary", has_text="What is equal").click()
+    box = page.locator("#environment .table", has_text="=HYPERLINK")
+    _, rows = downloaded(page, box.get_by_role("button", name="Download CSV"))
+    names = [row[0] for row in rows]
+    assert '\'=HYPERLINK("http://example.org")' in names
+    assert not [cell for row in rows for cell in row if cell[:1] in ("=", "+", "-", "@") and len(cell) > 1]
+
+
+def background(page):
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def first_colour(page):
+    return page.evaluate("document.querySelector('#plot-blocks').data[0].line.color")
+
+
+def test_dark_follows_the_system_and_the_button_and_so_do_figures(open_page):
+    page = open_page(color_scheme="dark", viewport={"width": 1280, "height": 900}).page
+    assert background(page) == "rgb(20, 23, 27)"
+    dark = first_colour(page)
+    page.click("#theme")
+    assert background(page) == "rgb(251, 250, 248)"
+    assert first_colour(page) != dark
+    page.click("#theme")
+    assert first_colour(page) == dark
+
+
+@pytest.mark.parametrize("width", [360, 800, 1280])
+def test_the_page_does_not_scroll_sideways(open_page, width):
+    page = open_page(viewport={"width": width, "height": 800}).page
+    for details in page.locator("details").all():
+        details.evaluate("(element) => { element.open = true; }")
+    page.wait_for_timeout(100)
+    across, visible = page.evaluate("[document.scrollingElement.scrollWidth, document.scrollingElement.clientWidth]")
+    assert across <= visible == width
+
+
+def test_it_prints_light_without_buttons_and_with_tables_whole(open_page):
+    page = open_page(viewport={"width": 720, "height": 900}, color_scheme="dark").page
+    page.emulate_media(media="print")
+    page.wait_for_selector("html[data-theme=light]", state="attached")
+    assert background(page) == "rgb(255, 255, 255)"
+    assert page.locator(".csv:visible, nav:visible, #theme:visible").count() == 0
+    assert page.locator("details.fold:not([open])").count() == 0
+    boxes = page.locator(".scroll")
+    assert {boxes.nth(at).evaluate("(box) => getComputedStyle(box).maxHeight") for at in range(boxes.count())} == {
+        "none"
+    }
+    page.emulate_media(media="screen")
+    page.wait_for_selector("html[data-theme=dark]", state="attached")
+    assert page.locator("details.fold[open]").count() == 0
+    assert page.pdf(format="A4").startswith(b"%PDF-")
+
+
+def test_words_of_commands_are_whole_and_the_box_scrolls(open_page):
+    page = open_page(viewport={"width": 800, "height": 800}).page
+    cell = page.locator("#faults td.command").first
+    command = "benchmarker run --problem='</script><b>bold</b>' --batch-size=16"
+    assert cell.text_content() == command
+    words = cell.locator("span")
+    assert {words.nth(at).evaluate("(word) => word.getClientRects().length") for at in range(words.count())} == {1}
+    assert cell.evaluate("(cell) => cell.clientWidth") >= 28 * 16
+    assert cell.evaluate("(cell) => { const box = cell.closest('.scroll'); return box.scrollWidth > box.clientWidth; }")
+
+
+def test_the_button_of_a_figure_shows_under_the_pointer_alone_and_hides_nothing(open_page):
+    page = open_page(viewport={"width": 1280, "height": 900}).page
+    bar = page.locator("#plot-ratios .modebar")
+
+    def look():
+        page.wait_for_timeout(500)  # it fades
+        return bar.evaluate("(bar) => getComputedStyle(bar).opacity")
+
+    assert look() == "0"
+    page.locator("#plot-ratios").hover()
+    assert look() == "1"
+    assert {
+        each.evaluate("(part) => getComputedStyle(part).backgroundColor")
+        for each in (bar, *bar.locator(".modebar-group").all())
+    } == {"rgba(0, 0, 0, 0)"}
+    page.mouse.move(0, 0)
+    bar.locator("button").focus()
+    assert look() == "1"

@@ -1,0 +1,178 @@
+"""The page as bytes: text stays text, nothing is fetched, and the same records give the same page."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from support.records import make_record
+
+from benchmarker.files import atomic
+from benchmarker.report.figures import escaped
+from benchmarker.report.render import render
+
+NETWORK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?\s*(?:https?:)?//""", re.I)
+TAGS = re.compile(
+    "a|body|button|code|dd|details|div|dl|dt|figcaption|figure|footer|h[123]|head|header|html|input|label|li|link|main|"
+    "meta|nav|noscript|ol|p|pre|script|section|span|strong|style|summary|table|tbody|td|tfoot|th|thead|title|tr|ul"
+)
+
+
+class Reader(HTMLParser):
+    """Elements, attributes, and the text of scripts, as a browser would see them."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.scripts, self.text = set(), set(), [], []
+        self.inside = None
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag == "script":
+            self.scripts.append("")
+        self.inside = tag
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def rich_page(rich_place, tmp_path_factory):
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarker", "report", str(rich_place), "-o", str(file)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert re.fullmatch(r"report: .*report\.html \(\d\.\d MB\)\n", done.stderr)
+    assert done.stdout == ""
+    return file.read_text("utf-8")
+
+
+def test_names_from_records_are_text(rich_page):
+    reader = Reader()
+    reader.feed(rich_page)
+    assert not [tag for tag in reader.tags if not TAGS.fullmatch(tag)]
+    assert not {name for name in reader.attributes if name.startswith("on")}
+    assert len(reader.scripts) == 3  # figures, Plotly, the page's own
+    assert "<script>document.title = 'executed'</script>" in "".join(reader.text)
+    assert not set("\x00\x1b\u202e\u2028\u2029") & set(rich_page.replace(reader.scripts[1], ""))
+    assert "\\x1b[31m\\u202eb" not in rich_page  # it is shown as the tables of the command line show it
+    assert "a\\x1b[31m\\x202eb\\x2028c\\x00" in "".join(reader.text)
+
+
+def test_figures_are_json_that_no_markup_can_end(rich_page):
+    reader = Reader()
+    reader.feed(rich_page)
+    assert not set("<>&") & set(reader.scripts[0])
+    figures = json.loads(reader.scripts[0])
+    texts = json.dumps([[figure["rows"], [trace["name"] for trace in figure["traces"]]] for figure in figures])
+    assert "<" not in texts  # Plotly reads markup; what comes from records is escaped
+    assert "GPU-&lt;b&gt;a\\\\x202e\\\\x1b" in texts
+    encoded = escaped(json.dumps(["</script>&\u2028"], ensure_ascii=False))
+    assert encoded == '["\\u003c/script\\u003e\\u0026\\u2028"]'
+    assert json.loads(encoded) == ["</script>&\u2028"]
+
+
+def test_nothing_is_fetched(rich_page):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', rich_page)[1]
+    assert policy.startswith("default-src 'none'; ")
+    assert "connect-src" not in policy
+    assert "http" not in policy
+    own = rich_page.replace(re.search(r"<script>\s*/\*\*.*?</script>", rich_page, re.S)[0], "")
+    assert not NETWORK.search(own)
+
+
+def test_the_same_records_give_the_same_bytes(rich_place, study_of):
+    from benchmarker.report.assemble import page
+
+    one, two = (render(page(study_of(rich_place))[0]) for _ in range(2))
+    assert one == two
+
+
+def test_what_is_drawn_is_in_the_data(rich_page):
+    reader = Reader()
+    reader.feed(rich_page)
+    for figure in json.loads(reader.scripts[0]):
+        numbers = {value for row in figure["data"]["rows"] for value in row if isinstance(value, int | float)}
+        drawn = [value for trace in figure["traces"] for value in trace.get("x", [])]
+        drawn += [
+            value for trace in figure["traces"] for name in ("q1", "median", "q3") for value in trace.get(name, [])
+        ]
+        if figure["key"] == "roofs":
+            continue  # roofs are lines of a formula
+        assert drawn, figure["key"]
+        assert {value for value in drawn if value} <= numbers, figure["key"]
+
+
+def test_the_command_writes_where_it_is_told(command, place, two):
+    results = place(two([1.0, 1.1], [2.0, 2.1]))
+    done = command("report", str(results), "--output", "page.html", "--title", "A <title>")
+    assert done.returncode == 0
+    page = (results.parent / "page.html").read_text("utf-8")
+    assert "<h1>A &lt;title&gt;</h1>" in page
+    assert command("report", str(results)).returncode == 0
+    assert (results.parent / "report.html").exists()
+
+
+def test_what_cannot_be_read_is_told_and_the_page_is_written(command, place, two):
+    results = place(two([1.0, 1.1], [2.0, 2.1]))
+    (results / "cut.json").write_text("{")
+    done = command("report", str(results), "-o", "page.html")
+    assert done.returncode == 1
+    assert "cannot read" in done.stderr
+    page = (results.parent / "page.html").read_text("utf-8")
+    assert "1 file could not be read and is not in here." in page
+    assert "cut.json" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "page.txt"], "the name of a page ends in .html or .htm"),
+        (["-o", "none/page.html"], "cannot write none/page.html: No such file or directory"),
+        (["-o", "folder.html"], "cannot write folder.html: Is a directory"),
+        (["--by", "colour"], "--by=colour: the records have no such name"),
+        (["--baseline", "one"], "--baseline names a value of the axis"),
+        (["--metric", "colour"], "no metric is named 'colour'"),
+        (["empty"], "no record was read from empty"),
+    ],
+)
+def test_mistakes_are_one_line(command, place, two, tmp_path, options, message):
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "empty").mkdir()
+    results = place(two([1.0, 1.1], [2.0, 2.1]))
+    done = command("report", str(results), *options)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.glob("**/*.tmp"))
+
+
+def test_a_missing_library_is_named_with_the_remedy(command, place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "benchmarker.report.render", raising=False)
+    done = command("report", str(place([make_record()])))
+    assert done.returncode == 2
+    assert "report needs the module 'jinja2'; pip install 'benchmarker[report]'" in done.stderr
+
+
+def test_a_verdict_can_fail_the_command(command, place, two):
+    steps = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99]
+    results = place(two(steps, [2 * each for each in steps]))
+    assert command("report", str(results), "--fail-on=slower").returncode == 1
+    assert command("report", str(results), "--fail-on=faster").returncode == 0
+
+
+def test_an_older_page_stays_where_a_new_one_cannot_be_made(command, place, two, tmp_path):
+    (tmp_path / "page.html").write_text("old")
+    atomic.write(tmp_path / "x.json", b"{")
+    assert command("report", "x.json", "-o", "page.html").returncode == 2
+    assert (tmp_path / "page.html").read_text() == "old"

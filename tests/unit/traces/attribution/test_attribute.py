@@ -1,0 +1,257 @@
+"""Attribution on small traces worked out by hand, and on real ones of GPUs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarker.traces.attribution.completion import completed
+from benchmarker.traces.events import constant, frame, words
+from benchmarker.traces.formats.hlo import Instruction, Program
+from benchmarker.traces.ingest import Expected, Ingested, ingest
+from benchmarker.traces.statistics import describe, ops, work
+
+SHARED = Path(__file__).parents[5] / "shared/traces"
+HOST = {"pid": 1, "tid": 1}
+GPU = {"pid": 0, "tid": 7}
+
+
+def event(cat: str, name: str, ts: float, dur: float, place: Mapping[str, int] = HOST, **args: Any) -> dict[str, Any]:
+    """A slice as PyTorch's profiler writes it; `_` in a name of an argument stands for a space."""
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+        **place,
+        "args": {key.replace("_", " "): value for key, value in args.items()},
+    }
+
+
+def kernel(name: str, ts: float, dur: float, correlation: int, stream: int = 7) -> dict[str, Any]:
+    return event("kernel", name, ts, dur, {"pid": 0, "tid": stream}, device=0, stream=stream, correlation=correlation)
+
+
+def read(folder: Path, events: list[dict[str, Any]], **scopes: int) -> Ingested:
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return ingest(path, Expected(scopes))
+
+
+TRAINING = [
+    event("user_annotation", "ProfilerStep#3", 0, 100),
+    event("user_annotation", "layer", 1, 20),
+    event("cpu_op", "aten::linear", 2, 18, External_id=1, Sequence_number=5, Fwd_thread_id=0),
+    event(
+        "cpu_op",
+        "aten::addmm",
+        3,
+        16,
+        External_id=2,
+        Sequence_number=5,
+        Fwd_thread_id=0,
+        Input_Dims=[[8], [4, 16], [16, 8], [], []],
+        Input_type=["float", "float", "float", "Scalar", "Scalar"],
+    ),
+    event("cuda_runtime", "cudaLaunchKernel", 4, 2, correlation=11, External_id=2),
+    event("cuda_runtime", "cudaLaunchKernel", 7, 2, correlation=12, External_id=2),
+    kernel("ampere_sgemm_128x64_tn", 10, 30, 11),
+    kernel("splitKreduce_kernel", 40, 5, 12),
+    # The backward pass, on a thread of its own.
+    event(
+        "cpu_op",
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        50,
+        20,
+        {"pid": 1, "tid": 2},
+        Sequence_number=5,
+        Fwd_thread_id=1,
+    ),
+    event("cpu_op", "aten::mm", 52, 10, {"pid": 1, "tid": 2}, External_id=3),
+    event("cuda_runtime", "cudaLaunchKernel", 53, 2, {"pid": 1, "tid": 2}, correlation=13),
+    kernel("ampere_sgemm_128x64_nt", 60, 20, 13),
+    # The optimizer moves gradients while another stream computes; and one kernel was launched before the profile.
+    event("cpu_op", "nccl:all_reduce", 80, 5, External_id=4),
+    event("cuda_runtime", "cudaLaunchKernel", 81, 2, correlation=14),
+    kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 70, 20, 14, stream=20),
+    kernel("vectorized_elementwise_kernel", 0, 2, 99),
+]
+
+
+def test_kernels_take_scope_phase_step_and_op_of_their_launch(tmp_path):
+    found = read(tmp_path, TRAINING, layer=1)
+    rows = work(found.events).set_index("name")
+    forward = rows.loc["ampere_sgemm_128x64_tn"]
+    assert (forward["op"], forward["leaf"], forward["phase"], forward["step"]) == ("aten::addmm", "layer", "forward", 0)
+    assert (forward["category"], forward["device"], forward["track"]) == ("gemm", "gpu:0", "stream 7")
+    backward = rows.loc["ampere_sgemm_128x64_nt"]
+    assert (backward["op"], backward["leaf"], backward["phase"]) == ("aten::mm", "layer", "backward")
+    lost = rows.loc["vectorized_elementwise_kernel"]
+    assert (lost["op"], lost["leaf"], lost["phase"], lost["parent_id"]) == ("", "", "", -1)
+    assert found.trace.unlaunched == 1
+    assert found.trace.missing == ["1 kernels and copies have no launch in the trace"]
+    layer = {each.phase: each for each in found.scopes if each.scope == "layer"}
+    assert (layer["forward"].occurrences, layer["forward"].expected, layer["forward"].root_ns) == (1, 1, 35_000)
+    assert layer["backward"].occurrences == 1
+
+
+def test_time_of_a_device_divides_among_what_runs_at_once(tmp_path):
+    found = read(tmp_path, TRAINING)
+    rows = work(found.events).set_index("name")["busy_ns"]
+    # From 70 to 80 both the product and the all-reduce run: half of that time each.
+    assert rows["ampere_sgemm_128x64_nt"] == 15_000
+    assert rows["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 15_000
+    trace = found.trace
+    assert (trace.busy_ns, trace.wall_ns, trace.idle_ns) == (67_000, 100_000, 33_000)
+    assert (trace.communication_ns, trace.hidden_ns) == (20_000, 10_000)
+    streams = {each.track: each.busy_ns for each in trace.devices}
+    assert streams == {"": 67_000, "stream 7": 57_000, "stream 20": 20_000}
+
+
+def test_the_cost_of_an_op_is_that_of_its_heavy_kernel(tmp_path):
+    found = read(tmp_path, TRAINING)
+    flops = work(found.events).set_index("name")["flops"]
+    assert flops["ampere_sgemm_128x64_tn"] == 2 * 4 * 16 * 8
+    assert flops.notna().sum() == 1
+    table = ops(found.events).set_index("op")
+    assert (table.loc["aten::addmm", "device_ns"], table.loc["aten::addmm", "count"]) == (35_000, 1)
+    assert table.loc["aten::addmm", "flop_per_s"] == pytest.approx(2 * 4 * 16 * 8 / 35e-6)
+    assert "flops" in describe(work(found.events), ["category"])
+
+
+RECOMPUTED = [
+    event("user_annotation", "block", 0, 10),
+    event("cpu_op", "aten::mul", 1, 5, Sequence_number=7, Fwd_thread_id=0),
+    event(
+        "cpu_op",
+        "autograd::engine::evaluate_function: MulBackward0",
+        20,
+        30,
+        {"pid": 1, "tid": 2},
+        Sequence_number=7,
+        Fwd_thread_id=1,
+    ),
+    event("cpu_op", "aten::mul", 22, 5, {"pid": 1, "tid": 2}, Sequence_number=7, Fwd_thread_id=0),
+    event("cpu_op", "aten::sum", 40, 5, {"pid": 1, "tid": 2}),
+    event(
+        "cpu_op",
+        "autograd::engine::evaluate_function: X",
+        60,
+        5,
+        {"pid": 1, "tid": 2},
+        Sequence_number=99,
+        Fwd_thread_id=1,
+    ),
+]
+
+
+def test_forward_work_done_again_in_the_backward_pass_is_remat(tmp_path):
+    found = read(tmp_path, RECOMPUTED)
+    rows = found.events[found.events["kind"] == "op"]
+    assert rows["phase"].tolist() == ["forward", "backward", "remat", "backward", "backward"]
+    assert rows["leaf"].tolist() == ["block", "block", "block", "block", ""]
+    assert found.trace.unmatched_backward == 1
+    assert not found.trace.complete
+
+
+def test_a_scope_that_did_not_run_as_often_as_expected_is_told(tmp_path):
+    found = read(tmp_path, TRAINING, layer=2, other=1)
+    assert "scope layer ran 1 times where 2 were expected" in found.trace.missing
+    assert "scope other ran 0 times where 1 were expected" in found.trace.missing
+
+
+def test_copies_join_by_external_number_where_the_call_is_not_there(tmp_path):
+    copies = [
+        event("cpu_op", "aten::to", 0, 10, External_id=8),
+        event("gpu_memcpy", "Memcpy HtoD", 5, 3, GPU, device=1, stream=2, External_id=8, correlation=77),
+    ]
+    (row,) = work(read(tmp_path, copies).events).to_dict("records")
+    assert (row["kind"], row["op"], row["category"], row["device"]) == ("copy", "aten::to", "memory", "gpu:1")
+
+
+def test_an_asynchronous_op_is_complete_when_its_result_is_first_used():
+    """A dot ends at 10, but its marker comes at 90; a transpose of it, through a bitcast, begins at 30."""
+    dot = Instruction("dot", "dot", id=1)
+    bitcast = Instruction("bitcast", "bitcast", id=2, operands=(1,))
+    transpose = Instruction("transpose", "transpose", id=3, operands=(2,))
+    instructions = [dot, bitcast, transpose]
+    program = Program("f", 5, {each.name: each for each in instructions}, {0: instructions})
+    assert program.users("dot") == {"transpose"}
+    events = frame(
+        {
+            "kind": constant("op", 4),
+            "op": words(np.array([0, 1, 0, 1]), ["dot", "transpose"]),
+            "ts_ns": np.array([0, 30, 100, 400]),
+            "dur_ns": np.array([10, 5, 10, 5]),
+            "end_ns": np.array([90, -1, 105, -1]),
+            "program_id": np.full(4, 5),
+            "run": np.array([0, 0, 1, 1]),
+        },
+        4,
+    )
+    assert completed(events, {5: program}, np.ones(4, bool)).tolist() == [30, -1, -1, -1]
+    assert completed(events, {}, np.ones(4, bool)).tolist() == [90, -1, -1, -1]
+
+
+REAL = {
+    "h100_torch_qwen_inference.json.gz": (1707, 1198),
+    "b200_torch_eager.json.gz": (929, 927),
+    "mi300_torch_resnet_training_checkpointed.json.gz": (3653, 2685),
+    "torch_compile_triton.json.gz": (12, 12),
+}
+"""Kernels, copies and sets of each trace, and how many of them have an op that launched them in it."""
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_each_kernel_of_a_real_trace_that_has_a_launch_has_its_op(name):
+    """The counts were taken with a few lines of plain Python over the JSON, by correlation and External id."""
+    if not (SHARED / name).exists():
+        pytest.skip(f"{SHARED} is not here")
+    found = ingest(SHARED / name)
+    rows = work(found.events)
+    assert (len(rows), int((rows["op"] != "").sum())) == REAL[name]
+    assert found.trace.uncategorised_ns < 0.05 * found.trace.busy_ns
+    assert found.trace.unmatched_backward == 0
+    if "training" in name:
+        backward = rows[(rows["phase"] == "backward") & (rows["leaf"] != "")]
+        assert len(backward) > 500
+        assert {"Conv2d_19", "BatchNorm2d_0"} < set(backward["leaf"])
+        assert (rows["phase"] == "remat").sum() > 500
+
+
+def test_the_kernels_of_a_real_trace_of_jax_are_joined_to_its_programs():
+    path = SHARED / "mi300_jax_conv.xplane.pb"
+    if not path.exists():
+        pytest.skip(f"{SHARED} is not here")
+    found = ingest(path)
+    rows = work(found.events)
+    assert len(rows) == 235
+    computing = rows[rows["category"] == "convolution"]
+    assert set(computing[computing["op"] != ""]["opcode"]) == {"custom-call"}
+    assert len(found.trace.devices) == 8 + 4  # eight devices, the first with four streams
+    assert found.trace.unmatched_ops == 0
+
+
+def test_many_scopes_are_each_counted(tmp_path):
+    """More names than a byte numbers, some rows outside any."""
+    events = [event("cpu_op", "aten::mul", 10_000 + at, 0.5) for at in range(3)]
+    for at in range(300):
+        events += [event("user_annotation", f"scope{at}", 10 * at, 8), event("cpu_op", "aten::add", 10 * at + 1, 2)]
+    found = read(tmp_path, events)
+    counts = {each.scope: (each.occurrences, each.root_ns) for each in found.scopes}
+    assert counts.pop("") == (None, 1500)
+    assert counts == {f"scope{at}": (1, 2000) for at in range(300)}
+
+
+def test_a_trace_without_any_scope_and_without_its_kernels_says_both(tmp_path):
+    hosts = [each for each in TRAINING if each["cat"] != "kernel" and each["name"] != "layer"]
+    assert read(tmp_path, hosts, layer=2, other=1).trace.missing == [
+        "none of the scopes is in the trace: a step that is compiled as a whole carries none",
+        "work was launched on a device, but no kernel is in the trace: all times are those of the host",
+    ]

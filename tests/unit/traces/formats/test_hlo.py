@@ -1,0 +1,194 @@
+"""HLO programs made by hand: members, FLOPs and bytes."""
+
+import math
+
+import pytest
+from support.profiles import hlo as proto
+from support.profiles import instruction, message, shape
+
+from benchmarker.traces.formats import hlo
+from benchmarker.traces.formats.wire import WireError
+
+
+def parse(*instructions, **computations):
+    return hlo.parse(memoryview(proto("jit_f", 14, **(computations or {"main": instructions}))))
+
+
+def dimensions(contracting: bytes):
+    """DotDimensionNumbers with packed contracting dimensions of the first operand."""
+    return 30, message((1, contracting))
+
+
+def convolution(feature: int):
+    """ConvolutionDimensionNumbers with the kernel's output feature dimension."""
+    return 16, message((3, 2), (4, feature))
+
+
+def flops(*instructions, of: str = "x") -> float:
+    found = parse(*instructions)
+    return found.flops(found.instructions[of])
+
+
+def test_instructions_say_what_they_are():
+    found = parse(
+        instruction("a", "parameter", 1, shape(2, 3)),
+        instruction(
+            "x", "custom-call", 2, shape(4, of=16), [1], [], "jit(f)/attn/dot;jit(f)/mlp/dot", (28, "__cublas$gemm")
+        ),
+    )
+    assert (found.name, found.id) == ("jit_f", 14)
+    x = found.instructions["x"]
+    assert (x.opcode, x.target, x.source) == ("custom-call", "__cublas$gemm", "model.py:12")
+    assert x.paths == ("jit(f)/attn/dot", "jit(f)/mlp/dot")
+    assert (x.shape.dimensions, x.shape.bits, x.shape.bytes) == ((4,), 16, 8)
+    assert found.members(x) == [x]
+
+
+@pytest.mark.parametrize(
+    ("of", "bytes_"),
+    [
+        (shape(), 4),
+        (shape(5, of=30), 1),  # 5 bits of a predicate of one bit round up
+        (shape(3, of=21), 2),  # 3 numbers of 4 bits
+        (shape(7, of=18), 7 * 16),
+        (shape(0, 5), 0),
+        (shape(5, of=13), 0),  # a tuple's own type has no size
+        (shape(of=13, parts=[shape(2, 3), shape(5, of=12)]), 24 + 40),
+        (shape(2, of=99), 0),
+    ],
+)
+def test_bytes_of_shapes(of, bytes_):
+    assert parse(instruction("x", "add", 1, of)).instructions["x"].shape.bytes == bytes_
+
+
+def test_products_are_counted_as_two_for_each_multiplication_and_addition():
+    # [2,3]·[3,4]: 2·(2·4)·3
+    a, b = instruction("a", "parameter", 1, shape(2, 3)), instruction("b", "parameter", 2, shape(3, 4))
+    assert flops(a, b, instruction("x", "dot", 3, shape(2, 4), [1, 2], (), "", dimensions(b"\1"))) == 48
+    # batch 5: [5,2,3,7]·[5,3,7,4] over two axes: 2·(5·2·4)·(3·7)
+    a, b = instruction("a", "parameter", 1, shape(5, 2, 3, 7)), instruction("b", "parameter", 2, shape(5, 3, 7, 4))
+    assert flops(a, b, instruction("x", "dot", 3, shape(5, 2, 4), [1, 2], (), "", dimensions(b"\2\3"))) == 1680
+    # not packed
+    fields = (30, message((1, 2), (1, 3)))
+    assert flops(a, b, instruction("x", "dot", 3, shape(5, 2, 4), [1, 2], (), "", fields)) == 1680
+    assert flops(a, b, instruction("x", "dot", 3, shape(5, 2, 4), [1, 2], (), "", dimensions(b"\4"))) == 0
+    assert flops(a, b, instruction("x", "dot", 3, shape(5, 2, 4), [1], (), "", dimensions(b"\2"))) == 0
+    assert flops(a, b, instruction("x", "dot", 3, shape(5, 2, 4), [1, 77], (), "", dimensions(b"\2"))) == 0
+    assert flops(a, b, instruction("x", "add", 3, shape(5, 2, 4), [1, 2])) == 0
+
+
+def test_convolutions():
+    # NHWC image [1,8,8,3], kernel HWIO [3,3,3,16], output [1,6,6,16]: 2·(6·6·16)·(3·3·3)
+    image, kernel = (
+        instruction("i", "parameter", 1, shape(1, 8, 8, 3)),
+        instruction("k", "parameter", 2, shape(3, 3, 3, 16)),
+    )
+    one = [1, 2], (), ""
+    assert flops(image, kernel, instruction("x", "convolution", 3, shape(1, 6, 6, 16), *one, convolution(3))) == 31104
+    # grouped by 3: the kernel has 1 input feature, HWIO [3,3,1,12]: 2·(6·6·12)·9
+    kernel = instruction("k", "parameter", 2, shape(3, 3, 1, 12))
+    assert flops(image, kernel, instruction("x", "convolution", 3, shape(1, 6, 6, 12), *one, convolution(3))) == 7776
+    for odd in (4, (1 << 64) - 1):
+        assert flops(image, kernel, instruction("x", "convolution", 3, shape(1, 6, 6, 12), *one, convolution(odd))) == 0
+    text = (16, message((4, b"x")))
+    assert flops(image, kernel, instruction("x", "convolution", 3, shape(1, 6, 6, 12), *one, text)) >= 0
+
+
+CUBLAS = '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":%s}}}'
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (CUBLAS % '["1"]', 48),
+        (CUBLAS % "[1]", 48),
+        (CUBLAS % '["2"]', 0),
+        (CUBLAS % '["-1"]', 0),
+        (CUBLAS % '["-7"]', 0),
+        (CUBLAS % "[1e999]", 0),
+        (CUBLAS % "[]", 0),
+        (CUBLAS % "[null]", 0),
+        (CUBLAS % "{}", 0),
+        (CUBLAS % '["x"]', 0),
+        ("", 0),
+        ("[]", 0),
+        ("5", 0),
+        ("[" * 100_000, 0),
+        ('{"gemm_backend_config":[]}', 0),
+    ],
+)
+def test_products_of_a_library_are_in_its_configuration(config, expected):
+    a, b = instruction("a", "parameter", 1, shape(2, 3)), instruction("b", "parameter", 2, shape(3, 4))
+    result = shape(of=13, parts=[shape(2, 4), shape(100, of=6)])  # the second is a workspace
+    x = instruction("x", "custom-call", 3, result, [1, 2], (), "", (28, "__cublas$gemm"), (43, config))
+    assert flops(a, b, x) == expected
+
+
+def test_members_of_fusions():
+    found = parse(
+        inner=[
+            instruction("p", "parameter", 1, shape(2)),
+            instruction("exp", "exponential", 2, shape(2), [1], (), "jit(f)/b/exp"),
+        ],
+        outer=[
+            instruction("c", "constant", 3, shape()),
+            instruction("f", "fusion", 4, shape(2), [3], [1]),
+            instruction("add", "add", 5, shape(2), [4, 4]),
+        ],
+        main=[instruction("x", "fusion", 6, shape(2), [], [2]), instruction("w", "while", 7, shape(2), [], [1])],
+    )
+    assert [each.name for each in found.members(found.instructions["x"])] == ["exp", "add"]
+    assert [each.name for each in found.members(found.instructions["w"])] == ["w"]
+
+
+def test_flops_of_a_fusion_are_those_of_its_members_and_bytes_those_of_its_operands():
+    found = parse(
+        fused=[
+            instruction("p", "parameter", 1, shape(2, 3)),
+            instruction("q", "parameter", 2, shape(3, 4)),
+            instruction("dot", "dot", 3, shape(2, 4), [1, 2], (), "", dimensions(b"\1")),
+            instruction("add", "add", 4, shape(2, 4), [3, 3]),
+        ],
+        main=[
+            instruction("a", "parameter", 11, shape(2, 3)),
+            instruction("b", "parameter", 12, shape(3, 4)),
+            instruction("x", "fusion", 13, shape(2, 4), [11, 12], [1]),
+            instruction("w", "while", 14, shape(2, 4), [13], [1]),
+        ],
+    )
+    assert found.flops(found.instructions["x"]) == 48
+    assert found.bytes(found.instructions["x"]) == 4 * (6 + 12 + 8)
+    assert math.isnan(found.bytes(found.instructions["w"]))
+
+
+@pytest.mark.parametrize("dims", [(-1, 3), (1 << 50, 3), (1 << 39,) * 40])
+def test_a_dimension_that_is_not_known_gives_no_cost(dims):
+    x = instruction("x", "dot", 3, shape(2, 4), [1, 2], (), "", dimensions(b"\0"))
+    found = parse(instruction("a", "parameter", 1, shape(*dims)), instruction("b", "parameter", 2, shape(3, 4)), x)
+    assert math.isnan(found.bytes(found.instructions["x"]))
+    wide = instruction("x", "dot", 3, shape(*dims), [1, 2], (), "", dimensions(b"\0"))
+    found = parse(instruction("a", "parameter", 1, shape(2, 3)), instruction("b", "parameter", 2, shape(3, 4)), wide)
+    assert math.isnan(found.flops(found.instructions["x"]))
+
+
+def test_fusions_that_could_not_be_are_refused():
+    with pytest.raises(WireError, match="nest too deep"):
+        parse(a=[instruction("x", "fusion", 1, shape(2), [], [1])])
+    chain = {f"c{n}": [instruction(f"x{n}", "fusion", n, shape(2), [], [n + 2])] for n in range(30)}
+    with pytest.raises(WireError, match="nest too deep"):
+        parse(**chain)
+    with pytest.raises(WireError, match="nest too deep"):
+        parse(**dict(reversed(chain.items())))
+    wide = {
+        f"c{n}": [instruction(f"x{n}.{k}", "fusion", n, shape(2), [], [n + 2]) for k in range(40)] for n in range(8)
+    }
+    with pytest.raises(WireError, match="hold too much"):
+        parse(**wide)
+    few = {f"c{n}": [instruction(f"x{n}", "call", n, shape(2), [], [n + 2])] for n in range(10)}
+    assert parse(**few).members(parse(**few).instructions["x0"]) == []
+
+
+@pytest.mark.parametrize("content", [b"", message((2, "x")), message((1, 5)), message((1, b"\x0b"))])
+def test_what_is_no_program_is_refused(content):
+    with pytest.raises(WireError):
+        hlo.parse(memoryview(content))
