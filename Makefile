@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m benchmarker
 EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
 
-.PHONY: bench test test-slow calibrate check format clean help
+.PHONY: bench test test-slow test-all calibrate check docs format clean help
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -24,11 +24,13 @@ bench: $(VENV)/installed  ## Measure GPT-2 and a matrix product in every framewo
 	$(RUN) run --framework=numpy --problem=gemm --preheat --preheat-max=10 --seconds=5
 	$(RUN) run --framework=jax,torch --problem=gpt2 --preheat --preheat-max=20 --seconds=20
 
-test: $(VENV)/installed check  ## Run lint, types and all tests but the slow ones
-	$(BIN)/python -m pytest -m 'not slow' -n 2
+test: $(VENV)/installed check  ## Run lint, types and the fast tests
+	$(BIN)/python -m pytest -n auto
 
 test-slow: $(VENV)/installed  ## Run the slow tests
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto -m slow
+
+test-all: test test-slow  ## Run lint, types and all tests
 
 MINUTES ?= 10
 calibrate: $(VENV)/installed  ## Measure on this machine how often verdicts are right (MINUTES=10)
@@ -38,6 +40,9 @@ check: $(VENV)/installed  ## Run formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/installed  ## Build the documentation as a site into build/docs, without a network
+	$(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/installed  ## Format the source
 	$(BIN)/ruff format .

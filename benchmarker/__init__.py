@@ -1,6 +1,6 @@
-"""Measure how fast machine-learning work runs, on what and in which framework.
+"""Benchmark machine-learning workloads across frameworks and devices.
 
-The names below are the public ones: what a plugin, a problem or a notebook imports.
+The names below are the public API: everything that a plugin, a problem or a notebook imports.
 """
 
 from importlib import import_module
@@ -67,11 +67,11 @@ _LAZY = {
     **dict.fromkeys(("load", "load_blocks", "load_events", "load_telemetry"), "benchmarker.frames"),
     **dict.fromkeys(("Roof", "measured_roof", "vendor_roof"), "benchmarker.roofline.model"),
 }
-"""Names whose modules take long to import; they are imported when they are first used."""
+"""Names whose modules are slow to import; each is imported on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is lazy."""
+    """Import a lazy name on first use."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

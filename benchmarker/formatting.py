@@ -1,4 +1,4 @@
-"""Figures as text: SI prefixes, durations, and names without what a terminal would obey."""
+"""Format numbers with SI prefixes, durations, and names without control characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """Text with control characters made visible, so that a hostile name cannot steer the terminal."""
+    """Return the text with control characters escaped, so that an untrusted name cannot control the terminal."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
@@ -18,9 +18,9 @@ _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 
 
 def si(value: float | None, unit: str) -> str:
-    """A value to four digits with its unit, an SI prefix where the unit takes one; `-` for None.
+    """Format a value to four digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
 
-    Bytes go by powers of 1024 (IEC 80000-13), samples a second and a joule stay as they are, shares have no unit.
+    Bytes use powers of 1024 (IEC 80000-13). Samples per second and per joule take no prefix. Shares have no unit.
     """
     if value is None:
         return "-"
@@ -36,7 +36,7 @@ def si(value: float | None, unit: str) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for people: `40 s`, `12 min`, `3 h 20 min`."""
+    """Format a duration for display: `40 s`, `12 min`, `3 h 20 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

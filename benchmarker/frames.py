@@ -1,4 +1,4 @@
-"""Records as pandas frames, for those who want to go on by themselves."""
+"""Load records as pandas data frames for further analysis."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def load(*results: str | PathLike[str]) -> pd.DataFrame:
-    """One row a trial: what was asked, what surrounded it, its status, and every metric in the unit of its name.
+    """Return one row per trial: requested factors, environment, status, and every metric in the unit of its name.
 
-    A result is a record, the folder of a run, or a folder of runs. What could not be measured is NaN. Each file that
-    cannot be read is warned of and left out; raises `UserError` where nothing can be read.
+    A result is a record, the folder of a run, or a folder of runs. A value that could not be measured is NaN. A file
+    that cannot be read is left out with a warning. Raises `UserError` if no record can be read.
     """
     derive = load_metrics([Path(result) for result in results])
     rows = []
@@ -40,9 +40,10 @@ def load(*results: str | PathLike[str]) -> pd.DataFrame:
 
 
 def load_blocks(*results: str | PathLike[str]) -> pd.DataFrame:
-    """One row a timed block: what was asked, the block's number, and its mean step time in seconds.
+    """Return one row per timed block: the requested factors, the block's number, and its mean step time in seconds.
 
-    Takes and raises what `load` does. In a duet, `partner_first` says whether the partner's block came before it.
+    Accepts the same results as `load` and raises the same errors. In a duet, `partner_first` states whether the
+    partner's block ran first.
     """
     parts = []
     for record in _read(results):
@@ -63,21 +64,21 @@ def load_blocks(*results: str | PathLike[str]) -> pd.DataFrame:
 
 
 def load_events(result: str | PathLike[str]) -> pd.DataFrame:
-    """The event table of a profiled record, one row an event; docs/traces.md says what its columns are.
+    """Return the event table of a profiled record, one row per event; docs/traces.md describes its columns.
 
-    A result is a record, an event table, or a profiler's own file; raises `UserError` where it has no trace. What is
-    not known is missing (NA, NaN).
+    `result` is a record, an event table, or a profiler's own file. Unknown values are missing (NA, NaN). Raises
+    `UserError` if there is no trace.
     """
     from benchmarker.traces.events import with_missing
-    from benchmarker.traces.profile_files import events_of  # Arrow takes long to import
+    from benchmarker.traces.profile_files import events_of  # Arrow is slow to import
 
     return with_missing(events_of(Path(result)))
 
 
 def load_telemetry(result: str | PathLike[str]) -> pd.DataFrame:
-    """The time series of a trial, one row a reading; docs/power.md says what its columns are.
+    """Return the time series of a trial, one row per reading; docs/power.md describes its columns.
 
-    A result is a record or the time series beside it; raises `UserError` where there is none.
+    `result` is a record or the time series file next to it. Raises `UserError` if there is no time series.
     """
     from benchmarker.power import telemetry
 

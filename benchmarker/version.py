@@ -1,3 +1,3 @@
-"""The version of this package, for those who must not import the whole of it."""
+"""The version of this package, in a module that imports nothing else."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""The vocabulary that plugins, problems and the core share."""
+"""The types that plugins, problems and the core share."""

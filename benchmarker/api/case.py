@@ -1,4 +1,4 @@
-"""What is to be measured, and how: a case with nothing left to be decided."""
+"""A case: one fully decided configuration, and how it is measured."""
 
 from __future__ import annotations
 
@@ -25,42 +25,40 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a case is measured: preheat, timed blocks, and when to stop."""
 
     preheat: bool = False
-    preheat_max_s: Annotated[float, Meta(gt=0, description="longest preheat, s")] = 60.0
-    warmup_steps: Annotated[int, Meta(ge=1, description="steps before timing where there is no preheat")] = 3
-    blocks: Annotated[int, Meta(ge=1, description="most timed blocks")] = 100
-    seconds: Annotated[float, Meta(gt=0, description="longest timed part, s")] = 30.0
+    preheat_max_s: Annotated[float, Meta(gt=0, description="maximum preheat time, s")] = 60.0
+    warmup_steps: Annotated[int, Meta(ge=1, description="steps before timing if there is no preheat")] = 3
+    blocks: Annotated[int, Meta(ge=1, description="maximum number of timed blocks")] = 100
+    seconds: Annotated[float, Meta(gt=0, description="maximum length of the timed part, s")] = 30.0
     median_precision: Annotated[
         float | None,
         NULL_IS_AN_ANSWER,
-        Meta(description="stop early when the 95% interval of the median is within ± this share of it"),
+        Meta(description="stop early when the 95% interval of the median is within ± this share of the median"),
     ] = None
-    timeout_s: Annotated[float, Meta(gt=0, description="longest trial, s; then it is ended")] = 3600.0
-    profile: Annotated[bool, Meta(description="profile some steps, in a process of its own")] = False
-    profile_steps: Annotated[int, Meta(ge=1, description="profiled steps")] = 10
-    separable: Annotated[bool, Meta(description="profile with what keeps scopes apart")] = False
-    power: Annotated[str, Meta(description="meters to read: passive, auto, none, or names with commas between")] = (
-        "passive"
-    )
-    power_hz: Annotated[float, Meta(gt=0, le=100, description="how often meters are read, 1/s")] = 20.0
-    power_min_s: Annotated[float, Meta(ge=0, description="least timed part where power was asked for, s")] = 60.0
-    power_idle_s: Annotated[float, Meta(ge=0, description="rest before a trial where power was asked for, s")] = 2.0
+    timeout_s: Annotated[float, Meta(gt=0, description="time limit of a trial, s")] = 3600.0
+    profile: Annotated[bool, Meta(description="profile some steps, in a separate process")] = False
+    profile_steps: Annotated[int, Meta(ge=1, description="number of profiled steps")] = 10
+    separable: Annotated[bool, Meta(description="profile with settings that keep scopes separate")] = False
+    power: Annotated[str, Meta(description="meters to read: passive, auto, none, or comma-separated names")] = "passive"
+    power_hz: Annotated[float, Meta(gt=0, le=100, description="sampling rate of the meters, 1/s")] = 20.0
+    power_min_s: Annotated[float, Meta(ge=0, description="minimum timed part if power was requested, s")] = 60.0
+    power_idle_s: Annotated[float, Meta(ge=0, description="idle period before a trial if power was requested, s")] = 2.0
 
     @property
     def profiling(self) -> Profiling:
-        """Whether the case is profiled, and how."""
+        """Whether and how the case is profiled."""
         return "separable" if self.separable else "yes" if self.profile else "no"
 
     @property
     def wants_power(self) -> bool:
-        """Whether an energy figure was asked for, for which the timing lasts longer where there is a sensor."""
+        """Whether an energy figure was requested; if there is a sensor, the timed part is then longer."""
         return self.power not in ("passive", "none")
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One thing to measure, with nothing left to be decided.
+    """One fully decided configuration to measure.
 
-    `params` are the problem's own parameters, every one of them; `device` is a platform that the framework
-    reports, `gpu` the visible index asked for, `threads` the CPU threads asked for (None: the framework's default).
+    `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
+    the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
     """
 
     problem: str

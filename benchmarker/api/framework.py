@@ -1,4 +1,4 @@
-"""A framework as the core sees it: what it says of itself, and what it does when it is opened on a device."""
+"""The interface of a framework: what it reports about itself, and its operations once it is open on a device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that a framework reports, and the precisions that it does there.
+    """A device that a framework reports, and the precisions that the framework supports on it.
 
-    Power sensors are matched to it by its `uuid` or its PCI address (`0000:65:00.0`).
+    Power sensors are matched to the device by its `uuid` or its PCI address (`0000:65:00.0`).
     """
 
     platform: str
@@ -32,10 +32,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkInfo:
-    """What a framework says of itself on this machine.
+    """What a framework reports about itself on this machine.
 
-    `devices` stand in order of preference: the first is what `--device=auto` takes. `compile` says whether its
-    steps are compiled: always, never, or as `--compile` asks. `libraries` maps distribution to version.
+    `devices` are in order of preference: `--device=auto` selects the first. `compile` states whether its steps are
+    compiled: always, never, or as requested with `--compile`. `libraries` maps each distribution to its version.
     `variables` names the environment variables that change its speed; a record keeps those that are set.
     """
 
@@ -48,7 +48,7 @@ class FrameworkInfo:
 
 
 StepMarker = Callable[[int], AbstractContextManager[object]]
-"""Marks what runs within it as the step of a number, for the profiler."""
+"""Returns a context that marks the work within it, for the profiler, as the step with the given number."""
 
 
 class Framework(ABC):
@@ -56,7 +56,7 @@ class Framework(ABC):
 
     @abstractmethod
     def synchronize(self, result: Any) -> None:
-        """Wait until `result`, and every step launched before it, is done."""
+        """Wait until `result` and every step launched before it are complete."""
 
     @abstractmethod
     def is_finite(self, result: Any) -> bool:
@@ -64,23 +64,23 @@ class Framework(ABC):
 
     @abstractmethod
     def threads(self) -> int | None:
-        """CPU threads that the framework really computes with, as found by looking; None where that cannot be."""
+        """Number of CPU threads that the framework actually computes with, as inspected; None if it is unknown."""
 
     @abstractmethod
     def settings(self) -> Mapping[str, str]:
-        """What decides the precision of matrix products, as read back from the framework."""
+        """Settings that decide the precision of matrix products, as read back from the framework."""
 
     @abstractmethod
     def peak_memory_bytes(self) -> int | None:
-        """Most bytes allocated on the device so far, or None where the framework does not count."""
+        """Peak number of bytes allocated on the device so far; None if the framework does not count them."""
 
     def profile(self, folder: Path) -> AbstractContextManager[StepMarker]:
-        """Trace what runs within it to a file in `folder`; what it gives marks the step of a number.
+        """Return a context that traces the work within it to a file in `folder`; it provides a `StepMarker`.
 
-        The file is `*.xplane.pb`, or in Chrome's format `*.json`. Raises `UserError` where there is no profiler.
+        The file is `*.xplane.pb`, or `*.json` in Chrome's format. Raises `UserError` if there is no profiler.
         """
         raise UserError("it has no profiler")
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether `error` says that memory ran out."""
+        """Whether `error` reports that memory ran out."""
         return isinstance(error, MemoryError)

@@ -1,4 +1,4 @@
-"""What a meter is: the series that it reads, and why there is none."""
+"""The interface of a meter: the series that it reads, and the reasons for missing readings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 
 Domain = Literal["gpu", "gpu_memory", "module", "package", "dram", "psys"]
-"""What a sensor sees: `module` holds a GPU with its processor, `psys` the platform with its packages and memory."""
+"""What a sensor covers: `module` is a GPU with its processor, `psys` the platform with its packages and memory."""
 Quantity = Literal[
     "energy_J",
     "power_instant_W",
@@ -27,9 +27,9 @@ Quantity = Literal[
     "throttle_time_s",
 ]
 SOURCES: tuple[Quantity, ...] = ("energy_J", "power_average_W", "power_instant_W")
-"""The quantities that an energy is had from."""
+"""The quantities from which energy is obtained."""
 Reason = Literal["library_missing", "driver", "permission", "unsupported", "sentinel", "stalled", "lost"]
-"""Why there is no reading: `sentinel` is a number that stands for none, `stalled` a sensor that does not answer."""
+"""Why there is no reading: `sentinel` is a number that means no value, `stalled` a sensor that does not answer."""
 Reading = float | Reason
 
 Slowdown = Literal["thermal", "hardware", "power brake"]
@@ -40,12 +40,12 @@ SLOWDOWNS: tuple[Slowdown, ...] = ("thermal", "hardware", "power brake")
 class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One series that a meter reads.
 
-    `id` names the thing that the sensor sits in (UUID, or the name of a zone), `device` describes it, `pci` is its PCI
-    address (`0000:65:00.0`). `scope` says what the sensor sees, where that is not simply the thing; `shared` that a
-    case may have only a part of it. A counter starts again at zero when it reaches `wraps_at`. `update_ms`, `window_ms`
-    and `accuracy_percent` are, by its documentation, how often the sensor has a new value, over what time that is
-    averaged, and how far it may be off. `bits` are the words for the bits of a `throttle_mask`, `what` the word for a
-    `throttle_time_s` (cumulative).
+    `id` identifies the component that contains the sensor (a UUID, or the name of a zone). `device` describes the
+    component, and `pci` is its PCI address (`0000:65:00.0`). `scope` states what the sensor covers if that is not
+    exactly the component. `shared` means that a case may use only a part of what the sensor covers. A counter restarts
+    at zero when it reaches `wraps_at`. Three fields come from the sensor's documentation: `update_ms` is its update
+    interval, `window_ms` its averaging time, and `accuracy_percent` its possible error. `bits` are the words for the
+    bits of a `throttle_mask`. `what` is the word for a `throttle_time_s`, which is cumulative.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unavailable(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a meter cannot read: which thing or quantity (empty: all that it is there for), why, and the remedy."""
+    """Something that a meter cannot read: the component or quantity (empty: everything), the reason, and the remedy."""
 
     what: str
     reason: Reason
@@ -72,12 +72,12 @@ class Unavailable(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        """All of it in one line."""
+        """All fields in one line."""
         return ": ".join(part for part in (self.what, self.reason, self.message) if part)
 
 
 class NoMeterError(UserError):
-    """Raised by `make_meter` where there is nothing to read; never give an empty meter instead."""
+    """Raised by `make_meter` if there is nothing to read; it must not return an empty meter instead."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -85,10 +85,10 @@ class NoMeterError(UserError):
 
 
 class Meter(ABC):
-    """An open meter: at least one channel that can be read, and what it found but cannot read.
+    """An open meter: at least one readable channel, and what it found but cannot read.
 
-    A source of energy that is there and cannot be read stands among the channels as well: sums then say that they are
-    without it.
+    An energy source that exists but cannot be read is listed among the channels as well, so that totals report it as
+    missing.
     """
 
     channels: Sequence[Channel]
@@ -96,4 +96,4 @@ class Meter(ABC):
 
     @abstractmethod
     def read(self) -> Sequence[Reading]:
-        """One reading of each channel, or why it has none now; energies are read first, and nothing is raised."""
+        """Read each channel, or state why it has no reading now; must read energies first and raise nothing."""

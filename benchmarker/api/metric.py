@@ -1,4 +1,4 @@
-"""A figure that is derived from a record."""
+"""A metric: a figure derived from a record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Metric:
     """A figure derived from a record: a value in a unit without prefix (`s`, `B`, `1/s`, ...), or None and the reason.
 
-    `headline` puts it into tables of several records.
+    `headline` includes the metric in tables of several records.
     """
 
     value: float | None

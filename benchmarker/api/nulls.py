@@ -1,9 +1,9 @@
-"""Nulls of a record: each field that may be null says, beside its type, why it may be.
+"""Reasons for nulls in a record: each field that may be null declares the reason next to its type.
 
     tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
 
-So no field can be added that turns out, after a measurement, to have no reason for its null.
+A missing reason is therefore an error at import, not after a measurement.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from msgspec import Meta, Struct
 
 _KEY = "null_because"
 NULL_IS_AN_ANSWER = Meta(extra={_KEY: None})
-"""Marks a field whose null needs no reason: nothing was asked for, or there is nothing to tell."""
+"""Marks a field whose null needs no reason: nothing was requested, or there is nothing to report."""
 
 
 def null_because(reason: str) -> Meta:
-    """Mark a field with the reason for its null; `{case.problem}` and the like stand for parts of the trial's case."""
+    """Mark a field with the reason for its null; `{case.problem}` etc. are replaced with parts of the trial's case."""
     return Meta(extra={_KEY: reason})
 
 
 def declared_reasons(struct: type[Struct]) -> dict[str, str | None]:
-    """The reason for each null that a struct may hold, by path (`machine.gpus[].driver`); None where it needs none.
+    """Return the reason for each null that a struct may contain, by path (`machine.gpus[].driver`); None if not needed.
 
-    Raises TypeError for a field that may be null and does not say why.
+    Raises TypeError if a field may be null but declares no reason.
     """
     return dict(_walk(struct, ""))
 
@@ -48,7 +48,7 @@ def _walk(struct: type[Struct], prefix: str) -> Iterator[tuple[str, str | None]]
 
 
 def _parts(hint: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The types that a hint allows, and what its `Meta`s carry."""
+    """Return the types that a hint allows, and the extra data of its `Meta` annotations."""
     if get_origin(hint) is Annotated:
         inner, *metas = get_args(hint)
         kinds, marks = _parts(inner)

@@ -1,15 +1,15 @@
-"""What each precision's name means, in every framework alike."""
+"""The meaning of each precision's name, which is the same in every framework."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The types that a precision asks for, and how far a right answer may be from the exact one.
+    """The types that a precision uses, and how large the error of a correct result may be.
 
     `parameter` is the type of weights and inputs, `compute` that of the factors of a matrix product,
-    `accumulate` that of its sums. `lowest` is what a run counts as when it is compared: the type with the
-    largest unit roundoff that it touched.
+    `accumulate` that of its sums. `lowest` classifies a result in comparisons: it is the type with the
+    largest unit roundoff among `parameter` and `compute`.
     """
 
     name: str
@@ -19,7 +19,7 @@ class Precision:
 
     @property
     def lowest(self) -> str:
-        """The type with the largest unit roundoff among those touched."""
+        """The type with the larger unit roundoff of `parameter` and `compute`."""
         return max(self.parameter, self.compute, key=lambda name: UNIT_ROUNDOFF[name])
 
     @property
@@ -34,22 +34,22 @@ class Precision:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether weights are kept in fp32 while products are taken in a shorter type."""
+        """Whether weights are kept in fp32 while products are computed in a shorter type."""
         return self.name.startswith("mixed_")
 
     @property
     def bound(self) -> float:
-        """Largest relative error (2-norm, against float64) at which a workload counts as right.
+        """Largest relative error (2-norm, compared with float64) at which a workload counts as correct.
 
-        32 unit roundoffs of the lowest type: some four times the error of two transformer layers, forward and
-        backward, and in fp32 below what leaving out AdamW's weight decay for two steps does to a loss (4e-6).
-        Integers must be exact.
+        The bound is 32 unit roundoffs of the lowest type. This is about four times the error of two transformer
+        layers, forward and backward. In fp32 it is below the change in loss (4e-6) that results from omitting AdamW's
+        weight decay for two steps. Integers must be exact.
         """
         return 0.0 if self.lowest == "int8" else 32 * UNIT_ROUNDOFF[self.lowest]
 
 
 # Half the distance from 1 to the next number, 2**-p for p significand bits (IEEE 754-2019, table 3.5; bfloat16 8
-# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020). An int8 has no roundoff: it ranks as the coarsest.
+# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020). An int8 has no roundoff; it ranks as the coarsest type.
 UNIT_ROUNDOFF = {
     "fp64": 2.0**-53,
     "fp32": 2.0**-24,

@@ -1,7 +1,7 @@
-"""The words that the core, the plugins and the problems share.
+"""The interface of a problem and of its implementations.
 
-Values are frozen and go one way: a `Case` says what to run, a `Framework` and a `Problem` make a `Workload` of
-it, and what the workload did becomes a `Record`.
+Values are frozen, and data flows in one direction: a `Case` defines what to run, a `Framework` and a `Problem` make a
+`Workload` from it, and the measurements of the workload become a `Record`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What an implementation does: the precisions of each mode, and where limited, the values of a parameter.
+    """What an implementation supports: the precisions of each mode and, if limited, the values of a parameter.
 
-    `exclusions` are what it does not do although each part of it is listed: `mode`, `precision`, `device` or a
-    parameter by name, as text, all of which must hold.
+    `exclusions` lists unsupported combinations of supported values. Each maps `mode`, `precision`, `device` or a
+    parameter's name to a value as text, and applies if all of its values match.
     """
 
     precisions: Mapping[Mode, tuple[str, ...]]
@@ -34,9 +34,9 @@ class Support:
 class Cost:
     """Work of one step by formula.
 
-    `flops` counts what the problem's `cost_formula` says (of the built-in ones: the matrix products that the mode
-    needs), a multiply-add as 2, and no recomputation; `bytes`
-    counts each weight and input read once and each result written once (the least that must move).
+    `flops` follows the problem's `cost_formula` (for the built-in problems: the matrix products that the mode needs).
+    It counts a multiply-add as 2 and excludes recomputation. `bytes` is the minimum traffic: each weight and input
+    read once and each result written once.
     """
 
     flops: int
@@ -47,7 +47,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of one part of a step by formula: FLOPs as in `Cost`, and the bytes that the part alone must move."""
+    """Work of one part of a step by formula: FLOPs as in `Cost`, and the bytes that this part alone must move."""
 
     flops: int
     bytes: int
@@ -63,11 +63,11 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One case, built: weights and inputs are on the device, and a step can be taken.
+    """A case that is ready to run: weights and inputs are on the device.
 
-    `step` takes one unsynchronised step on the next of the distinct batches, and does nothing else. `outputs`
-    brings what a step returned to the host, by the names that `Problem.reference` uses. `recomputed_flops` is
-    the forward work of a step that the implementation does again in its backward pass.
+    `step` runs one unsynchronised step on the next of the distinct batches, and does nothing else. `outputs`
+    copies the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is
+    the forward work of a step that the implementation repeats in its backward pass.
     """
 
     step: Callable[[], Any]
@@ -76,10 +76,10 @@ class Workload:
 
 
 class Problem(ABC):
-    """Something to measure, defined apart from any framework.
+    """A problem to measure, defined independently of any framework.
 
-    `params` is a frozen dataclass: its fields are the command-line options, with ranges and help in
-    `Annotated[type, msgspec.Meta(...)]`; its defaults suit a CPU, and `accelerator` overrides them elsewhere.
+    `params` is a frozen dataclass. Its fields are the command-line options, with ranges and help in
+    `Annotated[type, msgspec.Meta(...)]`. Its defaults suit a CPU; `accelerator` overrides them on other devices.
     """
 
     summary: ClassVar[str]
@@ -89,28 +89,29 @@ class Problem(ABC):
 
     @abstractmethod
     def scopes(self, params: Any, mode: Mode) -> Mapping[str, int]:
-        """The parts that every implementation marks, and how often a step enters each."""
+        """Return the scopes that every implementation marks, and how often a step enters each."""
 
     @abstractmethod
     def cost(self, params: Any, mode: Mode, precision: str) -> Cost:
-        """Work of one step."""
+        """Return the work of one step."""
 
     def parts(self, params: Any, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Work of a step by scope, its FLOPs together those of `cost`; empty where there is no formula for it.
+        """Return the work of a step by scope; empty if there is no formula for it.
 
-        A part reads what it takes and its weights, and writes what it gives: nothing stays in a cache from one part
-        to the next. So the bytes of the parts together are more than those of `cost`.
+        The FLOPs of all parts add up to those of `cost`. Each part reads its inputs and weights and writes its
+        outputs: nothing stays in a cache from one part to the next. The sum of the bytes therefore exceeds that of
+        `cost`.
         """
         return {}
 
     @abstractmethod
     def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Weights and `batches` distinct inputs: float32, float64 for fp64, or the integers that were asked for."""
+        """Return weights and `batches` distinct inputs: float32, float64 for fp64, or integers as requested."""
 
     @abstractmethod
     def small(self, params: Any) -> Any:
-        """The same problem at a size that the reference does in well under a second."""
+        """Return parameters of the same problem at a size that the reference computes in well under a second."""
 
     @abstractmethod
     def reference(self, params: Any, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Outputs of successive steps in float64 NumPy."""
+        """Yield the outputs of successive steps, computed in float64 with NumPy."""

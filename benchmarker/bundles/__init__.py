@@ -1,1 +1,1 @@
-"""A run as one file that can be handed in: packed, verified and unpacked."""
+"""Bundles: pack a run into one file for submission, verify it and unpack it."""

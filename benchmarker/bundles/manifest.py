@@ -1,4 +1,4 @@
-"""What a bundle says of itself, and what must hold of the run in it."""
+"""The manifest of a bundle, and the consistency checks on the run in it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from benchmarker.records.record import Count, Record
 FORMAT_VERSION: Literal[1] = 1
 
 _JSON_MAX_BYTES = 2**28
-"""More than any record takes; what is larger is not read into memory."""
+"""More than the size of any record; larger files are not read into memory."""
 
 
 class Remark(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of a run or of a bundle, and what is to be said of it."""
+    """A file of a run or of a bundle, with a remark on it."""
 
     path: str
     reason: str
@@ -34,7 +34,7 @@ class Remark(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Packed(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file in a bundle: its path below the run's folder, its size, and its SHA-256 in hexadecimal digits."""
+    """A file in a bundle: its path relative to the run's folder, its size, and its SHA-256 in hexadecimal."""
 
     path: str
     size_bytes: Count
@@ -42,7 +42,7 @@ class Packed(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trials(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many trials were planned, how many left a record, and how many of these failed."""
+    """How many trials were planned, how many have a record, and how many of these failed."""
 
     planned: Count
     recorded: Count
@@ -57,10 +57,10 @@ class _Versioned(Struct):
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is in a bundle, and what of the run is not."""
+    """The contents of a bundle, and the files of the run that were left out."""
 
     MAX_BYTES: ClassVar[int] = 2**26
-    """More than a manifest of a hundred thousand trials takes."""
+    """More than the size of a manifest of a hundred thousand trials."""
 
     format_version: Literal[1]
     benchmarker: str
@@ -71,16 +71,18 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @classmethod
     def read(cls, content: bytes) -> Manifest:
-        """The manifest in a file's content; raises ValueError (msgspec.DecodeError is one)."""
+        """Decode a manifest. Raises `ValueError` (such as `msgspec.DecodeError`) if it is not valid."""
         version = msgspec.json.decode(content, type=_Versioned).format_version
         if version > FORMAT_VERSION:
-            raise ValueError(f"of format {version}, and this benchmarker reads {FORMAT_VERSION}: update it")
+            raise ValueError(
+                f"format {version} is newer than {FORMAT_VERSION}, which this benchmarker reads: update benchmarker"
+            )
         return msgspec.json.decode(content, type=cls)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as its files tell it: its plan, its records by path, and what does not hold of them."""
+    """A run as read from its files: its plan, its records by path, and the faults in them."""
 
     plan: Plan | None
     records: Mapping[str, Record]
@@ -88,18 +90,18 @@ class Run:
 
     @property
     def trials(self) -> Trials:
-        """The trials, counted."""
+        """The numbers of trials."""
         failed = sum(record.status == "failed" for record in self.records.values())
         return Trials(len(self.plan.order) if self.plan else 0, len(self.records), failed)
 
 
 def is_json(path: str) -> bool:
-    """Whether a file is a plan, a record, or another file that a run keeps as JSON."""
+    """Return whether a file is a plan, a record, or another JSON file of a run."""
     return path.endswith(".json")
 
 
 def read_run(folder: Path, paths: Iterable[str]) -> Run:
-    """Read the plan and the records among the files of a run's folder, and hold each record against the plan."""
+    """Read the plan and the records among the files of a run's folder, and check each record against the plan."""
     faults: list[Remark] = []
     records: dict[str, Record] = {}
     plan: Plan | None = None
@@ -124,7 +126,7 @@ def read_run(folder: Path, paths: Iterable[str]) -> Run:
 def _read(path: Path) -> Plan | Record | list[Ceiling] | Fault:
     try:
         if path.stat().st_size > _JSON_MAX_BYTES:
-            return Fault(path, f"larger than {_JSON_MAX_BYTES} bytes; no record is")
+            return Fault(path, f"larger than {_JSON_MAX_BYTES} bytes, the limit for a record")
     except OSError as error:
         return Fault(path, error.strerror or str(error))
     if path.name == store.PLAN:
@@ -138,23 +140,21 @@ def _against_plan(plan: Plan, records: Mapping[str, Record]) -> list[Remark]:
     for path, record in records.items():
         planned_trial = (record.design.case_number, record.trial)
         if path != f"{record.trial_id}.json":
-            faults.append(Remark(path, f"holds trial {record.trial_id}; a record is named after its trial"))
+            faults.append(Remark(path, f"contains trial {record.trial_id}; a record must be named after its trial"))
         if record.run_id != plan.run_id:
-            faults.append(Remark(path, f"of run {record.run_id}, not of {plan.run_id}"))
+            faults.append(Remark(path, f"belongs to run {record.run_id}, not to {plan.run_id}"))
         if planned_trial not in planned or planned_trial[0] >= len(plan.cases):
-            faults.append(
-                Remark(path, f"trial {planned_trial[1]} of case {planned_trial[0]}, which the plan does not have")
-            )
+            faults.append(Remark(path, f"trial {planned_trial[1]} of case {planned_trial[0]} is not in the plan"))
         elif plan.cases[planned_trial[0]] != record.case:
-            faults.append(Remark(path, f"its case is not case {planned_trial[0]} of the plan"))
+            faults.append(Remark(path, f"its case differs from case {planned_trial[0]} of the plan"))
         elif planned_trial in taken:
-            faults.append(Remark(path, f"the same trial of the same case as {taken[planned_trial]}"))
+            faults.append(Remark(path, f"same trial of the same case as {taken[planned_trial]}"))
         taken.setdefault(planned_trial, path)
     return faults
 
 
 def name_trouble(path: str) -> str | None:
-    """Why a path is not plainly that of a file below a folder, on any system; None where it is."""
+    """Return why a path is not a safe relative file path on every system, or None if it is."""
     parts = path.split("/")
     if not path.isprintable():
         return "a control character in its name"
@@ -172,5 +172,5 @@ def name_trouble(path: str) -> str | None:
 
 
 def folded(path: str) -> str:
-    """What is the same of two paths that some systems take for one."""
+    """Return a form that is equal for two paths that some systems treat as the same."""
     return unicodedata.normalize("NFC", path).casefold()

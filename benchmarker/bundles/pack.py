@@ -1,11 +1,11 @@
-"""Pack a run, to hand it in: all its files, what they were measured on, and a manifest with checksums.
+"""Pack a run for submission: all its files, its environment, and a manifest with checksums.
 
 <run id>/<every file of the run>
-<run id>/ceilings.json       what its devices can reach, where that is known here
+<run id>/ceilings.json       the measured ceilings of its devices, if known on this machine
 <run id>/environment.json    the machines, the software and the devices in the records, each with its trials
-<run id>/manifest.json       what is in the bundle, with size and SHA-256, and what is not
+<run id>/manifest.json       the files in the bundle, with size and SHA-256, and the files left out
 
-The same run gives the same bytes.
+Packing the same run again yields the same bytes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from benchmarker.version import __version__
 NO_PROFILES = "left out by --no-profiles"
 _CHUNK_BYTES = 2**20
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip can hold."""
+"""The earliest date that a zip can store."""
 _COMPRESSED = (".gz", ".parquet")
-"""Endings of files that a zip would not make smaller."""
+"""Endings of files that are already compressed."""
 _CHANGING = {"load_average_1min", "steal_percent", "swap_used_bytes"}
-"""Of a machine, what is another in every trial."""
+"""Properties of a machine that change from trial to trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Bundled:
 
 
 def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -> Bundled | tuple[Remark, ...]:
-    """Pack the run in `folder` into a zip (by default RUN_ID.zip, here), whole or not at all.
+    """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
-    Without `profiles`, event tables and profiler files are left out, and the manifest says so. Where the plan or a
-    record is damaged, or a record is of another run, nothing is written, and the faults are returned. Raises
-    `UserError` where `folder` holds no run, where a process is at work on it, and where the zip cannot be written.
+    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. If the plan or a
+    record is damaged, or a record belongs to another run, nothing is written and the faults are returned. Raises
+    `UserError` if `folder` does not contain a run, if another process is using it, or if the zip cannot be written.
     """
     with _still(folder):
         files, left_out = _survey(folder, profiles)
@@ -65,11 +65,11 @@ def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -
         if run.plan is None or run.faults:
             return run.faults
         top = run.plan.run_id
-        if trouble := "a folder in it" if "/" in top else name_trouble(top):
+        if trouble := "it contains a slash" if "/" in top else name_trouble(top):
             return (Remark(store.PLAN, f"its run_id cannot be the name of a folder: {trouble}"),)
         output = output or Path(f"{top}.zip")
         if output.resolve().is_relative_to(folder.resolve()):
-            raise UserError(f"{output} would lie in the folder of the run; name another place with -o")
+            raise UserError(f"{output} would be inside the folder of the run; name another file with -o")
         with _whole(output) as file:
             with zipfile.ZipFile(file, "w") as archive:
                 packed = [_add(archive, top, path, folder / path) for path in files]
@@ -89,7 +89,7 @@ def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -
 
 
 def sha256_of(file: BufferedReader | BufferedRandom) -> str:
-    """The SHA-256 of an open file, from its first byte to its last."""
+    """Return the SHA-256 of a whole open file."""
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -103,7 +103,7 @@ class Environment(Struct, frozen=True):
 
 
 def environment(records: Iterable[Record]) -> Environment:
-    """What records ran on. Of a machine, load and the like are left out: they are another in every trial."""
+    """Return what the records ran on, without properties such as load, which change from trial to trial."""
     found: dict[str, list[dict[str, Any]]] = {"machine": [], "software": [], "device": []}
     for record in records:
         for part, groups in found.items():
@@ -123,14 +123,14 @@ def environment(records: Iterable[Record]) -> Environment:
 
 
 def _ceilings(records: Iterable[Record]) -> list[Ceiling]:
-    """What the devices of records can reach, as far as it is kept here."""
+    """Return the ceilings of the records' devices that are stored on this machine."""
     devices = {key_of(record) for record in records}
     return [each for each in ceilings.known().known if each.device in devices]
 
 
 @contextmanager
 def _still(folder: Path) -> Iterator[None]:
-    """Keep other processes from going on with the run; any number may read it."""
+    """Lock the run so that no other process can resume it; several processes may read it."""
     try:
         file = (folder / store.PLAN).open("rb")
     except OSError as error:
@@ -141,12 +141,12 @@ def _still(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{folder} is held by another process; wait until the run has ended") from None
+            raise UserError(f"{folder} is in use by another process; wait until the run has ended") from None
         yield
 
 
 def _survey(folder: Path, profiles: bool) -> tuple[list[str], list[Remark]]:
-    """The paths of the files to pack, and those to leave out with the reason, both sorted."""
+    """Return the paths of the files to pack, and of those to leave out with the reason, both sorted."""
     files, left_out = [], []
     for path, trouble in sorted(_walk(folder, "")):
         reason = trouble or (NO_PROFILES if _is_profile(path) and not profiles else "")
@@ -162,11 +162,11 @@ def _is_profile(path: str) -> bool:
 
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
-    """Every file below a folder, each with the reason why it cannot be packed, if there is one."""
+    """Yield every file below a folder, with the reason why it cannot be packed, or an empty text."""
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        raise UserError(f"cannot read {folder}: {error.strerror}; mend that first") from error
+        raise UserError(f"cannot read {folder}: {error.strerror}; fix this first") from error
     for entry in entries:
         path = below + entry.name
         if entry.is_symlink():
@@ -174,17 +174,17 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
         elif entry.is_dir(follow_symlinks=False):
             yield from _walk(folder / entry.name, f"{path}/")
         elif not entry.is_file(follow_symlinks=False):
-            yield path, "not a plain file"
+            yield path, "not a regular file"
         elif entry.name.startswith(".") and entry.name.endswith(".tmp"):
             yield path, "a temporary file"
         elif path in (store.MANIFEST, store.ENVIRONMENT):
-            yield path, "a bundle has its own"
+            yield path, "replaced by the bundle's own"
         else:
             yield path, name_trouble(path) or ""
 
 
 def _add(archive: zipfile.ZipFile, top: str, path: str, source: Path | bytes) -> Packed:
-    """Put a file into the zip, in pieces."""
+    """Add a file to the zip, in chunks."""
     info = zipfile.ZipInfo(f"{top}/{path}", _FIRST_DATE)
     info.create_system = 3  # Unix, whose permissions follow
     info.external_attr = 0o100644 << 16
@@ -208,18 +208,18 @@ def _opened(source: Path | bytes) -> Iterator[tuple[IO[bytes], int]]:
     try:
         file = source.open("rb")
     except OSError as error:
-        raise UserError(f"cannot read {source}: {error.strerror}; mend that first") from error
+        raise UserError(f"cannot read {source}: {error.strerror}; fix this first") from error
     with file:
         yield file, os.fstat(file.fileno()).st_size
 
 
 @contextmanager
 def _whole(path: Path) -> Iterator[BufferedRandom]:
-    """A file that is written beside `path` and takes its place at the end; nothing is left where that fails."""
+    """Open a temporary file that replaces `path` at the end; nothing is left behind if this fails."""
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no plain file; name another with -o")
+        raise UserError(f"{path} is not a regular file; name another file with -o")
     try:
         with atomic.whole(path) as file:
             yield file
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; name another place with -o") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}; name another file with -o") from error

@@ -1,7 +1,7 @@
-"""Verify a bundle and unpack it: it comes from somebody else, and nothing in it is believed.
+"""Verify a bundle and unpack it; its content is untrusted.
 
-Names and sizes first, then every byte against its checksum, then every record against the schema and the plan. Of the
-files only JSON is read, and nothing is run. What is unpacked appears whole or not at all.
+Names and sizes are checked first, then every file against its checksum, then every record against the schema and the
+plan. Only JSON files are parsed, and nothing is executed. The run is unpacked completely or not at all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EASY_BYTES, _EASY_RATIO = 2**30, 100
 
 @dataclass(frozen=True, slots=True)
 class Unbundled:
-    """What a bundle says of itself, what does not hold of it, and where its run was unpacked (None: nowhere)."""
+    """The manifest of a bundle, the faults found, and where its run was unpacked (None if it was not)."""
 
     manifest: Manifest
     faults: tuple[Remark, ...]
@@ -38,19 +38,24 @@ class Unbundled:
 
 
 def unbundle(path: Path, to: Path | None, *, sha256: str | None = None, max_bytes: int | None = None) -> Unbundled:
-    """Verify the bundle at `path` and unpack its run below the folder `to`; None: verify only.
+    """Verify the bundle at `path` and unpack its run into the folder `to`; with None, only verify it.
 
-    With a fault nothing is unpacked. `sha256` is that which the zip must have. More than `max_bytes` in all are
-    refused; by default 10 GiB, or 1 GiB where that is more than a hundred times the size of the zip. Raises `UserError`
-    where the file is no bundle, where its run is there already, and where `to` cannot be written.
+    If there is a fault, nothing is unpacked. `sha256` is the expected hash of the zip. Bundles of more than `max_bytes`
+    unpacked are refused; the default is a hundred times the size of the zip, but at least 1 GiB and at most 10 GiB.
+    Raises `UserError` if the file is not a bundle, is too large or has another hash, if its run exists already, or if
+    `to` cannot be written.
     """
     with _opened(path) as file:
         if sha256 and (found := sha256_of(file)) != sha256.lower():
-            raise UserError(f"{path} is not the file that was handed over: its SHA-256 is {found}")
+            raise UserError(
+                f"{path} is not the expected file: its SHA-256 is {found}; check the hash or request the bundle again"
+            )
         try:
             archive = Archive(file)
         except DamagedError as error:
-            raise UserError(f"{path} is no zip, or cut short, or damaged ({error}); ask for it again") from error
+            raise UserError(
+                f"{path} is not a zip file, or is truncated or damaged ({error}); request the bundle again"
+            ) from error
         manifest = _manifest(path, archive)
         _refuse_bomb(path, manifest, archive, max_bytes)
         good, faults = _compare(manifest, archive.entries)
@@ -78,26 +83,26 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
 
 
 def _manifest(path: Path, archive: Archive) -> Manifest:
-    """The manifest; raises `UserError` where it does not hold, for then there is nothing to go by."""
+    """Read the manifest. Raises `UserError` if it is not valid, because nothing else can be checked then."""
     found = [entry for entry in archive.entries if entry.name.split("/")[1:] == [store.MANIFEST]]
     if len(found) != 1:
         raise UserError(
-            f"{path} is no bundle: it holds {len(found)} files RUN/{store.MANIFEST}; ask for what `bundle` wrote"
+            f"{path} is not a bundle: it contains {len(found)} files RUN/{store.MANIFEST}; request a file from `bundle`"
         )
     try:
         manifest = Manifest.read(archive.content(found[0], Manifest.MAX_BYTES))
     except (DamagedError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: {store.MANIFEST}: {error}; ask for the bundle again") from error
-    trouble = "holds a slash" if "/" in manifest.run_id else name_trouble(manifest.run_id)
+        raise UserError(f"{path}: {store.MANIFEST}: {error}; request the bundle again") from error
+    trouble = "a slash" if "/" in manifest.run_id else name_trouble(manifest.run_id)
     if trouble or found[0].name != f"{manifest.run_id}/{store.MANIFEST}":
         raise UserError(
-            f"{path}: {store.MANIFEST}: run_id {trouble or 'is not the name of the folder'}; ask for the bundle again"
+            f"{path}: {store.MANIFEST}: run_id: {trouble or 'not the name of the folder'}; request the bundle again"
         )
     return manifest
 
 
 def _refuse_bomb(path: Path, manifest: Manifest, archive: Archive, max_bytes: int | None) -> None:
-    """Refuse what would take more room than it should."""
+    """Raise `UserError` if the unpacked files would be too large."""
     total = sum(packed.size_bytes for packed in manifest.files)
     if total > (max_bytes or min(_MAX_BYTES, max(_EASY_BYTES, _EASY_RATIO * archive.size_bytes))):
         raise UserError(
@@ -107,7 +112,7 @@ def _refuse_bomb(path: Path, manifest: Manifest, archive: Archive, max_bytes: in
 
 
 def _compare(manifest: Manifest, entries: Collection[Entry]) -> tuple[list[tuple[Packed, Entry]], list[Remark]]:
-    """The files that are as the manifest says, but for their content, and the faults of all others."""
+    """Return the files whose name and size agree with the manifest, and the faults of all others."""
     there: dict[str, list[Entry]] = {}
     for entry in entries:
         there.setdefault(entry.name, []).append(entry)
@@ -121,7 +126,7 @@ def _compare(manifest: Manifest, entries: Collection[Entry]) -> tuple[list[tuple
         found = there.pop(f"{manifest.run_id}/{packed.path}", [])
         trouble = name_trouble(packed.path)
         if listed[folded(packed.path)] > 1:
-            trouble = trouble or "listed more than once, or in names that some systems take for one"
+            trouble = trouble or "listed more than once, or under names that some systems treat as the same"
         elif folded(packed.path) in folders:
             trouble = trouble or "a file and a folder at once"
         elif len(found) != 1:
@@ -129,7 +134,7 @@ def _compare(manifest: Manifest, entries: Collection[Entry]) -> tuple[list[tuple
         else:
             trouble = trouble or found[0].trouble
             if found[0].size_bytes != packed.size_bytes:
-                trouble = trouble or f"{found[0].size_bytes} bytes; the manifest says {packed.size_bytes}"
+                trouble = trouble or f"{found[0].size_bytes} bytes; the manifest states {packed.size_bytes}"
         if trouble:
             faults.append(Remark(packed.path, trouble))
         else:
@@ -139,9 +144,9 @@ def _compare(manifest: Manifest, entries: Collection[Entry]) -> tuple[list[tuple
 
 @contextmanager
 def _destination(to: Path | None, run_id: str) -> Iterator[Path]:
-    """The folder of a run within a hidden one, which is gone at the end; below `to`, if given, to be renamed there."""
+    """Create a hidden temporary folder with a folder for the run; it is inside `to`, if given, so it can be renamed."""
     if to is not None and os.path.lexists(to / run_id):
-        raise UserError(f"{to / run_id} is there already; move it away, or name another folder with --to")
+        raise UserError(f"{to / run_id} exists already; move it away, or name another folder with --to")
     try:
         if to is not None:
             to.mkdir(parents=True, exist_ok=True)
@@ -154,12 +159,12 @@ def _destination(to: Path | None, run_id: str) -> Iterator[Path]:
     except OSError as error:
         remedy = "name another folder with --to" if to else "set TMPDIR"
         raise UserError(
-            f"cannot write to {to or tempfile.gettempdir()}: {error.strerror or error}; make room, or {remedy}"
+            f"cannot write to {to or tempfile.gettempdir()}: {error.strerror or error}; free some space, or {remedy}"
         ) from error
 
 
 def _unpack(archive: Archive, entry: Entry, packed: Packed, destination: Path | None) -> str | None:
-    """Hold a file against its checksum, and write it to `destination` where one is given; what does not hold of it."""
+    """Check a file against its checksum, write it to `destination` if given, and return its fault or None."""
     digest = hashlib.sha256()
     with ExitStack() as stack:
         sink = None
@@ -176,16 +181,16 @@ def _unpack(archive: Archive, entry: Entry, packed: Packed, destination: Path | 
         if sink:
             sink.flush()
             os.fsync(sink.fileno())
-    return None if digest.hexdigest() == packed.sha256 else "changed: its SHA-256 is not that of the manifest"
+    return None if digest.hexdigest() == packed.sha256 else "changed: its SHA-256 differs from the manifest"
 
 
 def _read(manifest: Manifest, folder: Path, bad: Collection[str]) -> list[Remark]:
-    """What does not hold of the plan and the records, of all files but the `bad` ones."""
+    """Return the faults of the plan and the records, leaving out the `bad` files."""
     paths = [packed.path for packed in manifest.files if packed.path not in bad and packed.path != store.ENVIRONMENT]
     run = read_run(folder, paths)
     faults = [fault for fault in run.faults if fault.path not in bad]
     if run.plan and run.plan.run_id != manifest.run_id:
-        faults.append(Remark(store.PLAN, f"of run {run.plan.run_id}, not of {manifest.run_id}"))
+        faults.append(Remark(store.PLAN, f"belongs to run {run.plan.run_id}, not to {manifest.run_id}"))
     if not bad and not faults and run.trials != manifest.trials:
-        faults.append(Remark(store.MANIFEST, f"says {manifest.trials}, but the files hold {run.trials}"))
+        faults.append(Remark(store.MANIFEST, f"states {manifest.trials}, but the files contain {run.trials}"))
     return faults

@@ -1,4 +1,4 @@
-"""A zip that somebody else made, read with care: whatever is wrong with it is one exception."""
+"""Read an untrusted zip safely; every defect raises the same exception."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import IO
 
 _CHUNK_BYTES = 2**20
 _HEADER_BYTES = 30
-"""The least that stands before each file in a zip (APPNOTE.TXT 4.3.7)."""
+"""Least size of the header before each file in a zip (APPNOTE.TXT 4.3.7)."""
 _ENCRYPTED = 0x1
 
 
 class DamagedError(Exception):
-    """What cannot be read of a zip, and why."""
+    """A zip, or a file in it, cannot be read; the message is the reason."""
 
 
 @contextmanager
 def _damage() -> Iterator[None]:
-    """Turn all that the standard library raises of a damaged zip into `DamagedError`."""
+    """Turn everything that the standard library raises for a damaged zip into `DamagedError`."""
     try:
         yield
     except (
@@ -37,40 +37,40 @@ def _damage() -> Iterator[None]:
         RuntimeError,
         ValueError,
     ) as error:
-        raise DamagedError(str(error) or "it ends too early") from error
+        raise DamagedError(str(error) or "it is truncated") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file as the directory of a zip lists it: its name as it stands there, and the size that it claims."""
+    """A file in the directory of a zip, with its name and claimed size as listed there."""
 
     info: zipfile.ZipInfo
 
     @property
     def name(self) -> str:
-        """The name, a NUL and what follows it included."""
+        """The name, including a NUL and anything after it."""
         return self.info.orig_filename
 
     @property
     def size_bytes(self) -> int:
-        """The size when unpacked."""
+        """The claimed size when unpacked."""
         return self.info.file_size
 
     @property
     def trouble(self) -> str | None:
-        """Why it is no file to unpack; None where it is one."""
+        """Why the file cannot be unpacked, or None if it can."""
         kind = stat.S_IFMT(self.info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            return "a link" if kind == stat.S_IFLNK else "not a plain file"
+            return "a link" if kind == stat.S_IFLNK else "not a regular file"
         if self.info.flag_bits & _ENCRYPTED:
             return "encrypted"
         if self.info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            return f"of compression {self.info.compress_type}, which no bundle uses"
+            return f"compression method {self.info.compress_type}, which bundles do not use"
         return None
 
 
 class Archive:
-    """A zip in an open file; raises `DamagedError` where it is none, or where files in it share bytes."""
+    """A zip in an open file. Raises `DamagedError` if it is not a zip, or if files in it share bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.size_bytes = os.fstat(file.fileno()).st_size
@@ -81,7 +81,7 @@ class Archive:
             raise DamagedError("files in it overlap")
 
     def chunks(self, entry: Entry) -> Iterator[bytes]:
-        """The content in pieces, never more than the size that the entry claims."""
+        """Yield the content in chunks, never more than the claimed size of the entry."""
         with _damage():
             source = self._zip.open(entry.info)
         with source:
@@ -93,7 +93,7 @@ class Archive:
                 yield chunk
 
     def content(self, entry: Entry, max_bytes: int) -> bytes:
-        """The whole content of a small file."""
+        """Return the whole content of a small file. Raises `DamagedError` if it exceeds `max_bytes`."""
         if trouble := entry.trouble:
             raise DamagedError(trouble)
         if entry.size_bytes > max_bytes:

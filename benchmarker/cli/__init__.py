@@ -1,4 +1,4 @@
-"""The command line: one module for each command, imported when it is called."""
+"""The command line interface: one module per command, imported only when the command is called."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from benchmarker.api.errors import UserError
 from benchmarker.version import __version__
 
 COMMANDS = {
-    "run": "Measure a problem in one framework or several; store records and print a table.",
-    "sweep": "Measure every combination of values: axes multiplied, zipped or listed.",
-    "suite": "List the suites of the project, or run one.",
-    "plan": "Show what a plan file would run, and how long it would take.",
+    "run": "Measure a problem in one or more frameworks; store records and print a table.",
+    "sweep": "Measure every combination of parameter values, given as axes, zips or a list of cases.",
+    "suite": "List the built-in benchmark suites, or run one.",
+    "plan": "Show what a plan file would run and how long it would take.",
     "run-plan": "Run a plan file.",
-    "ab": "Run two configurations in turns until it is plain which is faster.",
-    "compare": "Compare records: faster, slower, the same, or undecided.",
-    "pareto": "Find the configurations that none beats in every metric.",
-    "score": "Sum up two sides over all cases: weighted mean ratio, success ratio, per metric.",
-    "ceilings": "Measure what this device can reach: FLOP/s by matrix products, bytes/s by copying.",
-    "roofline": "Show records, scopes and kernels under the measured roof of their device.",
-    "report": "Write a page that stands alone: verdicts, figures and the data behind them.",
-    "kernels": "Show what ran in a profile, by name, category, scope, op, phase or device.",
-    "scopes": "Show the time of each scope, of several profiles side by side.",
+    "ab": "Compare two configurations in alternating trials until the verdict is clear.",
+    "compare": "Compare stored records: faster, slower, same or undecided.",
+    "pareto": "Find the Pareto-optimal configurations.",
+    "score": "Score two results over all cases: weighted geometric mean per metric, success ratio.",
+    "ceilings": "Measure the peak FLOP/s (matrix products) and bytes/s (copies) of the device.",
+    "roofline": "Place steps, scopes and kernels on the measured roofline of their device.",
+    "report": "Write a self-contained HTML report: verdicts, figures and the data behind them.",
+    "kernels": "Show what ran in a profile, grouped by name, category, scope, op, phase or device.",
+    "scopes": "Show the time of each scope in a profile; compare several profiles side by side.",
     "ops": "Show the HLO instructions or aten ops of a profile.",
-    "sql": "Query a profile in the SQL of Perfetto.",
-    "trace": "Write a profile, scopes and all, for the viewer of Perfetto.",
-    "ingest": "Read traces that other tools took.",
-    "check": "Hold every implementation of a problem against its reference and against each other.",
-    "list": "List what is registered, from which distribution, and whether it can be used.",
-    "describe": "Describe a problem: its options, its cost, and what each framework does.",
-    "power": "Show the sensors of power here and what they read now, or why there is none.",
-    "telemetry": "Show the time series of all that the meters read during a trial.",
-    "env": "Describe this machine, and what will make its timings noisy.",
+    "sql": "Query a profile in Perfetto SQL.",
+    "trace": "Export a profile, including its scopes, for the Perfetto viewer.",
+    "ingest": "Import profiler traces that were recorded by other tools.",
+    "check": "Check every implementation against its float64 reference and the others.",
+    "list": "List the registered plugins, their packages, and whether they can be used here.",
+    "describe": "Describe a problem: options, cost, scopes, and what each framework supports.",
+    "power": "Show the power sensors here and their readings, or why there are none.",
+    "telemetry": "Show the time series of everything the meters read during a trial.",
+    "env": "Describe this machine and what will make its timings noisy.",
     "show": "Show records as a table.",
-    "accept": "Hold records against the bounds of a reference: PASS or FAIL, case by case.",
-    "bundle": "Pack a run with checksums, to hand it in.",
+    "accept": "Check records against the bounds of a reference: PASS or FAIL for each case.",
+    "bundle": "Pack a run with checksums for hand-in.",
     "unbundle": "Verify a packed run and unpack it.",
-    "validate": "Hold records against the schema.",
+    "validate": "Validate records against the JSON Schema.",
 }
 
 
 class Commands(click.Group):
-    """Imports a command's module only when that command is called; without a command it is `run`."""
+    """A group that imports a command's module only when it is called; the default command is `run`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order that a user meets them."""
+        """Return the commands in the order in which a user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a name."""
+        """Return the command with this name, or None if there is none."""
         if name not in COMMANDS:
             return None
         module = importlib.import_module(f"benchmarker.cli.commands.{name.replace('-', '_')}")
@@ -62,12 +62,12 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands and what they do, without importing them."""
+        """Write the commands and their short descriptions without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options with no command before them are those of `run`; nothing at all asks for help."""
+        """Pass options that follow no command to `run`; print the help if there are no arguments."""
         args = args or ["--help"]
         if args[0].startswith("-") and args[0] not in ("--help", "-h", "--version"):
             args = ["run", *args]
@@ -84,16 +84,16 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="benchmarker")
 def group() -> None:
-    """Measure how fast machine-learning work runs, on what, and in which framework.
+    """Measure how fast machine-learning work runs, on which hardware and in which framework.
 
-    Without a command, options are those of `run`:
+    Without a command, the options are passed to `run`:
 
       python -m benchmarker --framework=jax --problem=gpt2 --preheat
     """
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 a trial or a check failed, 2 the user's mistake, 130 interrupted."""
+    """Run the command line and exit: 0 success, 1 a trial or a check failed, 2 user error, 130 interrupted."""
     try:
         status: Any = group.main(args, prog_name="benchmarker", standalone_mode=False)
     except UserError as error:
@@ -102,7 +102,7 @@ def main(args: list[str] | None = None) -> None:
         _fail(f"error: {' '.join(error.format_message().split())}", 2)
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of a pipe has had enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

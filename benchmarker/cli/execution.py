@@ -1,4 +1,4 @@
-"""Running a plan for a command: folder, progress, records and what was left out."""
+"""Runs a plan for a command: folder, progress, records and what was left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def planned(file: Path) -> Plan:
-    """The plan of a file; raises `UserError` that names the file."""
+    """Return the plan of a file; a `UserError` about its content names the file."""
     description = plan_file.read(file)
     try:
         return made(description)
@@ -37,8 +37,8 @@ def planned(file: Path) -> Plan:
 
 
 def made(description: Description) -> Plan:
-    """The plan of a description, while a terminal is told what is waited for."""
-    with working("asking the frameworks what they do here"):
+    """Return the plan of a description; a terminal shows a status line meanwhile."""
+    with working("querying the frameworks' capabilities"):
         return build.from_description(description)
 
 
@@ -49,7 +49,10 @@ def execute_plan(
     as_json: bool,
     show: Callable[[Sequence[Record], Derive], None] = print_configurations,
 ) -> int:
-    """Run a plan, or go on with it, and `show` what was measured, what failed and what is left out."""
+    """Run or resume a plan, then `show` what was measured, what failed and what is left out.
+
+    Returns the exit status: 1 if a trial failed, otherwise 0.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
@@ -67,6 +70,6 @@ def execute_plan(
 
 
 def print_left_out(plan: Plan) -> None:
-    """A line for each reason why something asked for is not run."""
+    """Print a line for each requested item that is not run, with the reason."""
     for text in plan.left_out:
         click.echo(clean(f"left out: {text}"))

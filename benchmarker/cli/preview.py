@@ -1,4 +1,4 @@
-"""What a plan will run and how long it should take, before it runs."""
+"""Previews a plan: what it would run and how long it should take."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
-    """Print what a plan would do, without doing it; a probe runs each case for a short time, and stores nothing.
+    """Print what a plan would run, without running it.
 
-    Returns 1 where a probe failed, else 0.
+    With probes, each case without an earlier record gets a short trial, which is not stored. Returns 1 if a probe
+    failed, otherwise 0.
     """
     earlier = estimate.of_plan(plan, store.read([results])[0])
     probes = {}
@@ -64,7 +65,7 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
 
 
 def _time(forecast: Forecast) -> list[str]:
-    """How long it would take, in sentences."""
+    """Return the estimated duration as lines of text."""
     lines = []
     if forecast.seconds is not None:
         sources = [_count(forecast.records, "earlier record")] if forecast.records else []
@@ -76,8 +77,8 @@ def _time(forecast: Forecast) -> list[str]:
         lines.append(f"time: about {duration_text(forecast.seconds)} for {known}, from {' and '.join(sources)}{more}")
     if forecast.unknown:
         lines.append(
-            f"time: at most {duration_text(forecast.at_most_s)} beside start-up and compilation for "
-            f"{_count(forecast.unknown, 'case')} of which there is no earlier record"
+            f"time: at most {duration_text(forecast.at_most_s)}, plus start-up and compilation, for "
+            f"{_count(forecast.unknown, 'case')} without an earlier record"
         )
     return lines
 

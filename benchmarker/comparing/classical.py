@@ -1,4 +1,4 @@
-"""The classical numbers of a comparison, as other tools give them."""
+"""Classical statistics of a comparison, as other tools report them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def classical(match: Match) -> Classical | None:
-    """The classical numbers of a match; None where a side has no timed block."""
+    """Return the classical statistics of a match, or None if a side has no timed block."""
     blocks = [
         np.concatenate([step_times(record) for record in side.records if record.blocks] or [np.array([])])
         for side in (match.baseline, match.contender)

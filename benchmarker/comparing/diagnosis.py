@@ -1,4 +1,4 @@
-"""What makes a comparison doubtful: disturbed trials, blocks that do not stand still, effects of order and time."""
+"""Find what makes a comparison doubtful: disturbed trials, unsteady blocks, and effects of order and time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 CERTAINTY = 0.01
-"""Largest p-value of an effect that is told: several are looked for in each comparison."""
+"""Largest p-value at which an effect is reported; it is small because several effects are checked in a comparison."""
 PURE = 0.9
-"""Least share of a scope's time that is its own, and of its own time that is counted to it, without a note."""
+"""Shares below which a note is added: of a scope's time, its own part; of its own time, the part attributed to it."""
 
 
 def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
-    """What surrounds the two sides' trials and is not the same, and work that is not the same.
+    """Report differences between the two sides' environments, and between their work per step.
 
-    `rate` is the metric that would hold where the work differs.
+    `rate` is the metric to suggest if the work differs.
     """
     if not baseline or not contender:
         return []
@@ -47,17 +47,17 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
         remedy = f"; --metric={rate} compares rates" if rate else ""
-        found.append(f"a step is not the same work: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
+        found.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
     return found
 
 
 def disturbed(*sides: Sequence[Record]) -> list[str]:
-    """How many trials were disturbed, and by what."""
+    """Report how many trials were disturbed, and by what."""
     each = [disturbances(record, side) for side in sides for record in side]
     seen = [record.interference for side in sides for record in side if record.interference]
     short = sum(interference.duration_s < COUNTED_S for interference in seen)
     told = (
-        [f"{short} of {len(each)} trials were timed for less than {COUNTED_S} s, too short to tell what disturbed them"]
+        [f"{short} of {len(each)} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"]
         if short
         else []
     )
@@ -70,35 +70,35 @@ def disturbed(*sides: Sequence[Record]) -> list[str]:
 
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:
-    """What a difference in energy may come from beside the work: the sensors, and how they were read."""
+    """Report causes of an energy difference other than the work: different sensors, or different ways to read them."""
     several = [[each for each in one.energy.sensors if each.measured] for one in (*baseline, *contender) if one.energy]
     found = []
     accuracies = [each.accuracy_percent for sensors in several for each in sensors if each.accuracy_percent]
     if accuracies and len({frozenset(each.id for each in sensors) for sensors in several}) > 1:
         found.append(
             f"the sides were measured by different sensors, each documented to be within ±{max(accuracies):g}%; "
-            "the interval is of repetition alone"
+            "the interval covers only the variation between trials, not the sensors' error"
         )
     domains = {" and ".join(each.domain for each in sensors) for sensors in several}
     methods = {" and ".join(sorted({each.method or "neither" for each in sensors})) for sensors in several}
     if len(domains) > 1:
-        found.append(f"the energies are not of the same: some of {', others of '.join(sorted(domains))}")
+        found.append(f"the energies cover different parts of the machine: some {', others '.join(sorted(domains))}")
     if len(methods) > 1:
-        found.append(f"the energies were not had in the same way: {', '.join(sorted(methods))}")
+        found.append(f"the energies were obtained by different methods: {', '.join(sorted(methods))}")
     flags = Counter(flag for one in (*baseline, *contender) if one.energy for flag in one.energy.flags)
     number = len(baseline) + len(contender)
     return [*found, *(f"{count} of {number} trials are marked {flag}" for flag, count in flags.most_common())]
 
 
 def unsteady(records: Sequence[Record]) -> list[str]:
-    """Trials whose blocks still warm up, or change their level."""
+    """Report trials whose blocks still contain warm-up, or whose step time changes level."""
     found = [
         (len(record.blocks.duration_ns), change(np.array(record.blocks.duration_ns)))
         for record in records
         if record.blocks
     ]
     notes = []
-    for warmup, what in ((True, "warm-up is left in"), (False, "the level changes within")):
+    for warmup, what in ((True, "warm-up is left in"), (False, "the step time changes level within")):
         these = [(n, each) for n, each in found if each is not None and each.warmup == warmup]
         if these:
             n, worst = max(these, key=lambda pair: abs(pair[1].share))
@@ -108,12 +108,12 @@ def unsteady(records: Sequence[Record]) -> list[str]:
 
 
 def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:
-    """What makes the profiled times of one part of a step doubtful; a side is its name and records of that part."""
+    """Report what makes the profiled times of one part of a step doubtful; a side is its name and its records."""
     found = []
     separable = [[record.trace.separable for record in records if record.trace] for _, records in sides]
     if len({each for side in separable for each in side}) > 1:
         counts = " and ".join(f"{sum(each)} of {len(each)}" for each in separable)
-        found.append(f"not all was profiled with --separable, which changes what is fused: {counts} trials were")
+        found.append(f"only some trials were profiled with --separable, which changes what is fused: {counts} trials")
     for name, records in sides:
         traces = [record.trace for record in records if record.trace]
         if incomplete := [trace for trace in traces if not trace.complete]:
@@ -123,29 +123,31 @@ def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:
     runs = [_runs_a_step(records) for _, records in sides]
     if len(set(runs)) > 1:
         counts = " and ".join(f"{each:.3g}" for each in runs)
-        found.append(f"it runs {counts} times in a step; what is compared is the time of one run")
+        found.append(f"it is executed {counts} times per step; the time of one execution is compared")
     return found
 
 
 def _fused(name: str, scopes: Sequence[Scope]) -> list[str]:
-    """Whether one scope's time by root holds time of others, or theirs holds its own."""
+    """Report if one scope's time by root includes time of other scopes, or theirs includes its own."""
     found = []
     ran = [scope for scope in scopes if scope.root_ns]
     if ran and (purity := median(scope.purity for scope in ran)) < PURE:
-        found.append(f"{name}: fused with others, purity {purity:.0%}: its time by root holds time of theirs")
+        found.append(f"{name}: fused with other scopes, purity {purity:.0%}: its time by root includes time of theirs")
     if ran and (own := median(scope.root_ns / max(scope.root_ns, scope.any_ns) for scope in ran)) < PURE:
-        found.append(f"{name}: fused with others: {1 - own:.0%} of the time that it has a part in is counted to them")
+        found.append(
+            f"{name}: fused with other scopes: {1 - own:.0%} of the time that contains its work is attributed to them"
+        )
     return found
 
 
 def _runs_a_step(records: Sequence[Record]) -> float | None:
-    """How often the kernel of these records runs in a step; None where they hold none."""
+    """Return how often the kernel of these records is executed per step, or None if they contain no kernel."""
     ran = [(record.kernels, record.trace) for record in records if record.kernels and record.trace]
     return median(sum(each.count for each in kernels) / max(1, trace.steps) for kernels, trace in ran) if ran else None
 
 
 def drifting(name: str, levels: np.ndarray) -> list[str]:
-    """Whether logarithms, in order of time, go up or down."""
+    """Report if logarithms, given in order of time, drift up or down."""
     if len(levels) < 4 or np.ptp(levels) == 0:
         return []
     if stats.spearmanr(np.arange(len(levels)), levels).pvalue >= CERTAINTY:
@@ -156,7 +158,7 @@ def drifting(name: str, levels: np.ndarray) -> list[str]:
 
 
 def effects(ratios: np.ndarray, contender_last: np.ndarray, levels: np.ndarray) -> list[str]:
-    """Whether the log ratio goes by which of the two ran first in its round, or drifts; by round, in order of time."""
+    """Report if the log ratio drifts or depends on which side ran first; arrays are by round, in order of time."""
     found = []
     after, before = ratios[contender_last], ratios[~contender_last]
     if len(after) and len(before) and unpaired(before, after).p_different < CERTAINTY:

@@ -1,4 +1,4 @@
-"""What disturbed a trial, by its own interference counters."""
+"""Detect what disturbed a trial from its own interference counters."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ SLOWER_CLOCK = 0.05
 
 
 COUNTED_S = 0.5
-"""The system counts in ticks of 10 ms: shares of a shorter time mean little."""
+"""The system counts in ticks of 10 ms, so shares of a shorter time mean little."""
 
 
 def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
-    """What disturbed a trial by its interference counters, a few words by kind; `peers` are trials of the same case.
+    """Return what disturbed a trial: a short text for each kind of disturbance. `peers` are trials of the same case.
 
-    A framework's own threads wait for cores and change the clock too, so that these two count only beside the peers.
+    A framework's own threads also wait for cores and change the clock, so these two kinds are judged relative to the
+    peers.
     """
     found = {}
     if record.preheat and record.preheat.outcome == "timeout":
         found["preheat"] = "no steady rate before timing"
     if slowdowns := sorted({word for each in record.telemetry if each.measured for word in each.slowdowns}):
-        found["slowdown"] = f"the device held its clocks down: {', '.join(slowdowns)}"
+        found["slowdown"] = f"the device reduced its clocks: {', '.join(slowdowns)}"
     seen = record.interference
     if seen is None:
         return found
@@ -45,7 +46,7 @@ def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
     if seen.duration_s < COUNTED_S:
         return found
     if seen.other_busy_cores is not None and seen.other_busy_cores > OTHER_BUSY_CORES:
-        found["busy"] = f"others kept {seen.other_busy_cores:.1f} cores busy"
+        found["busy"] = f"other processes kept {seen.other_busy_cores:.1f} cores busy"
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
         found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
     others = [peer.interference for peer in peers if peer.interference]

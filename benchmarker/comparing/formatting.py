@@ -1,4 +1,4 @@
-"""A verdict in words and figures."""
+"""Format verdicts as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def line(comparison: Comparison) -> str:
-    """A comparison in one line."""
+    """Format a comparison as one line."""
     timed = "" if comparison.timed_blocks is None else f" x {comparison.timed_blocks:.0f} timed blocks"
     parts = [
         f"B/A {ratio(comparison)} {comparison.verdict.upper()}{_enough(comparison)}",
@@ -32,7 +32,7 @@ def line(comparison: Comparison) -> str:
 
 
 def numbers(comparison: Comparison) -> str:
-    """How many rounds were compared, or trials of each side."""
+    """Return how many rounds, or trials of each side, were compared."""
     if comparison.rounds is not None:
         return f"{comparison.rounds} rounds"
     a, b = comparison.trials
@@ -40,12 +40,12 @@ def numbers(comparison: Comparison) -> str:
 
 
 def percent(share: float) -> str:
-    """A share to three digits: `2%`, `0.5%`, `99%`."""
+    """Format a share with three significant digits: `2%`, `0.5%`, `99%`."""
     return f"{100 * share:.3g}%"
 
 
 def ratio(comparison: Comparison | GeometricMean) -> str:
-    """A ratio with its interval: `1.031 [1.012, 1.049]`."""
+    """Format a ratio with its interval: `1.031 [1.012, 1.049]`."""
     if comparison.ratio is None:
         return "-"
     if comparison.low is None or comparison.high is None:
@@ -54,12 +54,12 @@ def ratio(comparison: Comparison | GeometricMean) -> str:
 
 
 def _figure(value: float) -> str:
-    """A ratio to three places, or to three digits where it is far from 1."""
+    """Format a ratio with three decimals, or with three significant digits if it is far from 1."""
     return f"{value:.3f}" if 0.1 <= value < 100 else f"{value:.3g}"
 
 
 def _enough(comparison: Comparison) -> str:
     if comparison.verdict != "undecided" or comparison.p_value is None:
         return ""
-    unit = "rounds" if comparison.method == "paired" else "trials a side"
+    unit = "rounds" if comparison.method == "paired" else "trials per side"
     return f" ({comparison.enough or 'more than 1000'} {unit} would likely decide)"

@@ -1,4 +1,4 @@
-"""The weighted mean log ratio of several cases, its interval, and what its test says."""
+"""The weighted mean log ratio of several cases, with its interval and its test."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean log ratio of cases, each with its share of the weight; p-values are held against alpha, looks or none.
+    """The weighted mean log ratio of cases.
 
-    `ratio` is the geometric mean of the cases' ratios; `shift` is what is tested, which in a paired test is the
-    Hodges-Lehmann estimate over rounds. `level` is that of the interval, which is on the scale of logarithms.
+    `ratio` is the geometric mean of the cases' ratios. `shift` is the tested value: in a paired test, the
+    Hodges-Lehmann estimate over rounds. `interval` is on the logarithmic scale, `level` is its confidence level. The
+    p-values are already scaled for looks, so they are compared with alpha directly.
     """
 
     method: str
@@ -34,9 +35,9 @@ class Mean:
 
     @classmethod
     def of(cls, group: Sequence[Tested], weights: Sequence[float] | None = None) -> Mean:
-        """Paired where all cases are and share at least two rounds, else unpaired; weights are equal where none.
+        """Test paired if all cases are paired and share at least two rounds, unpaired otherwise.
 
-        Every case must have a shift, and every weight must be positive: only their shares count.
+        Every case must have a shift. Weights must be positive; only their proportions count. By default they are equal.
         """
         shares = np.ones(len(group)) if weights is None else np.array(weights, dtype=float)
         shares = shares / shares.sum()
@@ -48,7 +49,7 @@ class Mean:
 
 
 def _paired(group: Sequence[Tested], shares: np.ndarray, log: float, keys: Sequence[Key]) -> Mean:
-    """A round's mean log ratio over the cases is one value, tested as one comparison's rounds are."""
+    """Test the mean log ratio over the cases, one value per round, like the rounds of a single comparison."""
     first = group[0]
     shift = paired(np.array([float(shares @ [each.differences[key] for each in group]) for key in keys]))
     scale = first.rules.alpha / first.alpha
@@ -64,10 +65,10 @@ def _paired(group: Sequence[Tested], shares: np.ndarray, log: float, keys: Seque
 
 
 def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
-    """A t interval: a case's mean log ratio has the variance of two independent samples.
+    """Compute a t interval; the variance of a case's mean log ratio is that of two independent samples.
 
-    The degrees of freedom are those of Welch and Satterthwaite (Welch, Biometrika 34, 1947). A single trial on a
-    side gives no interval.
+    The degrees of freedom are those of Welch and Satterthwaite (Welch, Biometrika 34, 1947). There is no interval if
+    a side has a single trial.
     """
     method, first = "unpaired: Welch-Satterthwaite", group[0]
     level = 1 - first.rules.alpha

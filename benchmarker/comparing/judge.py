@@ -1,4 +1,4 @@
-"""Comparisons: what the trials of two configurations say of each other, and how far that can be trusted."""
+"""Judge comparisons: derive a verdict, its evidence and its notes from the trials of two configurations."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def compare(
     matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Family:
-    """Judge matches together; a claim has to hold in spite of the number of claims (Holm).
+    """Judge matches together; p-values are corrected for the number of comparisons (Holm).
 
-    Parts of a step have no geometric mean: they differ in weight.
+    Parts of a step have no geometric mean, because they differ in weight.
     """
     tested = [Tested(match, rules, derive) for match in matches]
     different = holm([each.p_different for each in tested])
@@ -97,7 +97,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
 
 
 def word(outcome: Outcome, metric: Metric | None) -> Verdict:
-    """The verdict on the contender in the metric's own word: of times and rates it is speed that is judged."""
+    """Return the verdict on the contender: faster or slower for times and rates, better or worse for other metrics."""
     if outcome in ("same", "undecided") or metric is None:
         return "same" if outcome == "same" else "undecided"
     good = outcome == metric.better
@@ -116,7 +116,7 @@ def _probability_lower(tested: Tested) -> float:
 
 
 def _low_noise(tested: Tested) -> float | None:
-    """The ratio of the tenth percentiles, estimated as that of the medians is."""
+    """Return the ratio of the tenth percentiles, estimated like the ratio of the medians."""
     if tested.method == "paired":
         value = paired(np.array([two.low_noise - one.low_noise for one, two in tested.pairs])).estimate
     else:
@@ -126,13 +126,13 @@ def _low_noise(tested: Tested) -> float | None:
 
 
 def _process_deviation(*samples: Sample) -> float | None:
-    """Standard deviation of the logarithm over trials, pooled over the sides that have at least two."""
+    """Return the standard deviation of the logarithm over trials, pooled over the sides with at least two trials."""
     variances = [sample.logs.var(ddof=1) for sample in samples if len(sample.logs) > 1]
     return math.sqrt(np.mean(variances)) if variances else None
 
 
 def _design_effect(*samples: Sample) -> float | None:
-    """Variance of the trials' mean over that of a mean of independent blocks; the mean of the sides."""
+    """Return the variance of trial means over that of means of independent blocks, averaged over the sides."""
     ratios = []
     for sample in samples:
         blocks = [step_times(record) for record in sample.records]
@@ -143,7 +143,7 @@ def _design_effect(*samples: Sample) -> float | None:
 
 
 def geometric_mean(group: Sequence[Tested], mean: Mean, p_adjusted: float, p_same: float) -> GeometricMean:
-    """A mean with its verdict, from the p-values after correction for the number of means."""
+    """Return a mean with its verdict; the p-values are already corrected for the number of means."""
     first = group[0]
     metric = first.baseline.metric
     return GeometricMean(

@@ -1,4 +1,4 @@
-"""Which configurations are compared with which."""
+"""Decide which configurations are compared with each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two things that are compared: its name among the others, and its trials."""
+    """One of the two sides of a comparison: its name and its trials."""
 
     name: str
     records: tuple[Record, ...]
@@ -33,7 +33,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A baseline and a contender in one case; `case` names the factors that tell it from the other matches."""
+    """A baseline and a contender in one case; `case` holds the factors that distinguish it from the other matches."""
 
     case: Factors
     baseline: Side
@@ -42,7 +42,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What is compared, what has no counterpart, by name, and notes on the choice."""
+    """The matches, the names of configurations without a counterpart, and notes on the choice."""
 
     matches: tuple[Match, ...]
     unmatched: tuple[str, ...] = ()
@@ -50,17 +50,19 @@ class Matching:
 
 
 def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
-    """Match each later result with the first: configurations that agree in all that varies within any of the results.
+    """Match each later result with the first: configurations match if they agree in all factors that vary in a result.
 
-    So two runs of one plan match case by case, whatever else differs between them, and two single configurations
-    match whatever they are. What a match differs in becomes its sides' names, or else the results' names do.
-    Raises `UserError` where nothing matches, or where two results hold the same trial.
+    Thus two runs of one plan match case by case, even if they differ as a whole. Two single configurations always
+    match. The sides are named after the factors in which they differ, or after the results. Raises `UserError` if
+    nothing matches, or if two results contain the same trial.
     """
     trials: dict[str, str] = {}
     for name, records in results:
         for record in records:
             if trials.setdefault(record.trial_id, name) != name:
-                raise UserError(f"{trials[record.trial_id]} and {name} hold the same trial, {record.trial_id}")
+                raise UserError(
+                    f"{trials[record.trial_id]} and {name} both contain the trial {record.trial_id}; leave one out"
+                )
     groups = [(name, configurations(records)) for name, records in results]
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.factors for each in group])))
     (first_name, first), *others = groups
@@ -89,16 +91,16 @@ def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
 
 
 def by(records: Sequence[Record], axis: str, baseline: str | None, contender: str | None = None) -> Matching:
-    """Match configurations that differ in one axis alone: a factor of the case, or of what surrounded it.
+    """Match configurations that differ in one axis only: a factor of the case, or a property of its environment.
 
-    With a contender, what has neither its value nor the baseline's is left out. Raises `UserError` for an axis that
-    nothing has, that does not vary, or that never has the baseline's value or the contender's.
+    With `contender`, only records with its value or the baseline's are kept. Raises `UserError` if no record has the
+    axis, if it does not vary, or if no record has the baseline's or the contender's value.
     """
     axis = axis.replace("-", "_")
     known = {name: None for record in records for name in (*factors(record.case), *environment_of(record))}
     names = {name.replace("-", "_"): name for name in known}
     if axis not in names:
-        raise UserError(f"--by={axis}: the records have no such name; they have: {', '.join(known)}")
+        raise UserError(f"--by={axis}: the records have no such factor; they have: {', '.join(known)}")
     axis = names[axis]
     groups: dict[tuple[tuple[str, Value], ...], dict[str, list[Record]]] = {}
     group_of = configurations(records)
@@ -143,9 +145,9 @@ def by(records: Sequence[Record], axis: str, baseline: str | None, contender: st
 
 
 def within(records: Sequence[Record]) -> Matching:
-    """Match the two configurations of one run, or those that differ in one factor alone.
+    """Match the two configurations of one run, or those that differ in one factor only.
 
-    Raises `UserError` where it is not plain what to compare.
+    Raises `UserError` if it is ambiguous what to compare.
     """
     group = configurations(records)
     differ = varying([each.factors for each in group])
@@ -161,7 +163,7 @@ def within(records: Sequence[Record]) -> Matching:
         return Matching((Match({}, one, two),))
     if len(group) < 2:
         raise UserError(
-            "the records are of one configuration; name another place to compare with, or an axis with --by"
+            "the records are of one configuration; name another result to compare with, or an axis with --by"
         )
     if "framework" in differ:  # some frameworks compile every step
         differ = [name for name in differ if name != "compile"]
@@ -171,7 +173,7 @@ def within(records: Sequence[Record]) -> Matching:
 
 
 def _value(option: str, axis: str, named: str, values: Sequence[str]) -> str:
-    """The value that is named, however it is capitalised."""
+    """Return the named value, ignoring upper and lower case."""
     for value in values:
         if value.casefold() == named.casefold():
             return value

@@ -1,4 +1,4 @@
-"""Notes on a comparison: what a reader of its verdict has to know."""
+"""Notes on a comparison: caveats that a reader of its verdict must know."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from benchmarker.comparing.samples import Tested
 
 _ENERGETIC = {"J", "W"}
-"""Units of the metrics that come from sensors of power."""
+"""Units of the metrics that come from power sensors."""
 
 
 def notes_on(tested: Tested, family: int) -> list[str]:
-    """All of them, of one of so many comparisons made together."""
+    """Return all notes on a comparison; `family` is the number of comparisons made together."""
     a, b = tested.baseline, tested.contender
     found = [*_too_few(tested, family), *_missing(tested)]
     profiled = tested.rules.level != "trial"
@@ -44,24 +44,26 @@ def notes_on(tested: Tested, family: int) -> list[str]:
 
 
 def _too_few(tested: Tested, family: int) -> list[str]:
-    """Whether the numbers of trials allow a verdict at all, and whether the run looked at it several times."""
+    """Report if there are too few trials for any verdict, and if the run could stop early."""
     found = []
     if tested.test is not None:
         alpha, is_paired = tested.alpha / family, tested.method == "paired"
         if 2 * tested.test.null.cdf(0) > alpha:
             n = " and ".join(map(str, tested.test.sizes))
-            what, each = ("rounds", "") if is_paired else ("trials", " a side")
+            what, each = ("rounds", "") if is_paired else ("trials", " per side")
             least = fewest(alpha, is_paired=is_paired)
-            found.append(f"{n} {what} cannot reach p < {alpha:.2g}, whatever they say: {least}{each} can")
+            found.append(
+                f"{n} {what} cannot reach p < {alpha:.2g} whatever their values; at least {least}{each} are needed"
+            )
         if len(tested.looks) > 1:
             found.append(
-                f"the run could stop early: each look has {tested.alpha:.2g} of alpha, and intervals are wider"
+                f"the run could stop early, so each look uses {tested.alpha:.2g} of alpha and intervals are wider"
             )
     return found
 
 
 def _missing(tested: Tested) -> list[str]:
-    """Trials that say nothing, and why."""
+    """Report trials that have no value or are left out, and why."""
     found = []
     for sample in (tested.baseline, tested.contender):
         errors = [record.error for record in sample.all if record.error]
@@ -72,7 +74,7 @@ def _missing(tested: Tested) -> list[str]:
             found.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)
-            found.append(f"{sample.name}: {left} trials left out, for the other side has none in their rounds")
+            found.append(f"{sample.name}: {left} trials left out because the other side has none in their rounds")
     if tested.method == "unpaired":
         runs = [len({record.run_id for record in sample.records}) for sample in (tested.baseline, tested.contender)]
         if max(runs) > 1:

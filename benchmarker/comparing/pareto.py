@@ -1,4 +1,4 @@
-"""Configurations that no other one beats in every respect."""
+"""Find the Pareto-optimal configurations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A configuration by its medians over trials, in the order of the metrics; `optimal` where none dominates it."""
+    """A configuration with its medians over trials, in the order of the metrics; `optimal` if none dominates it."""
 
     configuration: Configuration
     values: tuple[float, ...]
@@ -27,7 +27,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """All points, the optimal ones among them, and how many configurations lack a metric."""
+    """All points, with the optimal ones marked, and the number of configurations without one of the metrics."""
 
     metrics: tuple[Metric, ...]
     points: tuple[Point, ...]
@@ -37,8 +37,9 @@ class Front:
 def front(records: Sequence[Record], names: Sequence[str], derive: Derive) -> Front:
     """Mark the configurations that are Pareto-optimal in the named metrics, each in its own better direction.
 
-    One dominates another where it is at least as good in every metric and better in one. It goes by medians over
-    trials and says nothing of how sure the order is. Raises `UserError` where no configuration has all metrics.
+    A configuration dominates another if it is at least as good in every metric and better in one. Medians over trials
+    are compared; their uncertainty is ignored. Raises `UserError` if a metric is unknown, or if no configuration has
+    all metrics.
     """
     found: list[tuple[Configuration, tuple[float, ...]]] = []
     metrics: tuple[Metric, ...] = ()

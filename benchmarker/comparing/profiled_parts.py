@@ -1,4 +1,4 @@
-"""Scopes and kernels of profiled trials, each as a match of its own, so that they are compared as whole trials are."""
+"""Turn the scopes and kernels of profiled trials into matches, so that they are compared like whole trials."""
 
 from __future__ import annotations
 
@@ -27,17 +27,21 @@ Part = tuple[str, ...]
 
 AXES: dict[Level, Part] = {"scope": ("scope", "phase"), "kernel": ("kernel", "scope", "phase")}
 LEAST_SHARE = 0.01
-"""Of the busy time, on either side: with more parts, Holm's correction asks for more rounds than there are."""
+"""Least share of the busy time, on either side, of a part that is compared.
+
+With more parts, Holm's correction would need more rounds than a run usually has.
+"""
 OUTSIDE = "(outside any)"
 PROFILER = (
-    "times are those under the profiler, in a process of its own after each trial; what disturbed it is not known"
+    "times were measured under the profiler, in a separate process after each trial; its disturbances are not recorded"
 )
 
 
 def split(made: Matching, level: Level) -> Matching:
-    """The matches, part by part, the longest first; what has no counterpart comes with its share of the busy time.
+    """Split matches into parts, longest first; parts without a counterpart are listed with their share of busy time.
 
-    A part's records hold nothing else in `scopes` or `kernels`. Raises `UserError` where nothing is left.
+    The records of a part contain only that part in `scopes` or `kernels`. Raises `UserError` if no trial has a profile
+    or if no part can be compared.
     """
     pairs = [_Pair(match, level) for match in made.matches]
     profiled = [pair for pair in pairs if not pair.lacking]
@@ -46,7 +50,7 @@ def split(made: Matching, level: Level) -> Matching:
         raise UserError(f"--level={level}: no trial of {side.name} has a profile ({side.reason}); run with --profile")
     matches = [match for pair in profiled for match in pair.matches()]
     if not matches:
-        remedy = "--level=scope compares what is named alike" if level == "kernel" else "`scopes` shows those of each"
+        remedy = "compare scopes with --level=scope" if level == "kernel" else "`scopes` lists the scopes of each side"
         raise UserError(f"--level={level}: no {level} has a counterpart on the other side; {remedy}")
     return Matching(
         tuple(matches),
@@ -56,10 +60,10 @@ def split(made: Matching, level: Level) -> Matching:
 
 
 def part_metrics(level: Level) -> Derive:
-    """Derives the one metric of a record that holds one part: the time of a scope a step, or of a kernel a run."""
+    """Return the metric of records with one part: the time per step of a scope, or per execution of a kernel."""
 
     def derive(record: Record) -> Mapping[str, Metric]:
-        reason = record.reasons["trace"] if record.trace is None else "its profile does not have it"
+        reason = record.reasons["trace"] if record.trace is None else "its profile does not contain it"
         time_ns = _scope_ns(record.scopes) if level == "scope" else _kernel_ns(record.kernels)
         value = None if time_ns is None else time_ns / 1e9
         return {PROFILED[level]: Metric(value, "s", "lower", reason if value is None else None)}
@@ -68,20 +72,20 @@ def part_metrics(level: Level) -> Derive:
 
 
 def _scope_ns(scopes: Sequence[Scope]) -> float | None:
-    """The median over steps of the time of a step."""
+    """Return the median over steps of the time per step."""
     steps = [time for scope in scopes for time in scope.step_ns]
     return median(steps) if steps else None
 
 
 def _kernel_ns(kernels: Sequence[Kernel]) -> float | None:
-    """The median over runs; where several instructions run kernels of one name, the mean over runs of their medians."""
+    """Return the median over executions; if instructions share a kernel name, the weighted mean of their medians."""
     if not kernels:
         return None
     return float(np.average([each.median_ns for each in kernels], weights=[each.count for each in kernels]))
 
 
 class _Side:
-    """One side by parts: `ran` holds those that took time in any trial, `fused` those that had a part in any."""
+    """One side by parts: `ran` holds those that took time in any trial, `fused` those with a share in any kernel."""
 
     def __init__(self, side: Side, level: Level) -> None:
         self.name = side.name
@@ -99,11 +103,11 @@ class _Side:
         self.fused = {part for part, line in lines if isinstance(line, Scope) and line.any_ns}
 
     def share(self, *parts: Part) -> float:
-        """Of the busy time, what these parts take together: the median over profiled trials."""
+        """Return the share of the busy time that these parts take together: the median over profiled trials."""
         return median(sum(shares.get(part, 0.0) for part in parts) for shares in self.shares)
 
     def only(self, part: Part) -> Side:
-        """The side with one part in its records."""
+        """Return the side with only this part in its records."""
         none: dict[str, list[Line]] = {"scopes": [], "kernels": []}
         records = [
             msgspec.structs.replace(record, **none | {f"{self.level}s": parts.get(part, [])})
@@ -113,7 +117,7 @@ class _Side:
 
 
 class _Pair:
-    """A match by parts: `chosen` take enough of the busy time on either side, `lacking` are sides without a profile."""
+    """A match by parts: `chosen` take enough of the busy time on a side; `lacking` are the sides without a profile."""
 
     def __init__(self, match: Match, level: Level) -> None:
         self.case = match.case
@@ -128,7 +132,7 @@ class _Pair:
         self.left = len(largest) - len(self.chosen)
 
     def matches(self) -> list[Match]:
-        """A match for each part that both sides have."""
+        """Return a match for each part that both sides have."""
         one, two = self.sides
         return [
             Match({**self.case, **self._axes(part)}, one.only(part), two.only(part))
@@ -137,25 +141,25 @@ class _Pair:
         ]
 
     def unmatched(self) -> list[str]:
-        """Parts that one side has alone, or the side that has no profile."""
+        """Describe parts that only one side has, and sides without a profile."""
         found = [f"{self.where}{side.name}: no trial has a profile ({side.reason})" for side in self.lacking]
-        none = "is not listed" if self.level == "kernel" else "does not occur"  # records list the longest kernels alone
+        none = "is not listed" if self.level == "kernel" else "does not occur"  # records list only the longest kernels
         for part in self.chosen:
             for side, other in (self.sides, self.sides[::-1]):
                 if part not in other.ran:
                     name = label(self._axes(part), AXES[self.level])
-                    there = "is fused with others" if part in other.fused else none
+                    there = "is fused with other scopes" if part in other.fused else none
                     share = f"{side.share(part):.1%} of its busy time"
                     found.append(f"{self.where}{side.name}: {name} ({share}); in {other.name} it {there}")
         return found
 
     def left_out(self) -> list[str]:
-        """How many parts are not chosen, and what they take."""
+        """Report how many parts were not chosen, and their share of the busy time."""
         if not self.left and self.level != "kernel":
             return []
         rest = ", ".join(f"{max(0.0, 1 - side.share(*self.chosen)):.1%} in {side.name}" for side in self.sides)
         number = f"{self.left} {self.level}{'s' * (self.left != 1)}"
-        unlisted = " and those that records do not list" if self.level == "kernel" else ""
+        unlisted = " and those not listed in records" if self.level == "kernel" else ""
         few = f"less than {LEAST_SHARE:.0%} of the busy time on both sides"
         where = f"of {self.where}" if self.where else ""
         return [f"left out {where}for taking {few}: {number}{unlisted} ({rest})"]
@@ -165,7 +169,7 @@ class _Pair:
 
 
 def _parts(record: Record, level: Level) -> dict[Part, list[Line]]:
-    """The record's lines by part."""
+    """Return the record's scopes or kernels by part."""
     found: dict[Part, list[Line]] = {}
     lines: Sequence[Line] = record.scopes if level == "scope" else record.kernels
     for line in lines:

@@ -1,4 +1,4 @@
-"""What a comparison says: the words and values that commands print and others read."""
+"""The results of a comparison: the terms and values that commands print and other programs read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Level = Literal["trial", "scope", "kernel"]
 
 METHODS: dict[Method, str] = {
     "paired": "paired by round: exact signed-rank test, Hodges-Lehmann ratio, interval from Walsh averages",
-    "unpaired": "unpaired: Mann-Whitney test and its Hodges-Lehmann ratio; not interleaved: assumes that nothing "
-    "drifted from the one side's trials to the other's",
-    "blocks of one process as if independent": "every timed block as if independent, as asked; blocks of one process "
-    "are not, and this calls equal configurations different in half of all cases or more",
-    "none": "no test: with a single process on a side, or none, the spread between processes cannot be seen",
+    "unpaired": "unpaired: Mann-Whitney test and its Hodges-Lehmann ratio; the sides were not interleaved, so this "
+    "assumes that nothing drifted between their trials",
+    "blocks of one process as if independent": "every timed block treated as independent, as requested; blocks of one "
+    "process are not independent, and this calls equal configurations different in half of all cases or more",
+    "none": "no test: a side has fewer than two processes, so the variation between processes is unknown",
 }
 STEP_TIME = "step_time_median_s"
 PROFILED: dict[Level, str] = {"scope": "scope_time_median_s", "kernel": "kernel_time_median_s"}
-"""What is compared within a step."""
+"""The metric that is compared at each level within a step."""
 DELTAS: dict[Level, float] = {"trial": 0.02, "scope": 0.05, "kernel": 0.05}
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is compared and how it is judged: α, and δ, the largest change that counts as none (a share)."""
+    """What is compared and how it is judged: α, and δ, the largest relative change that counts as no difference."""
 
     metric: str = STEP_TIME
     alpha: float = 0.05
@@ -40,15 +40,15 @@ class Rules:
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """What two sides' trials say: contender over baseline, of one metric.
+    """A comparison of two sides in one metric, as the ratio contender over baseline.
 
-    `baseline_trials` and `contender_trials` hold each trial's value by its id. The interval has the level `level`;
-    `p_value` is two-sided, `p_adjusted` the same after correction for looks and for all comparisons made together,
-    which the verdict goes by. `probability_lower` is the chance that the contender's value is the lower one of a
-    block, or of two trials. `process_deviation` is the spread between processes (standard deviation of the logarithm);
-    `design_effect`, by how much the variance of a process's mean exceeds what its blocks would give were they
-    independent. `enough` is how many rounds (or trials a side) would likely decide.
-    `timed_blocks` is null where what is compared was profiled, not timed.
+    `baseline_trials` and `contender_trials` hold each trial's value by its id. `level` is the confidence level of the
+    interval. `p_value` is two-sided; `p_adjusted` is corrected for looks and for all comparisons made together, and
+    decides the verdict. `probability_lower` is the probability that the contender's value is the lower one of a round,
+    or of two trials. `process_deviation` is the standard deviation of the logarithm between processes. `design_effect`
+    is the factor by which the variance of a process's mean exceeds that of independent blocks. `enough` is the number
+    of rounds (or trials per side) that would likely decide. `timed_blocks` is null if the compared values come from a
+    profile.
     """
 
     case: dict[str, Value]
@@ -83,7 +83,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class GeometricMean(Struct, frozen=True, kw_only=True):
-    """Contender over baseline, over all cases of a family: the geometric mean of the ratios, and its interval."""
+    """The geometric mean of the ratios contender over baseline, over all cases of a family, with its interval."""
 
     baseline: str
     contender: str
@@ -99,7 +99,7 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """Comparisons made together, their geometric means, what could not be compared, and notes on all of it."""
+    """Comparisons made together, their geometric means, configurations without a counterpart, and general notes."""
 
     comparisons: list[Comparison]
     geometric_means: list[GeometricMean]
@@ -108,7 +108,7 @@ class Family(Struct, frozen=True, kw_only=True):
 
 
 class Classical(Struct, frozen=True, kw_only=True):
-    """Step times of all timed blocks, s, described and tested the classical way, the baseline first."""
+    """Classical statistics of the step times, s, of all timed blocks; the rank-sum test compares them."""
 
     case: dict[str, Value]
     baseline: str

@@ -1,4 +1,4 @@
-"""Two sides' trials as values to be tested: paired by round where they share their runs, unpaired otherwise."""
+"""The values of two sides' trials to be tested: paired by round if they share their runs, unpaired otherwise."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 Key = tuple[str, int]
-"""A round: its run, and its number there."""
+"""A round: its run id, and its number in that run."""
 LOW_NOISE = "step_time_p10_s"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A trial that has a value of the metric: its logarithm, and that of the tenth percentile of its step times."""
+    """A trial with a value of the metric: the logarithms of the value and of the tenth percentile of step times."""
 
     record: Record
     log: float
@@ -34,12 +34,12 @@ class Trial:
 
     @property
     def round(self) -> Key:
-        """The round that it stood in."""
+        """The round of the trial."""
         return self.record.run_id, self.record.trial
 
 
 class Sample:
-    """The trials of one side, those that have a value of the metric apart; `lacking` says why others have none."""
+    """The trials of one side that have a value of the metric; `lacking` holds the reasons why others have none."""
 
     def __init__(self, side: Side, rules: Rules, derive: Derive) -> None:
         self.name = side.name
@@ -61,7 +61,7 @@ class Sample:
         self.logs = np.array([trial.log for trial in self.trials])
         rounds = {trial.round: trial for trial in self.trials}
         self.rounds = rounds if len(rounds) == len(self.trials) else {}
-        """Trials by round; none where a round holds several."""
+        """Trials by round; empty if a round contains several."""
 
     @cached_property
     def median(self) -> float | None:
@@ -69,13 +69,13 @@ class Sample:
         return float(np.median(np.exp(self.logs))) if len(self.logs) else None
 
     def block_logs(self) -> np.ndarray:
-        """Logarithms of the step times of all timed blocks, s."""
+        """Return the logarithms of the step times, s, of all timed blocks."""
         logs: np.ndarray = np.log(np.concatenate([step_times(record) for record in self.records]))
         return logs
 
 
 class Tested:
-    """One match with its test, before the verdict; `shift` is that of the logarithm, None where a side has no value."""
+    """One match with its test, before the verdict; `shift` is that of the logarithm, or None if a side has no value."""
 
     def __init__(self, match: Match, rules: Rules, derive: Derive) -> None:
         self.match, self.rules = match, rules
@@ -99,43 +99,43 @@ class Tested:
             self.method = "unpaired" if min(len(a.logs), len(b.logs)) > 1 else "none"
 
     def _difference(self, one: Trial, two: Trial) -> float:
-        """Log ratio of a round; in a duet the median over pairs, which are closer in time than the trials are."""
+        """Return the log ratio of a round; in a duet, the median over pairs, which are closer in time."""
         if two.record.design.partner == one.record.trial_id and self.rules.metric == STEP_TIME:
             return float(np.median(np.log(step_times(two.record) / step_times(one.record))))
         return two.log - one.log
 
     @property
     def pairs(self) -> list[tuple[Trial, Trial]]:
-        """The trials of each round that is compared, in order of time."""
+        """The two trials of each compared round, in order of time."""
         return [(self.baseline.rounds[key], self.contender.rounds[key]) for key in self.differences]
 
     @property
     def test(self) -> Shift | None:
-        """The shift where it can be tested; None where a side is a single process, or none."""
+        """The shift if it can be tested; None if a side has fewer than two processes."""
         return None if self.method == "none" else self.shift
 
     @cached_property
     def looks(self) -> list[int]:
-        """Numbers of rounds at which the run could stop; empty where the verdict is not one of such a run."""
+        """Numbers of rounds after which the run could stop; empty if it could not, or if the test is not paired."""
         looks = [record.design.looks for record in self.contender.records if record.design.looks]
         return looks[0] if looks and self.method == "paired" else []
 
     @property
     def alpha(self) -> float:
-        """The chance of a false claim that this one test may have."""
+        """The significance level of this one test, which is a share of α if there are several looks."""
         return share(self.rules.alpha, self.looks)
 
     @property
     def margin(self) -> float:
-        """The largest shift that counts as none."""
+        """The largest shift that counts as no difference."""
         return math.log1p(self.rules.delta)
 
     @property
     def p_different(self) -> float:
-        """p-value of a difference, scaled so that it is held against alpha, looks or none."""
+        """p-value of a difference, scaled so that it is compared with α, with or without looks."""
         return min(1.0, self.test.p_different * self.rules.alpha / self.alpha) if self.test else 1.0
 
     @property
     def p_same(self) -> float:
-        """p-value of equivalence, scaled likewise."""
+        """p-value of equivalence, scaled in the same way."""
         return min(1.0, self.test.p_within(self.margin) * self.rules.alpha / self.alpha) if self.test else 1.0

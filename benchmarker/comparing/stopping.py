@@ -1,4 +1,4 @@
-"""When a run of two configurations may stop: the verdict is plain, or the ratio as precise as asked."""
+"""Decide when a run of two configurations may stop: the verdict is reached, or the ratio is precise enough."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Referee:
-    """Says after each round whether the comparison is over, and why."""
+    """Decides after each round whether the run ends, and records why in `ended`."""
 
     def __init__(
         self,
@@ -30,14 +30,16 @@ class Referee:
     ) -> None:
         self.rules, self.derive, self.looks = rules, derive, looks
         self.target, self.budget_s, self.say = target, budget_s, say
-        self.ended = f"ended after {looks[-1]} rounds, the most allowed; a new run with --max-rounds can have more"
+        self.ended = (
+            f"ended after {looks[-1]} rounds, the most allowed; start a new run with a larger --max-rounds for more"
+        )
 
     def __call__(self, records: Sequence[Record]) -> bool:
-        """Whether no more rounds are needed."""
+        """Return whether the run ends."""
         rounds = len({record.trial for record in records})
         walls = [record.harness.wall_s / (2 if record.design.partner else 1) for record in records]
         if rounds == 2 and any(all(r.error for r in records if r.design.case_number == side) for side in (0, 1)):
-            self.ended = "ended after 2 rounds, for no trial of one side came through"
+            self.ended = "ended after 2 rounds because every trial of one side failed"
             return True
         if rounds in self.looks:
             (comparison,) = compare(matching.within(records).matches, self.rules, self.derive).comparisons
@@ -46,7 +48,7 @@ class Referee:
                 self.ended = f"ended after {rounds} rounds and {duration_text(sum(walls))}"
                 return True
         if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:
-            self.ended = f"ended after {rounds} round{'s' * (rounds > 1)}, for another would exceed --budget"
+            self.ended = f"ended after {rounds} round{'s' * (rounds > 1)} because another would exceed --budget"
             return True
         return False
 

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, and TOML that users write."""
+"""File access: atomic writes, and TOML files written by users."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and read back with every fault named."""
+"""Write files atomically, and read them back with every fault reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A file that could not be read as what it should be: where, at which place in it, and why."""
+    """A file that could not be read as expected: its path, and the reason with the position in the file."""
 
     path: Path
     reason: str
@@ -29,9 +29,9 @@ class Fault:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put `content` at `path` whole: written beside it, flushed to the disk, then renamed.
+    """Write `content` to `path` atomically: to a temporary file next to it, flushed to the disk, then renamed.
 
-    Raises OSError, and then leaves nothing behind.
+    Raises OSError if that fails, and leaves no temporary file behind.
     """
     with whole(path) as file:
         file.write(content)
@@ -39,7 +39,7 @@ def write(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[BufferedRandom]:
-    """A file that is written beside `path`, and takes its place when all has gone well; raises OSError."""
+    """Open a temporary file next to `path` that replaces it if the context ends without an error; raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w+b") as file:
@@ -53,21 +53,21 @@ def whole(path: Path) -> Iterator[BufferedRandom]:
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name too must outlast a power cut
+        os.fsync(folder)  # the new name must survive a power failure too
     finally:
         os.close(folder)
 
 
 def encode(value: Struct) -> bytes:
-    """A record or a plan as indented JSON."""
+    """Encode a record or a plan as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
 def decode(path: Path, read: Callable[[bytes], _T]) -> _T | Fault:
-    """What a file's content is read as, or what is wrong with it."""
+    """Decode a file's content with `read`; return a `Fault` if it cannot be read or is invalid."""
     try:
         return read(path.read_bytes())
     except OSError as error:
         return Fault(path, error.strerror or str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
-        return Fault(path, str(error))  # the latter three are of what no run writes, as lists without an end
+        return Fault(path, str(error))  # the last three: content that no run writes, e.g. endless nesting

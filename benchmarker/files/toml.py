@@ -1,4 +1,4 @@
-"""TOML that users write: read, converted, and refused with the file and the key that is wrong."""
+"""Read and convert TOML files written by users; errors name the file and the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The tables of a file; raises `UserError` that names the file, and the line that is wrong."""
+    """Return the tables of a file; raises `UserError` that names the file and the faulty line."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -29,7 +29,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def take(name: str, value: Any, kind: Any) -> Any:
-    """The value of a key as one of `kind`, any type that msgspec knows; raises `UserError` that names the key."""
+    """Convert the value of a key to `kind`, any type that msgspec supports; raises `UserError` that names the key."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -38,9 +38,10 @@ def take(name: str, value: Any, kind: Any) -> Any:
 
 
 def take_table(name: str, table: dict[str, Any], kind: type[_T]) -> _T:
-    """A table as a struct of `kind`, key by key.
+    """Convert a table to a struct of `kind`, key by key.
 
-    Raises `UserError` that names the key: one that is unknown, missing, of another type, out of range or not finite.
+    Raises `UserError` that names the key if it is unknown or missing, or if its value has the wrong type, is out of
+    range or is not finite.
     """
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for key, value in table.items():

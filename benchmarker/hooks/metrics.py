@@ -20,9 +20,9 @@ Derive = Callable[["Record"], Mapping[str, "Metric"]]
 
 
 def load_metrics(results: Iterable[Path] = ()) -> Derive:
-    """Load the metric plugins once; the function returned derives all metrics of a record, by name.
+    """Load the metric plugins once; the returned function derives all metrics of a record, by name.
 
-    Ceilings are those of the user's cache and those that lie beside the records of `results`.
+    It uses the ceilings in the user's cache and those stored with the records of `results`.
     """
     known = ceilings.known(results)
     hook = registry.load(registry.registered("metric")).hook

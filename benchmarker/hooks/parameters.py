@@ -1,4 +1,4 @@
-"""A problem's parameters: a frozen dataclass on one side, options and plain values on the other."""
+"""Convert between a problem's parameters (a frozen dataclass) and command-line options or plain values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One parameter as a user sees it; `choices` are empty where any value of the type within `range` will do."""
+    """One parameter as shown to a user; `choices` is empty if any value of the type within `range` is valid."""
 
     name: str
     type: str
@@ -38,19 +38,19 @@ class Field:
 
 
 def option(name: str) -> str:
-    """The command-line spelling of a parameter's name."""
+    """Return the command-line spelling of a parameter's name."""
     return "--" + name.replace("_", "-")
 
 
 def assignment(name: str, value: Any) -> str:
-    """The word of a command line that gives a parameter a value."""
+    """Return the command-line argument that sets a parameter to a value."""
     if isinstance(value, bool):
         return option(name) if value else option(f"no_{name}")
     return f"{option(name)}={value}"
 
 
 def fields(problem: Problem) -> list[Field]:
-    """The parameters of a problem, in order of their definition."""
+    """Return the parameters of a problem, in order of their definition."""
     info = inspect.type_info(problem.params)
     assert isinstance(info, inspect.DataclassType)
     hints = get_type_hints(problem.params)
@@ -62,7 +62,7 @@ def fields(problem: Problem) -> list[Field]:
         if isinstance(kind, inspect.Metadata):
             description = (kind.extra_json_schema or {}).get("description", "")
             kind = kind.type
-        if isinstance(kind, inspect.UnionType):  # a type or None, where the default follows from other parameters
+        if isinstance(kind, inspect.UnionType):  # a type or None, if the default follows from other parameters
             kind = next(part for part in kind.types if not isinstance(part, inspect.NoneType))
             if isinstance(kind, inspect.Metadata):
                 kind = kind.type
@@ -97,16 +97,16 @@ def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
 
 
 def resolve(problem: Problem, given: Mapping[str, Any], platform: str) -> dict[str, Any]:
-    """Every parameter with its value: as given, else the default that suits the platform.
+    """Return every parameter with its value: as given, otherwise the default for the platform.
 
-    Raises `UserError` for a parameter that the problem does not have or a value that it cannot take.
+    Raises `UserError` if the problem does not have a parameter or the parameter does not accept a value.
     """
     defaults = {} if platform == "cpu" else problem.accelerator
     return dataclasses.asdict(convert(problem.params, {**defaults, **given}))
 
 
 def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Make a problem's parameters of plain values or of text; raises `UserError` that names the option."""
+    """Convert plain values or text to a problem's parameters; raises `UserError` that names the option."""
     names = [field.name for field in dataclasses.fields(kind)]
     for name in values:
         if name not in names:

@@ -1,4 +1,4 @@
-"""What is registered, under which address, and loading just what is asked for."""
+"""The registry of plugins by address; it loads only the requested ones."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),
 }
-"""Kinds of plugin, and the hooks that each implements."""
+"""Kinds of plugin, and the hooks that each kind implements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One registered plugin: its address, the module it stands in, and the distribution that brought it."""
+    """One registered plugin: its address, its module, and the distribution that registers it."""
 
     address: str
     module: str
@@ -47,14 +47,14 @@ class Plugin:
 
     @property
     def name(self) -> str:
-        """The address after its kind."""
+        """The address without its kind."""
         return self.address.partition(".")[2]
 
 
 def registered(kind: str | None = None) -> dict[str, Plugin]:
-    """All plugins by address, sorted; of one kind where that is given.
+    """Return all plugins by address, sorted; only those of `kind` if it is given.
 
-    Raises `UserError` where two distributions claim one address, or where an address is of no known kind.
+    Raises `UserError` if two distributions register the same address, or if an address has an unknown kind.
     """
     plugins: dict[str, Plugin] = {}
     for entry_point in metadata.entry_points(group=GROUP):
@@ -67,12 +67,12 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
         )
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
-                f"{plugin.distribution} registers {plugin.address!r}, which is no address; "
+                f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; "
                 f"addresses are framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME"
             )
         if ":" in plugin.module:
             raise UserError(
-                f"{plugin.distribution} registers {plugin.address} as {plugin.module}; name the module alone"
+                f"{plugin.distribution} registers {plugin.address} as {plugin.module}; name only the module"
             )
         other = plugins.setdefault(plugin.address, plugin)
         if other != plugin:
@@ -84,7 +84,7 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
 
 
 def find(address: str) -> Plugin:
-    """The plugin at `address`; raises `UserError` that names the nearest ones where there is none."""
+    """Return the plugin at `address`; raises `UserError` with the most similar names if there is none."""
     kind, _, name = address.partition(".")
     known = [plugin.name for plugin in registered(kind).values()]
     if name in known:
@@ -95,15 +95,16 @@ def find(address: str) -> Plugin:
 
 
 def implementing(problem: str) -> list[str]:
-    """The frameworks that have an implementation of a problem."""
+    """Return the frameworks that have an implementation of a problem."""
     names = (plugin.name.rpartition(".") for plugin in registered("workload").values())
     return [framework for of, _, framework in names if of == problem]
 
 
 def load(addresses: Iterable[str]) -> pluggy.PluginManager:
-    """Import the plugins at `addresses`, and no others, and give their hooks.
+    """Import only the plugins at `addresses`, and return their hooks.
 
-    Raises `UserError` where an address is unknown, or where its module or a library that it needs cannot be imported.
+    Raises `UserError` if an address is unknown, if its module or a library that it needs cannot be imported, or if it
+    does not implement the hooks of its kind.
     """
     manager = pluggy.PluginManager(GROUP)
     manager.add_hookspecs(specs)
@@ -130,7 +131,7 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
 
 
 def trouble(plugin: Plugin) -> str | None:
-    """Why a plugin cannot be used, or None; found by reading its imports, without importing anything."""
+    """Return why a plugin cannot be used, or None; this parses its imports but does not import anything."""
     source = _source(plugin.module)
     if source is None:
         return _missing(plugin, plugin.module)
@@ -152,13 +153,13 @@ def trouble(plugin: Plugin) -> str | None:
 
 
 def _missing(plugin: Plugin, module: str) -> str:
-    """One line that says which module a plugin lacks and, as far as can be known, what installs it."""
+    """Return one line that names the missing module and, if known, what installs it."""
     top = module.partition(".")[0]
     text = f"{plugin.address} needs the module {module!r}"
     if top == plugin.module.partition(".")[0]:
         return f"{text}; reinstall {plugin.distribution}"
     if importlib.util.find_spec(top):
-        return f"{text}, which the installed {top} does not have; another version may"
+        return f"{text}, which the installed {top} does not have; try another version"
     try:
         requirements = metadata.requires(plugin.distribution) or []
     except metadata.PackageNotFoundError:
@@ -168,11 +169,11 @@ def _missing(plugin: Plugin, module: str) -> str:
         extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
         if name and extra and name.group().lower() == top.lower():
             return f"{text}; pip install '{plugin.distribution}[{extra.group(1)}]'"
-    return f"{text}; install the library that has it"
+    return f"{text}; install the missing library"
 
 
 def _source(module: str) -> Path | None:
-    """The file of a module, found without importing it or the packages that it stands in."""
+    """Return the file of a module, without importing the module or the packages that contain it."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:

@@ -1,8 +1,8 @@
-"""The hooks: all that a plugin can implement.
+"""The hooks that a plugin can implement.
 
-Each entry point of the group `benchmarker` names one module, and its name is its address: `framework.torch`,
-`problem.gemm`, `workload.gemm.torch`, `meter.nvml`, `metric.throughput`. A process loads only the addresses that it
-needs.
+Each entry point of the group `benchmarker` names one module. The entry point's name is the plugin's address:
+`framework.torch`, `problem.gemm`, `workload.gemm.torch`, `meter.nvml`, `metric.throughput`. A process loads only the
+addresses that it needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ hookimpl = pluggy.HookimplMarker("benchmarker")
 
 @hookspec(firstresult=True)
 def describe_framework() -> FrameworkInfo:
-    """Say what the framework is and which devices it sees; called before anything is planned.
+    """Describe the framework and the devices that it sees; called before anything is planned.
 
     Implemented by `framework.NAME`: `return FrameworkInfo("mylib", mylib.__version__, ...)`.
     """
@@ -37,10 +37,11 @@ def describe_framework() -> FrameworkInfo:
 
 @hookspec(firstresult=True)
 def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
-    """Open the framework on a device; called once in a trial's process, before anything else touches it.
+    """Open the framework on a device; called once in a trial's process, before anything else uses the framework.
 
-    `profiling` says whether the process is there to be profiled, which may need settings of its own: `no`, `yes`, or
-    `separable`, with what keeps the scopes apart that the framework would fuse. Raises `UserError` where it cannot.
+    `profiling` states whether the process will be profiled, which may need special settings: `no`, `yes`, or
+    `separable` (with settings that keep scopes separate that the framework would otherwise fuse). Raises `UserError`
+    if the framework does not support that.
     Implemented by `framework.NAME`: `return MyFramework(device, precision, threads)`.
     """
     raise NotImplementedError
@@ -48,7 +49,7 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
 
 @hookspec(firstresult=True)
 def make_problem() -> Problem:
-    """Make the problem; called when a command names it. It must import no framework.
+    """Make the problem, without importing a framework; called when a command names the problem.
 
     Implemented by `problem.NAME`: `return Gemm()`.
     """
@@ -57,7 +58,7 @@ def make_problem() -> Problem:
 
 @hookspec(firstresult=True)
 def describe_workload() -> Support:
-    """Say what this implementation does; called before anything is planned, and what it lists must run.
+    """Describe what this implementation supports, all of which must run; called before anything is planned.
 
     Implemented by `workload.PROBLEM.FRAMEWORK`: `return Support({"inference": ("fp32", "fp64")})`.
     """
@@ -66,7 +67,7 @@ def describe_workload() -> Support:
 
 @hookspec(firstresult=True)
 def build_workload(framework: Framework, problem: Problem, case: Case, params: object, data: Data) -> Workload:
-    """Put the case on the device, ready to step; called twice in a trial: for the check, and to be timed.
+    """Build the case on the device, ready to run steps; called twice in a trial, for the check and for the timing.
 
     Implemented by `workload.PROBLEM.FRAMEWORK`: `return TorchGemm(framework, case, params, data)`.
     """
@@ -75,9 +76,9 @@ def build_workload(framework: Framework, problem: Problem, case: Case, params: o
 
 @hookspec(firstresult=True)
 def make_meter(device: str | None) -> Meter:
-    """Open the meter, in a process of its own; `device` is the platform that the case runs on, None for all.
+    """Open the meter, in a separate process; `device` is the platform that the case runs on, None for all platforms.
 
-    Raises `NoMeterError`, with the reason and the remedy, where it finds nothing that such a case would want.
+    Raises `NoMeterError`, with the reason and the remedy, if it finds nothing relevant to such a case.
     Implemented by `meter.NAME`: `return MyMeter()`.
     """
     raise NotImplementedError
@@ -85,9 +86,9 @@ def make_meter(device: str | None) -> Meter:
 
 @hookspec
 def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
-    """Derive figures from a stored record, without side effects; called whenever a record is shown.
+    """Derive metrics from a stored record, without side effects; called whenever a record is shown.
 
-    `ceilings` are those that are known of the devices measured; an implementation that needs none leaves them out.
+    `ceilings` are the known ceilings of the measured devices; an implementation that does not need them omits them.
 
     Implemented by `metric.NAME`: `return {"samples_per_s": Metric(12.5, "1/s", "higher")}`.
     """

@@ -1,1 +1,1 @@
-"""The machine: its description, its GPUs, and the counters of what interferes with a measurement."""
+"""The machine: its description, its GPUs, and the interference counters."""

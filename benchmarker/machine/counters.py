@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The counters at one moment: seconds, and numbers of context switches."""
+    """The counters at one moment: times in seconds, numbers of context switches, frequency and temperature."""
 
     time_s: float
     own_s: float
@@ -40,7 +40,7 @@ def look() -> Snapshot:
     cpu = psutil.cpu_times()
     steal = getattr(cpu, "steal", None)  # only Linux counts it
     idle = cpu.idle + getattr(cpu, "iowait", 0.0)
-    # Guests' time is counted in `user` and `nice` already (proc(5)).
+    # Guest time is already included in `user` and `nice` (proc(5)).
     total = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
     return Snapshot(
         time_s=time.monotonic(),
@@ -58,7 +58,7 @@ def look() -> Snapshot:
 
 
 def between(start: Snapshot, end: Snapshot) -> Interference:
-    """What was counted from one snapshot to the next."""
+    """Return what was counted between two snapshots."""
     duration = max(end.time_s - start.time_s, 1e-9)
     own = (end.own_s - start.own_s) / duration
     passed = end.total_s - start.total_s
@@ -85,7 +85,7 @@ def between(start: Snapshot, end: Snapshot) -> Interference:
 
 
 def _pressure_s() -> float | None:
-    """Time in which some thread waited for a core, s (`total` of `some`, µs: Documentation/accounting/psi.rst)."""
+    """Time during which some thread waited for a core, s (`total` of `some`, µs: Documentation/accounting/psi.rst)."""
     try:
         some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
         return int(some.rpartition("total=")[2]) / 1e6
@@ -116,11 +116,11 @@ def _frequency_mhz() -> float | None:
 
 
 _PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
-"""Names of the drivers that show the processor's temperature."""
+"""Names of the drivers that report the processor's temperature."""
 
 
 def _temperature_c() -> float | None:
-    """The highest temperature that the processor's own sensors show now, °C (in m°C: Documentation/hwmon)."""
+    """Highest current temperature of the processor's own sensors, °C (the files are in m°C: Documentation/hwmon)."""
     values = []
     for name in Path("/sys/class/hwmon").glob("hwmon*/name"):
         try:

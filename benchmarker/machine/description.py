@@ -1,4 +1,4 @@
-"""The machine as a record describes it, and what about it makes timings noisy."""
+"""The description of the machine in a record, and the conditions that make its timings noisy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CPU_SYSFS = Path("/sys/devices/system/cpu")
 
 
 def describe() -> Machine:
-    """Look at the machine; takes some ten milliseconds, and longer where a GPU tool must be asked."""
+    """Describe the machine; takes about ten milliseconds, and longer if a GPU tool must be run."""
     return Machine(
         host=socket.gethostname(),
         os=_os_name(),
@@ -37,27 +37,27 @@ def describe() -> Machine:
 
 
 def noise(machine: Machine) -> list[str]:
-    """What will make timings noisy here, a sentence each with its remedy."""
+    """Return the conditions that make timings noisy on this machine, one sentence each with its remedy."""
     cpu = machine.cpu
     found = []
     if machine.load_average_1min > 0.25 * cpu.usable_cores:
         found.append(
             f"load average {machine.load_average_1min:.2f} on {cpu.usable_cores} cores: "
-            "something else runs; end it or wait"
+            "other processes are running; stop them or wait"
         )
     if machine.steal_percent is not None and machine.steal_percent > 0.5:
         found.append(f"{machine.steal_percent:.1f}% of processor time was stolen by the hypervisor since boot")
     if machine.virtualization:
-        found.append(f"a virtual machine ({machine.virtualization}): neighbours share the hardware, unseen")
+        found.append(f"a virtual machine ({machine.virtualization}): other guests may share the hardware unnoticed")
     if cpu.governor not in (None, "performance"):
         found.append(f"frequency governor {cpu.governor!r}: set 'performance' for steady clocks")
     if cpu.governor is None:
-        found.append("the processor's frequency is neither shown nor set here: clocks may change during a run")
+        found.append("the processor's frequency cannot be read or set here: clocks may change during a run")
     if cpu.smt:
-        found.append("SMT is on: two threads may share one core; --threads at most the physical cores avoids it")
+        found.append("SMT is on: two threads may share one core; set --threads to at most the physical cores")
     if machine.cpu_quota_cores is not None and machine.cpu_quota_cores < cpu.usable_cores:
         found.append(
-            f"a cgroup quota of {machine.cpu_quota_cores:g} cores throttles {cpu.usable_cores} usable ones: "
+            f"a cgroup quota of {machine.cpu_quota_cores:g} cores throttles the {cpu.usable_cores} usable ones: "
             "lower --threads"
         )
     if machine.swap_used_bytes > 2**28:
@@ -69,7 +69,7 @@ def noise(machine: Machine) -> list[str]:
 
 
 def commit() -> str | None:
-    """The git commit of this project's source, with `+changes` where files differ; None where it is not a checkout."""
+    """Return the git commit of this project's source, with `+changes` if files differ; None if it is not a checkout."""
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
@@ -87,7 +87,7 @@ def python_version() -> str:
 
 
 def utc_now() -> str:
-    """The time in UTC, ISO 8601, to the second."""
+    """Return the current time in UTC, ISO 8601, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -132,7 +132,7 @@ def _cpu_model() -> str:
 
 
 def _virtualization() -> str | None:
-    """The hypervisor's product name where the processor says that there is one."""
+    """The hypervisor's vendor name, if the processor reports a hypervisor."""
     if " hypervisor" not in (_read(Path("/proc/cpuinfo")) or ""):
         return None
     return _read(Path("/sys/class/dmi/id/sys_vendor")) or "unnamed hypervisor"
@@ -150,13 +150,13 @@ def _container() -> str | None:
 
 
 def _cpu_quota_cores() -> float | None:
-    """Cores' worth of time that the cgroup allows (cgroup v2: `cpu.max` holds quota and period in µs)."""
+    """Processor time that the cgroup allows, in cores (cgroup v2: `cpu.max` contains quota and period in µs)."""
     quota = (_read(Path("/sys/fs/cgroup/cpu.max")) or "max").split()
     return None if quota[0] == "max" else int(quota[0]) / int(quota[1])
 
 
 def _steal_percent() -> float | None:
-    """Share of processor time since boot that the hypervisor gave to others."""
+    """Share of processor time since boot that the hypervisor gave to other guests, %."""
     times = psutil.cpu_times()
     steal = getattr(times, "steal", None)  # only Linux counts it
     return None if steal is None else 100 * steal / (sum(times) or 1)

@@ -1,4 +1,4 @@
-"""GPUs as the vendor's own tool reports them, for choosing one and for describing the machine."""
+"""GPUs as reported by the vendor's own tool, for choosing one and for describing the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELDS = "index,name,uuid,driver_version,compute_cap,memory.total,power.limit,e
 
 
 def list_gpus() -> list[Gpu]:
-    """NVIDIA GPUs in the order of their PCI addresses, as `nvidia-smi` lists them; none where it fails."""
+    """Return the NVIDIA GPUs in the order of their PCI addresses, as listed by `nvidia-smi`; none if it fails."""
     table = _nvidia_smi(f"--query-gpu={_FIELDS}")
     processes = [row[0] for row in _nvidia_smi("--query-compute-apps=gpu_uuid")]
     gpus = []
@@ -42,10 +42,10 @@ def list_gpus() -> list[Gpu]:
 
 
 def environment(index: int | None, variables: Mapping[str, str]) -> dict[str, str]:
-    """What shows a worker one GPU alone, by its UUID: the one of visible index `index`, else the first visible.
+    """Return the variables that show a worker only one GPU, by its UUID: the one with visible index `index`.
 
-    The index counts in PCI order, or within `CUDA_VISIBLE_DEVICES` where that is set. Without a visible GPU nothing
-    is changed; raises `UserError` where one was asked for.
+    If `index` is None, it is the first visible GPU. The index counts in PCI order, or within `CUDA_VISIBLE_DEVICES` if
+    that is set. Without a visible GPU nothing is changed. Raises `UserError` if `index` is not a visible GPU.
     """
     gpus = list_gpus()
     visible = _visible(gpus, variables.get("CUDA_VISIBLE_DEVICES"))
@@ -58,7 +58,7 @@ def environment(index: int | None, variables: Mapping[str, str]) -> dict[str, st
 
 
 def _visible(gpus: list[Gpu], listed: str | None) -> list[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` shows: indices or beginnings of UUIDs, up to the first that is neither.
+    """The GPUs that `CUDA_VISIBLE_DEVICES` shows: indices or UUID prefixes, up to the first entry that is neither.
 
     Source: CUDA C++ Programming Guide, "CUDA environment variables".
     """
@@ -89,7 +89,7 @@ def _nvidia_smi(query: str) -> list[list[str]]:
 
 
 def _text(cell: str) -> str | None:
-    """A cell, or None where nvidia-smi has no value for it."""
+    """Return a cell, or None if nvidia-smi reports no value for it."""
     return None if cell.strip("[]") in ("N/A", "Not Supported", "") else cell
 
 

@@ -1,1 +1,1 @@
-"""From what was asked to a plan: cases, what the frameworks can do, and how long it will take."""
+"""From a request to a plan: its cases, what the frameworks support, and how long it will take."""

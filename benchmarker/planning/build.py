@@ -1,4 +1,4 @@
-"""From tables of settings to the cases of a plan, asking the frameworks what they do here."""
+"""Turn tables of settings into the cases of a plan; the frameworks are asked what they support here."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _DEFAULTS = {
     "compile": False,
     "seed": 0,
 }
-"""The settings of a case, those of its measuring, and those that may be left out."""
+"""The settings of a case, those of its measuring, and the defaults of those that may be left out."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What one framework is asked for, nothing of it wrong in itself, and the settings that said so."""
+    """A valid request to one framework, and the settings that it was made from."""
 
     settings: Settings
     framework: str
@@ -60,23 +60,23 @@ class _Wanted:
 
 
 def from_description(description: Description) -> Plan:
-    """The plan of a description; raises `UserError` where it cannot be one."""
+    """The plan of a description. Raises `UserError` if the description is invalid."""
     cases, left_out = make_cases(factors.expand(description))
     for power in {case.measuring.power for case in cases}:
         samplers.meters(power)
     if len({msgspec.json.encode(configurations.factors(case)) for case in cases}) < len(cases):
-        raise UserError("some cases differ only in how they are profiled or their power is read; run them apart")
+        raise UserError("some cases differ only in how they are profiled or their power is read; run them separately")
     if description.design == "duet" and (trouble := duet_trouble(cases)):
-        raise UserError(f"{trouble}; the design rounds takes any cases")
+        raise UserError(f"{trouble}; use the design rounds, which takes any cases")
     return make_plan(
         cases, description.trials, design=description.design, left_out=left_out, seed=description.order_seed
     )
 
 
 def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
-    """The cases, each once, and in words what is left out because a framework or a device does not do it.
+    """The cases, each once, and a description of what is left out because a framework or a device does not support it.
 
-    Raises `UserError` for a mistake, and where nothing is left.
+    Raises `UserError` if a setting is invalid, or if no case is left.
     """
     find, problem = cache(registry.find), cache(_problem)
     wanted = [_want(table, find, problem) for table in tables]
@@ -109,7 +109,7 @@ def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
 
 
 def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
-    """What several settings have in common, of what is named."""
+    """What several settings have in common among the given names, as a label."""
     differing = configurations.varying(group)
     return configurations.label(group[0], [name for name in names if name not in differing])
 
@@ -120,10 +120,10 @@ def _problem(name: str) -> Problem:
 
 
 def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], Problem]) -> _Wanted:
-    """Convert and check a table of settings; raises `UserError` for a mistake in it."""
+    """Convert and check a table of settings. Raises `UserError` if a setting is invalid."""
     for name in ("problem", "framework"):
         if name not in table:
-            raise UserError(f"no {name} is named; name one for all cases, or vary it")
+            raise UserError(f"no {name} is given; give one for all cases, or vary it")
     of_case = _DEFAULTS | _convert(table, _CASE)
     _known("precision", of_case["precision"], PRECISIONS)
     _known("mode", of_case["mode"], MODES)
@@ -144,7 +144,7 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
 
 
 def _convert(table: Settings, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Those settings that `types` names, converted."""
+    """The settings that are in `types`, converted."""
     values = {}
     for name in types.keys() & table.keys():
         try:
@@ -163,7 +163,7 @@ def _known(what: str, name: str, known: Collection[str]) -> None:
 
 
 def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None], Ability | UserError]:
-    """What each framework does of each problem on each GPU, or why it cannot be used: each asked once."""
+    """What each framework supports of each problem on each GPU, or why it cannot be used; each is asked once."""
     frameworks: dict[tuple[str, int | None], dict[str, None]] = defaultdict(dict)
     for each in wanted:
         frameworks[each.asked.problem, each.asked.gpu][each.framework] = None

@@ -1,4 +1,4 @@
-"""What the frameworks on this machine can do, asked of each in a process of its own."""
+"""What the frameworks on this machine support; each is asked in a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 120.0
 
 
 def abilities(problem: str, frameworks: Iterable[str], environment: Environment) -> Mapping[str, Ability | UserError]:
-    """Ask every framework, all at once; what cannot be used is given as the error that says why."""
+    """Ask all frameworks at once; if one cannot be used, its value is the error that states why."""
     names = list(frameworks)
     with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
         answers = pool.map(lambda name: _ask(problem, name, environment), names)
@@ -33,7 +33,7 @@ def abilities(problem: str, frameworks: Iterable[str], environment: Environment)
 
 
 def usable(problem: str, frameworks: Iterable[str], environment: Environment) -> Mapping[str, Ability]:
-    """Ask every framework; the first that cannot be used raises its `UserError`."""
+    """Ask all frameworks. Raises the `UserError` of the first that cannot be used."""
     found = {}
     for name, ability in abilities(problem, frameworks, environment).items():
         if isinstance(ability, UserError):

@@ -1,4 +1,4 @@
-"""From what was asked to the cases that will run: all that can be refused is refused here."""
+"""Turn requests into the cases that will run; everything that is not supported is refused here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a user asked for; `params` holds only what was given, and `device` may be `auto`."""
+    """A user's request; `params` contains only what was given, and `device` may be `auto`."""
 
     problem: str
     mode: Mode
@@ -36,29 +36,29 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """What one framework said of itself and of its implementation of the problem."""
+    """What one framework reported about itself and about its implementation of the problem."""
 
     info: FrameworkInfo
     support: Support
 
 
 def duet_trouble(cases: Sequence[Case]) -> str | None:
-    """Why cases cannot take turns in one process; None where they can."""
+    """Why cases cannot take turns in one process; None if they can."""
     if len(cases) != 2:
-        return f"a duet is played by two cases, not by {len(cases)}"
+        return f"a duet measures two cases, not {len(cases)}"
     for name in ("framework", "device", "gpu", "precision", "threads", "measuring"):
         first, second = (getattr(case, name) for case in cases)
         if first != second:
             return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
     if cases[0].measuring.median_precision is not None:
-        return "--median-precision does not go with a duet"
+        return "--median-precision cannot be used with a duet"
     if cases[0].measuring.wants_power:
-        return "what each of two cases in one process takes of its power cannot be told apart"
+        return "the power of two cases in one process cannot be measured separately"
     return None
 
 
 def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) -> Case:
-    """The case in one framework, everything decided; raises `UserError` for what the framework does not do."""
+    """The fully decided case in one framework. Raises `UserError` if the framework does not support it."""
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
     _refuse_unsupported(asked, framework, device, ability.support, values)
@@ -87,7 +87,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
 
 
 def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
-    """The device asked for; `auto` is the one that the framework prefers, `gpu` its first that is no CPU."""
+    """The requested device; `auto` is the one that the framework prefers, `gpu` its first GPU."""
     for device in info.devices:
         if asked in ("auto", device.platform) or (asked == "gpu" and device.platform in ("cuda", "rocm")):
             return device
@@ -96,7 +96,7 @@ def choose_device(framework: str, info: FrameworkInfo, asked: str) -> Device:
 
 
 def able(support: Support, device: Device, mode: Mode) -> tuple[str, ...]:
-    """The precisions of a mode that both the implementation and the device do."""
+    """The precisions of a mode that both the implementation and the device support."""
     done = set(support.precisions.get(mode, ())) & set(device.precisions)
     return tuple(name for name in PRECISIONS if name in done)
 
@@ -106,28 +106,28 @@ def _refuse_unsupported(
 ) -> None:
     who = f"{asked.problem} in {framework}"
     if asked.mode not in support.precisions:
-        raise UserError(f"{who} does no {asked.mode}; its modes are: {', '.join(support.precisions)}")
+        raise UserError(f"{who} does not support {asked.mode}; its modes are: {', '.join(support.precisions)}")
     if asked.precision not in support.precisions[asked.mode]:
         does = ", ".join(able(support, device, asked.mode))
-        raise UserError(f"{who} does not do {asked.mode} in {asked.precision}; it does: {does}")
+        raise UserError(f"{who} does not support {asked.mode} in {asked.precision}; it supports: {does}")
     if asked.precision not in device.precisions:
         does = ", ".join(able(support, device, asked.mode))
         raise UserError(
-            f"{device.platform} ({device.name}) does not do {asked.precision} in {framework}; it does: {does}"
+            f"{device.platform} ({device.name}) does not support {asked.precision} in {framework}; it supports: {does}"
         )
     for name, choices in support.choices.items():
         if values[name] not in choices:
             does = ", ".join(map(str, choices))
-            raise UserError(f"{who} does not do {parameters.option(name)}={values[name]}; it does: {does}")
+            raise UserError(f"{who} does not support {parameters.option(name)}={values[name]}; it supports: {does}")
     factors = {**values, "mode": asked.mode, "precision": asked.precision, "device": device.platform}
     for rule in support.exclusions:
         if all(str(factors[name]) == value for name, value in rule.items()):
             what = " with ".join(f"{parameters.option(name)}={value}" for name, value in rule.items())
-            raise UserError(f"{who} does not do {what}")
+            raise UserError(f"{who} does not support {what}")
 
 
 def same_device(cases: Sequence[Case]) -> None:
-    """Refuse cases that would run on different devices: their defaults differ, and their figures do not compare."""
+    """Refuse cases that would run on different devices: their defaults differ, and their results are not comparable."""
     if len({case.device for case in cases}) > 1:
         where = ", ".join(f"{case.framework} on {case.device}" for case in cases)
         raise UserError(f"the frameworks would run on different devices ({where}); name one with --device")

@@ -1,7 +1,7 @@
-"""How ceilings are found: sizes are tried, and the best of each kind is measured anew.
+"""Find ceilings: try several sizes, and measure the best of each kind again.
 
-The best of several noisy values is too high: what wins the search is run again, several times in fresh processes, and
-the median of these alone is the ceiling.
+The best of several noisy values is too high. The winner of the search is therefore run again, several times in fresh
+processes, and only the median of these trials is the ceiling.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 RESOURCES: Mapping[str, Resource] = {"gemm": "compute", "stream": "memory"}
-"""What a problem tells of a device."""
+"""The resource of a device that each problem measures."""
 SEARCH_TRIALS = 2
 SEARCH = Measuring(warmup_steps=2, blocks=20, seconds=1.0, timeout_s=120.0, power="none")
 MEASURE = Measuring(preheat=True, preheat_max_s=10.0, blocks=100, seconds=3.0, timeout_s=300.0, power="none")
@@ -41,17 +41,17 @@ ACCELERATOR_SHAPES = (
     (8192, 8192, 2048, False),
     (4096, 4096, 16384, False),
 )
-"""M, N, K, and whether B is stored as [N, K], which some libraries do faster."""
+"""M, N, K, and whether B is stored as [N, K], which is faster in some libraries."""
 LEAST_ARRAY_BYTES = 2**27
 ACCELERATOR_ARRAY_BYTES = 2**30
 CACHES = 4
-"""An array is at least this many times as long as the last caches together: the rule of STREAM (McCalpin)."""
+"""An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""
 
 
 def search(settings: Sequence[Settings]) -> Plan:
-    """The plan that tries every size of what is asked for; `settings` name problem, framework, device and precision.
+    """The plan that tries every size; `settings` name problem, framework, device and precision.
 
-    Raises `UserError` where nothing is left to run.
+    Raises `UserError` if nothing is left to run.
     """
     asked, left_out = build.make_cases(settings)
     cases = [
@@ -63,7 +63,7 @@ def search(settings: Sequence[Settings]) -> Plan:
 
 
 def final(searched: Sequence[Record], trials: int) -> Plan | None:
-    """The plan that measures the winners of a search anew; None where nothing went well."""
+    """The plan that measures the winners of a search again; None if no trial succeeded."""
     best: dict[tuple[str, ...], tuple[float, Case]] = {}
     for each in configurations(searched):
         if rates := [rate for record in each.records if (rate := rate_of(record))]:
@@ -74,7 +74,7 @@ def final(searched: Sequence[Record], trials: int) -> Plan | None:
 
 
 def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[Ceiling]:
-    """A ceiling for each winner of which a trial went well."""
+    """A ceiling for each winner with a successful trial."""
     sizes = Counter(_kind(each.records[0].case) for each in configurations(searched))
     found = []
     for each in configurations(measured):
@@ -105,7 +105,7 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[
 
 
 def rate_of(record: Record) -> float | None:
-    """FLOP/s or bytes/s by the median timed block; None where the trial failed."""
+    """FLOP/s or bytes/s, from the median timed block; None if the trial failed."""
     if record.blocks is None or record.cost is None or record.error is not None:
         return None
     work = record.cost.flops if RESOURCES[record.case.problem] == "compute" else record.cost.bytes
@@ -124,7 +124,7 @@ def _shapes(case: Case) -> Iterator[Mapping[str, int | bool]]:
 
 
 def _arrays(case: Case) -> Iterator[Mapping[str, int | str]]:
-    """The passes that the framework does, over arrays beyond the last cache."""
+    """The length of arrays that do not fit into the last-level caches."""
     array_bytes = ACCELERATOR_ARRAY_BYTES
     if case.device == "cpu":
         array_bytes = max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes())
@@ -132,7 +132,7 @@ def _arrays(case: Case) -> Iterator[Mapping[str, int | str]]:
 
 
 def last_cache_bytes(folder: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Bytes of the caches of the highest level together, as Linux tells them; 0 where it does not."""
+    """Bytes of all last-level caches together, as Linux reports them; 0 if it does not."""
     caches: dict[tuple[int, str], int] = {}
     for index in folder.glob("cpu[0-9]*/cache/index[0-9]*"):
         try:

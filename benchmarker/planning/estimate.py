@@ -1,4 +1,4 @@
-"""How long a plan should take: from earlier records of its cases or from probes of them, refined as it runs."""
+"""How long a plan should take, from earlier records or probes of its cases; refined as the plan runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TimeLeft:
-    """Mean time of a trial of each case so far; a case not yet seen takes the mean of the others."""
+    """Mean time of a trial of each case so far; for a case not yet seen, the mean of the others."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -29,13 +29,13 @@ class TimeLeft:
         self._seen: dict[bytes, list[float]] = defaultdict(list)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Take in how long processes took; the two records of a duet share theirs, if the plan is of duets too."""
+        """Add how long processes took; the two records of a duet share the time if the plan is also of duets."""
         for record in records:
             share = 2 if record.design.partner and self._plan.design == "duet" else 1
             self._seen[msgspec.json.encode(record.case)].append(record.harness.wall_s / share)
 
     def expect(self, index: int, seconds: float) -> None:
-        """Take in how long a trial of a case should take."""
+        """Add how long a trial of a case should take."""
         self._seen[self._keys[index]].append(seconds)
 
     def trial_s(self, index: int) -> float | None:
@@ -58,9 +58,9 @@ class TimeLeft:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How long a plan should take: `known` of its cases, from records or probes, and at most the others.
+    """How long a plan should take: the `known` cases (by records or probes) `seconds`, the others at most `at_most_s`.
 
-    A probe cannot tell when a preheat will end: `preheat_more_s` is the most that those of probed cases can add.
+    A probe does not show when a preheat will end: `preheat_more_s` is the most that preheats of probed cases can add.
     """
 
     seconds: float | None
@@ -73,7 +73,7 @@ class Forecast:
 
 
 def forecast(plan: Plan, records: Sequence[Record], probes: Mapping[int, Record]) -> Forecast:
-    """Forecast from earlier records of the plan's cases, and from a probe of each of some others."""
+    """Forecast from earlier records of the plan's cases, and from probes of other cases."""
     left = TimeLeft(plan)
     left.learn(records)
     for index, record in probes.items():
@@ -92,19 +92,19 @@ def forecast(plan: Plan, records: Sequence[Record], probes: Mapping[int, Record]
 
 
 def of_plan(plan: Plan, records: Iterable[Record]) -> list[Record]:
-    """Those records of the plan's cases whose trials did not fail."""
+    """The records of the plan's cases whose trials did not fail."""
     keys = {msgspec.json.encode(case) for case in plan.cases}
     return [record for record in records if record.error is None and msgspec.json.encode(record.case) in keys]
 
 
 def probe(case: Case) -> Case:
-    """The case, measured for as short a time as tells how long it takes."""
+    """The case with the shortest measurement that shows how long it takes."""
     measuring = Measuring(warmup_steps=1, blocks=3, seconds=5.0, timeout_s=case.measuring.timeout_s, power="none")
     return msgspec.structs.replace(case, measuring=measuring)
 
 
 def probed_s(case: Case, record: Record) -> float:
-    """Seconds that a trial should take, from a record of its probe and with as short a preheat as can be."""
+    """Seconds that a trial should take, from a record of its probe and with the shortest possible preheat."""
     assert record.blocks is not None
     measuring = case.measuring
     timed_s = min(measuring.seconds, measuring.blocks * median(record.blocks.duration_ns) / 1e9)
@@ -113,19 +113,19 @@ def probed_s(case: Case, record: Record) -> float:
 
 
 def _preheat_s(case: Case) -> tuple[float, float]:
-    """The shortest preheat, two windows, and how much longer it can be."""
+    """The shortest preheat (two windows), and how much longer it can take, both in s."""
     measuring = case.measuring
     least = min(measuring.preheat_max_s, 2 * WINDOW_S)
     return (least, measuring.preheat_max_s - least) if measuring.preheat else (0.0, 0.0)
 
 
 def _for_power_s(case: Case) -> float:
-    """How long is timed at least for a figure of energy, were there a sensor."""
+    """Minimum timing for an energy figure, in s, assuming that there is a sensor."""
     return case.measuring.power_min_s if case.measuring.wants_power else 0.0
 
 
 def most_s(case: Case) -> float:
-    """The longest that a trial can take by its own limits, beside starting, checking, building and compiling."""
+    """Most seconds that a trial can take by its own limits, without start, check, build and compilation."""
     measuring = case.measuring
     preheat_s = measuring.preheat_max_s if measuring.preheat else 0.0
     return min(measuring.timeout_s, preheat_s + max(measuring.seconds, _for_power_s(case)))

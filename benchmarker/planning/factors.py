@@ -1,7 +1,7 @@
-"""From the description of an experiment to one flat table of settings for each thing to measure.
+"""Expand the description of an experiment into one flat table of settings for each combination to measure.
 
-A description has base settings and factors: each axis is one, each zip is one, and the listed cases together are one.
-The settings are the product of all factors over the base.
+A description has base settings and factors. Each axis is a factor, each zip is a factor, and the listed cases together
+are one factor. The settings are all combinations of the factors, each added to the base.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.records.record import DesignKind
 
 MOST_TRIALS = 100_000
-"""A plan of more trials than this is taken for a mistake."""
+"""A plan with more trials than this is refused as a mistake."""
 
 Settings = Mapping[str, Any]
 """Values by name, typed or as text."""
@@ -24,7 +24,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a plan file or a command line asks for, its names as `setting` spells them."""
+    """What a plan file or a command line requests; names are spelt as `setting` returns them."""
 
     base: Settings
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -38,7 +38,8 @@ class Description:
 def expand(description: Description) -> list[Settings]:
     """The settings of everything to measure; later factors vary fastest.
 
-    Raises `UserError` for a factor that is empty or uneven, a name in two factors, and a plan of too many trials.
+    Raises `UserError` if a factor is empty, if the lists of a zip differ in length, if a name is in two factors, or if
+    the plan has too many trials.
     """
     factors = [_axis(name, values) for name, values in description.axes.items()]
     factors += [_zip(lists) for lists in description.zips]
@@ -51,7 +52,7 @@ def expand(description: Description) -> list[Settings]:
         taken |= names
     trials = prod(map(len, factors)) * description.trials
     if trials > MOST_TRIALS:
-        raise UserError(f"the plan has {trials} trials, more than {MOST_TRIALS}; leave values or trials out")
+        raise UserError(f"the plan has {trials} trials, more than {MOST_TRIALS}; use fewer values or trials")
     return [
         {name: value for part in (description.base, *choices) for name, value in part.items()}
         for choices in product(*factors)
@@ -66,11 +67,11 @@ def _axis(name: str, values: Sequence[Any]) -> Sequence[Settings]:
 
 def _zip(lists: Mapping[str, Sequence[Any]]) -> Sequence[Settings]:
     if not any(lists.values()):
-        raise UserError(f"a zip ({', '.join(lists) or 'of nothing'}) has no values; give it some, or leave it out")
+        raise UserError(f"a zip ({', '.join(lists) or 'empty'}) has no values; give it some, or leave it out")
     (first, values), *others = lists.items()
     for name, more in others:
         if len(more) != len(values):
             raise UserError(
-                f"a zip walks its lists together, but {first} has {len(values)} values and {name} {len(more)}"
+                f"the lists of a zip must be equally long, but {first} has {len(values)} values and {name} {len(more)}"
             )
     return [dict(zip(lists, choice, strict=True)) for choice in zip(*lists.values(), strict=True)]

@@ -29,7 +29,7 @@ _TABLES = ("measuring", "axes", "zip", "case")
 
 
 def read(path: Path) -> Description:
-    """The description in a file; raises `UserError` that names the file, and the line or the key that is wrong."""
+    """The description in a file. Raises `UserError` with the file and the line or key if something is wrong."""
     found = toml.load(path)
     try:
         return _describe(found)
@@ -44,7 +44,7 @@ def _describe(found: Mapping[str, Any]) -> Description:
     base = _table("", base, _Value)
     measuring = _table("measuring.", take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)
     for name in base.keys() & set(Measuring.__struct_fields__):
-        raise UserError(f"{name} stands at the top; it belongs into [measuring]")
+        raise UserError(f"{name} is at the top level; move it to [measuring]")
     for name in measuring:
         if name not in Measuring.__struct_fields__:
             raise UserError(f"[measuring] has no {name}; there are: {', '.join(Measuring.__struct_fields__)}")
@@ -58,7 +58,7 @@ def _describe(found: Mapping[str, Any]) -> Description:
 
 
 def _table(place: str, table: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """The settings of a table, each of one kind."""
+    """The settings of a table, each checked to be of one type."""
     values: dict[str, Any] = {}
     for name, value in table.items():
         if setting(name) in values:

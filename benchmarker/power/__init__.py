@@ -1,1 +1,1 @@
-"""Power, energy and telemetry: what meters read while a case is timed, and what it adds up to."""
+"""Power, energy and telemetry: meter readings while a case is timed, and the figures computed from them."""

@@ -1,4 +1,4 @@
-"""From what the meters read to the energy of the timed window, and to the state that the devices were in."""
+"""Compute the energy of the timed window, and the state of the devices, from meter readings."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from benchmarker.records.energy import EnergyFlag, SensorEnergy
 
 SHORT_S = 30.0
-"""A shorter window gives an energy figure that is marked `energy_short`."""
+"""The energy figure of a shorter window is marked `energy_short`."""
 _PARTS: Mapping[Domain, set[Domain]] = {"psys": {"package", "dram"}, "module": {"package", "gpu", "dram"}}
-"""Domains that hold others: beside any of these they do not enter a total."""
+"""Domains that contain others: they are left out of a total if any of the others is measured."""
 _BESIDE: set[Domain] = {"gpu_memory"}
-"""Domains of which it is not known whether others hold them: they enter no total."""
+"""Domains that may or may not be contained in others: they are left out of every total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What was timed: on which device, as the framework names it, how many steps and samples, and how long a step."""
+    """What was timed: the device as named by the framework, the numbers of steps and samples, and the step time."""
 
     platform: str
     uuid: str | None
@@ -42,7 +42,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What a record says, and the reasons of its nulls by path."""
+    """The energy parts of a record, and the reasons for their nulls by path."""
 
     energy: Energy | None
     telemetry: list[Conditions]
@@ -51,7 +51,7 @@ class Accounts:
 
 
 def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, int], period_s: float) -> Accounts:
-    """Account for what the meters read; where nothing was `timed` there is no energy."""
+    """Compute the energy parts of a record from the meter readings; without `timed` there is no energy."""
     reports = _reports(sampled, period_s)
     reasons: dict[str, str] = {}
     if timed is None:
@@ -78,14 +78,14 @@ def settle(sampled: Sequence[Sampled], timed: Timed | None, rest_ns: tuple[int, 
 
 
 def _edges_ns(one: Sampled) -> tuple[int, int] | None:
-    """When the edges of the timed window were read, or None where one of them was not."""
+    """Return the times of the readings at the edges of the timed window; None if one of them is missing."""
     at = {sample.mark: sample.time_ns for sample in one.samples if sample.mark}
     begin_ns, end_ns = at.get("begin"), at.get("end")
     return (begin_ns, end_ns) if begin_ns is not None and end_ns is not None and begin_ns < end_ns else None
 
 
 def _by_sensor(all_series: Sequence[Series]) -> list[list[Series]]:
-    """The series of one domain of one thing, together."""
+    """Group the series by component and domain."""
     groups: dict[tuple[str, str], list[Series]] = {}
     for each in all_series:
         groups.setdefault((each.channel.id, each.channel.domain), []).append(each)
@@ -93,11 +93,11 @@ def _by_sensor(all_series: Sequence[Series]) -> list[list[Series]]:
 
 
 def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domain]]:
-    """The things, by id and domain, that see the device that ran the case.
+    """Return the sensors, by id and domain, that cover the device that ran the case.
 
-    On the CPU, these are the packages with their memory, or what holds them. Elsewhere it is the card with the
-    framework's UUID or PCI address, or else the only card that there is; a card that is one with its processor is seen
-    as a module.
+    On the CPU, these are the packages with their memory, or the domain that contains them. Otherwise it is the card
+    with the framework's UUID or PCI address or, if none matches, the only card on the machine. If there is no `gpu`
+    domain, the cards are those of the `module` domain: a GPU with its processor.
     """
     if timed.platform == "cpu":
         domains = {each.domain for each in channels}
@@ -115,25 +115,27 @@ def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domai
 
 
 def _digits(uuid: str) -> str:
-    """A UUID without the prefix and the dashes that not all write."""
+    """Return a UUID without the prefix and dashes, which not every source includes."""
     return uuid.lower().removeprefix("gpu-").replace("-", "")
 
 
 def _energy(
     sensors: Sequence[SensorEnergy], telemetry: Sequence[Conditions], timed: Timed, known: Mapping[str, str]
 ) -> tuple[Energy, dict[str, str]]:
-    """The device's energy and the machine's, and why what is null is null; why a sensor's is, is `known`."""
+    """Return the energy of the device and of the machine, and the reasons for nulls; `known` has those of sensors."""
     of = {id(each): f"energy.sensors[{at}]" for at, each in enumerate(sensors)}
 
     def total(these: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
-        """The sum of a field: one part that is missing makes it null."""
+        """Return the sum of a field; it is null if any part is missing."""
         values = [getattr(each, name) for each in these]
         missing = [
             f"{each.id}: {known[f'{of[id(each)]}.{name}']}"
             for each, value in zip(these, values, strict=True)
             if value is None
         ]
-        return (None, "; ".join(missing) or "no sensor sees it") if missing or not values else (float(sum(values)), "")
+        return (
+            (None, "; ".join(missing) or "no sensor covers it") if missing or not values else (float(sum(values)), "")
+        )
 
     ours = _once([each for each in sensors if each.measured])
     every = _once(sensors)
@@ -147,9 +149,9 @@ def _energy(
     energy_j, why = total(ours, "energy_J")
     if not ours:
         cards = sum(each.domain == "gpu" for each in sensors) if timed.platform != "cpu" else 0
-        why = f"it cannot be told which of {cards} cards ran it" if cards else f"no sensor here sees {timed.platform}"
+        why = f"it is unknown which of {cards} cards ran it" if cards else f"no sensor here covers {timed.platform}"
     elif any("shared" in each.flags for each in ours):
-        energy_j, why = None, f"the sensor sees more than what ran the case: {ours[0].scope}"
+        energy_j, why = None, f"the sensor covers more than what ran the case: {ours[0].scope}"
     total_j, total_why = total(every, "energy_J")
     idle_w, idle_why = total(ours, "idle_W")
     total_idle_w, total_idle_why = total(every, "idle_W")
@@ -183,7 +185,7 @@ def _energy(
 
 
 def _once(sensors: Sequence[SensorEnergy]) -> list[SensorEnergy]:
-    """Sensors that see nothing twice: a domain is of one meter, one with a counter first, and not beside its parts."""
+    """Return sensors without overlap: one meter per domain, preferably with a counter, and no domain with its parts."""
     domains = {each.domain for each in sensors}
     first: dict[Domain, str] = {}
     for each in sorted(sensors, key=lambda each: each.method != "counter"):
@@ -198,7 +200,7 @@ def _once(sensors: Sequence[SensorEnergy]) -> list[SensorEnergy]:
 
 
 def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], measured: bool) -> Conditions | None:
-    """The state of a device in the window: what is neither energy nor power; None where nothing is read of that."""
+    """Return the state of a device in the window (all but energy and power); None if nothing of it was read."""
     ranges: dict[str, Range] = {}
     throttle: dict[str, float] = {}
     throttle_s: dict[str, float] = {}
@@ -231,7 +233,7 @@ def _conditions(meter: str, of: Sequence[Series], edges_ns: tuple[int, int], mea
 
 
 def _reports(sampled: Sequence[Sampled], period_s: float) -> list[MeterReport]:
-    """What is said of each meter."""
+    """Return the report on each meter."""
     reports = []
     for one in sampled:
         late_ms = [sample.late_ns / 1e6 for sample in one.samples if not sample.mark]
@@ -249,7 +251,7 @@ def _reports(sampled: Sequence[Sampled], period_s: float) -> list[MeterReport]:
 
 
 def _lacking(reports: Sequence[MeterReport]) -> str:
-    """Why there is no sensor at all: in full of one meter, of several the kinds of the reasons."""
+    """Return why there is no sensor at all: the full text for one meter, the kinds of reason for several."""
     if len(reports) == 1:
         return f"{reports[0].meter}: {'; '.join(missing.text for missing in reports[0].unavailable)}"
     words = [f"{report.meter}: {report.unavailable[0].reason}" for report in reports if report.unavailable]

@@ -1,4 +1,4 @@
-"""What the meters read right now."""
+"""Current readings of the meters."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 LEAST_S = 0.05
-"""A counter's power over a shorter time is that of its updates."""
+"""Over a shorter time, a counter's power depends on when the counter was updated."""
 
 
 def label(meter: str, thing: str, domain: str) -> str:
-    """What a sensor is called: its meter, the thing that it sits in, and its domain where the name does not say it."""
+    """Return a sensor's name: its meter, its component, and its domain unless the component's name starts with it."""
     return " ".join([meter, thing, *([] if thing.startswith(domain) else [domain])])
 
 
 class Now(Struct, frozen=True):
-    """What a sensor reads at the moment.
+    """Current readings of a sensor.
 
-    Power (the highest and the mean since the first look, too), energy since then, the state of the device, the reasons
-    by which its clocks were held down since the last such answer, and what is wrong.
+    Power (also its peak and mean since the first reading), energy since the first reading, the state of the device, the
+    reasons why its clocks were throttled since the last such report, and any trouble.
     """
 
     sensor: str
@@ -46,9 +46,9 @@ class Now(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Sensor:
-    """One domain of one thing, by the places of its channels in the meter's readings, and what was read of it so far.
+    """One domain of one component: its channels by index in the meter's readings, and what was read so far.
 
-    Energy is what the counter rose, or, where there is none, each power held until the next.
+    Energy is the rise of the counter or, if there is none, the integral of the powers, each held until the next.
     """
 
     meter: str
@@ -64,16 +64,16 @@ class Sensor:
 
     @property
     def first(self) -> Channel:
-        """Any of its channels: all say the same of the thing."""
+        """Any of its channels: all of them describe the same component."""
         return next(iter(self.channels.values()))
 
     @property
     def name(self) -> str:
-        """What it is called: of a card, the PCI address is shorter than its UUID."""
+        """Its name; a card is named by its PCI address, which is shorter than its UUID."""
         return label(self.meter, self.first.pci or self.first.id, self.first.domain)
 
     def take(self, sample: Sample) -> None:
-        """Take in another reading of the meter."""
+        """Process another reading of the meter."""
         source = self._place("energy_J", "power_average_W", "power_instant_W")
         polled = self._place("power_instant_W", "power_average_W")
         for at, channel in self.channels.items():
@@ -95,7 +95,7 @@ class Sensor:
             self._hold_down(channel, before, reading)
 
     def now(self) -> Now:
-        """What it reads; the power of one that only counts is the mean since the last such answer."""
+        """Return the current readings; the power of a sensor with only a counter is the mean since the last report."""
         polled = self._place("power_instant_W", "power_average_W")
         energy_j, known_s = self.energy_J - self._told[0], self.known_s - self._told[1]
         self._told = self.energy_J, self.known_s
@@ -118,7 +118,7 @@ class Sensor:
         )
 
     def _missing(self) -> list[str]:
-        """Which quantities have no reading now, by the reason; all of them go without saying."""
+        """Return the quantities without a current reading, by reason; if all are missing, only the reason."""
         by_reason: dict[str, dict[str, None]] = {}
         for at, channel in self.channels.items():
             if isinstance(value := self.values.get(at), str):
@@ -127,7 +127,7 @@ class Sensor:
         return [reason if every == {*names} else f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
     def _place(self, *quantities: str) -> int | None:
-        """Where the first of these quantities that it has stands."""
+        """Return the index of the first of these quantities that the sensor has."""
         for quantity in quantities:
             for at, channel in self.channels.items():
                 if channel.quantity == quantity:
@@ -139,7 +139,7 @@ class Sensor:
         return value if isinstance(value, float) else None
 
     def _rise(self, channel: Channel, before: float, now: float) -> float | None:
-        """What a counter rose; of a power, which has none, 0."""
+        """Return the rise of a counter; for a power, which has none, 0."""
         if channel.quantity != "energy_J":
             return 0.0
         wraps_at = channel.wraps_at
@@ -150,7 +150,7 @@ class Sensor:
         return rise
 
     def _hold_down(self, channel: Channel, before: tuple[int, float] | None, now: float) -> None:
-        """Note why the clocks are held down: by the bits that are set, or by a time that rose."""
+        """Note why the clocks are throttled, from the bits that are set or a time that rose."""
         if channel.quantity == "throttle_mask":
             self._words |= dict.fromkeys(word for bit, word in channel.bits.items() if int(now) & bit)
         elif channel.quantity == "throttle_time_s" and before and now > before[1]:
@@ -158,7 +158,7 @@ class Sensor:
 
 
 def sensors(found: Mapping[str, Found]) -> list[Sensor]:
-    """The sensors that meters found, in the meters' order of things."""
+    """Return the sensors that the meters found, in the meters' order of components."""
     made: dict[tuple[str, str], dict[str, dict[int, Channel]]] = {}
     for meter, each in found.items():
         for at, channel in enumerate(each.channels):
@@ -168,7 +168,7 @@ def sensors(found: Mapping[str, Found]) -> list[Sensor]:
 
 
 def take(several: Iterable[Sensor], samples: Mapping[str, Sample]) -> None:
-    """Let each sensor take in what its meter has just read; a meter that gave nothing is in trouble."""
+    """Pass each sensor its meter's latest reading; if there is none, note that as trouble."""
     for sensor in several:
         if sensor.meter in samples:
             sensor.take(samples[sensor.meter])

@@ -1,8 +1,8 @@
-"""The sampler: a process of its own that reads one meter tick by tick.
+"""The sampler: a separate process that reads one meter at every tick.
 
-A thread would wait for whoever holds the interpreter's lock; and a driver that hangs or crashes takes nothing with it.
-Standard input is a socket to the parent: the request comes on it, the answers say what was found, and its end ends the
-process. Samples go to standard output, a file that the parent made; what a library prints goes to standard error.
+A thread would have to wait for the interpreter's lock, and a driver that hangs or crashes would affect the measurement.
+Standard input is a socket to the parent. It carries the request and the answers about what was found; closing it ends
+the process. Samples go to standard output, a file created by the parent. Output of libraries goes to standard error.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 REASONS = frozenset(get_args(Reason))
 FLUSH_NS = 1_000_000_000
-"""A sampler that must be killed loses no more than what it has read for so long."""
+"""Time between flushes: a sampler that is killed loses at most the readings of this time."""
 
 
 class Request(Struct, frozen=True):
-    """What to look for: what the meters read, for a case on a platform; then to sample the last, so often a second.
+    """Find what the meters read for a case on a platform, then sample the last meter `hz` times per second.
 
-    `worker` is the socket on which the worker asks for readings at an edge; -1 where nobody does.
+    `worker` is the socket on which the worker requests readings at an edge; -1 if there is no worker.
     """
 
     meters: tuple[str, ...]
@@ -44,16 +44,16 @@ class Request(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What a meter reads, and what is unavailable."""
+    """What a meter can read, and what is unavailable."""
 
     channels: tuple[Channel, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
 
 
 class Sample(Struct, frozen=True, array_like=True):
-    """One reading of all channels, begun at `time_ns` of the monotonic clock, `late_ns` after its tick was due.
+    """One reading of all channels, started at `time_ns` of the monotonic clock, `late_ns` after its tick was due.
 
-    `mark` names the edge at which the worker asked for it; of a tick it is empty.
+    `mark` names the edge at which the worker requested it; it is empty for a tick.
     """
 
     time_ns: int
@@ -67,7 +67,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    sys.stdout = sys.stderr  # what a library prints is told before the error that comes after it, not at the end
+    sys.stdout = sys.stderr  # a library's output then comes before the error that follows it, not at the end
     control = socket.socket(fileno=0)
     request = msgspec.json.decode(control.makefile("rb").readline(), type=Request)
     for name in request.meters:
@@ -75,11 +75,11 @@ def main() -> None:
         control.sendall(msgspec.json.encode(found) + b"\n")
     if meter and request.hz:
         _sample(meter, request, control, output)
-    os._exit(0)  # all is written; a driver's own tidying up may hang
+    os._exit(0)  # everything is written; a driver's own clean-up may hang
 
 
 def _open(name: str, device: str | None) -> tuple[Meter | None, Found]:
-    """A meter with what it reads, or why there is none."""
+    """Open a meter; return it with what it reads, or why there is none."""
     try:
         meter: Meter = registry.load([f"meter.{name}"]).hook.make_meter(device=device)
     except NoMeterError as error:
@@ -90,11 +90,11 @@ def _open(name: str, device: str | None) -> tuple[Meter | None, Found]:
 
 
 def _sample(meter: Meter, request: Request, control: socket.socket, output: BinaryIO) -> None:
-    """Read at each tick, and at once where the worker asks; missed ticks are not made up for."""
+    """Read at each tick, and immediately on the worker's request; missed ticks are skipped."""
     encode = msgspec.json.Encoder().encode
-    selector = selectors.SelectSelector()  # others round their time limits up to whole milliseconds
+    selector = selectors.SelectSelector()  # other selectors round timeouts up to whole milliseconds
     selector.register(control, selectors.EVENT_READ)
-    worker = socket.socket(fileno=os.dup(request.worker)) if request.worker >= 0 else None  # select() takes low numbers
+    worker = socket.socket(fileno=os.dup(request.worker)) if request.worker >= 0 else None  # select() needs low numbers
     if worker:
         selector.register(worker, selectors.EVENT_READ)
 
@@ -129,7 +129,7 @@ def _sample(meter: Meter, request: Request, control: socket.socket, output: Bina
 
 
 def _readings(meter: Meter) -> tuple[Reading, ...]:
-    """One reading of each channel, and nothing else; what is no finite number stands for none."""
+    """Read each channel exactly once; a number that is not finite means that there is no value."""
     readings: list[Reading] = []
     for each in meter.read():
         if isinstance(each, str):

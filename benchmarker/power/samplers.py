@@ -1,4 +1,4 @@
-"""The parent's side of the samplers: find what there is, start them before a worker, gather what they read."""
+"""The parent's side of the samplers: find meters, start samplers before a worker, collect their readings."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     from benchmarker.api.meter import Channel
 
 ANSWER_S = 15.0
-"""A meter must have answered by then; a driver that must wake eight cards first takes some seconds."""
+"""Time limit for a meter's answer; a driver that must wake eight cards first takes several seconds."""
 STOP_S = 1.0
-"""A sampler that has not ended by then hangs in its driver, and is killed."""
+"""Time limit for a sampler to end; after that it hangs in its driver, and is killed."""
 PASSIVE, AUTO, NONE = "passive", "auto", "none"
 
 
 def meters(power: str) -> list[str]:
-    """The meters that a value of `--power` names: all (`passive`, `auto`), none (`none`), or names with commas between.
+    """Return the meters that a value of `--power` selects: all (`passive`, `auto`), none (`none`), or those it names.
 
-    Raises `UserError` for a name that is not registered.
+    Names are separated by commas. Raises `UserError` if a name is not registered.
     """
     names = list(dict.fromkeys(name.strip() for name in power.split(",") if name.strip()))
     if words := {PASSIVE, AUTO, NONE} & {*names}:
         if len(names) > 1:
-            raise UserError(f"--power={power}: {min(words)} goes with no other name")
+            raise UserError(f"--power={power}: {min(words)} cannot be combined with other names")
         return [] if NONE in names else [plugin.name for plugin in registry.registered("meter").values()]
     if not names:
-        raise UserError("--power names no meter; `benchmarker list meters` shows them, and none reads none")
+        raise UserError("--power names no meter; `benchmarker list meters` lists them, and --power=none reads none")
     for name in names:
         registry.find(f"meter.{name}")
     return names
 
 
 def find(names: Sequence[str], device: str | None, environment: Mapping[str, str]) -> dict[str, Found]:
-    """What each meter reads here or why it has nothing; none is waited for longer than ANSWER_S.
+    """Return what each meter reads here, or why it reads nothing; the wait for each is at most ANSWER_S.
 
-    One process asks them in turn. Where it hangs in one of them, or dies of it, another goes on with the next.
+    One process queries them in turn. If a meter makes it hang or crash, another process continues with the next meter.
     """
     found: dict[str, Found] = {}
     while waiting := tuple(name for name in names if name not in found):
@@ -71,7 +71,7 @@ def find(names: Sequence[str], device: str | None, environment: Mapping[str, str
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one meter had to read, all that it read, and what went wrong, over a trial."""
+    """One meter over a trial: its channels, what was unavailable or went wrong, and all its samples."""
 
     meter: str
     channels: tuple[Channel, ...]
@@ -81,9 +81,9 @@ class Sampled:
 
 @dataclass
 class Sampling:
-    """Samplers of some meters, from before a worker starts until after it has ended: a context.
+    """A context with samplers of some meters, from before a worker starts until after it has ended.
 
-    `found` is what each meter reads here, or why it has nothing; `rest_ns` when the machine rested.
+    `found` is what each meter reads here, or why it reads nothing. `rest_ns` is the idle period.
     """
 
     names: Sequence[str]
@@ -111,13 +111,13 @@ class Sampling:
         self._end()
 
     def rest(self, seconds: float) -> None:
-        """Leave the device alone while it is sampled: what it takes when idle."""
+        """Wait while the idle device is sampled, to measure its idle power."""
         began_ns = time.monotonic_ns()
         time.sleep(seconds)
         self.rest_ns = (began_ns, time.monotonic_ns())
 
     def lines(self) -> dict[str, Line]:
-        """How the worker reaches each sampler that has something to read."""
+        """Return the worker's connection to each sampler that has something to read."""
         return {
             sampler.meter: _line(sampler.theirs.fileno(), self.found[sampler.meter].channels)
             for sampler in self._samplers
@@ -125,14 +125,14 @@ class Sampling:
         }
 
     def forget(self) -> None:
-        """Drop all that was read so far: whoever watches without an end keeps no file of it."""
+        """Discard everything read so far, so that the files of an endless watch do not grow."""
         for sampler in self._samplers:
             descriptor = sampler.samples.fileno()
-            os.lseek(descriptor, 0, os.SEEK_SET)  # the sampler writes where this stands: both have one open file
+            os.lseek(descriptor, 0, os.SEEK_SET)  # the sampler writes at this position: both share one open file
             os.ftruncate(descriptor, 0)
 
     def gather(self) -> list[Sampled]:
-        """End the samplers; returns all that they read."""
+        """Stop the samplers; return everything that they read."""
         for sampler in self._samplers:
             sampler.stop()
         return [sampler.sampled(self.found[sampler.meter]) for sampler in self._samplers]
@@ -143,7 +143,7 @@ class Sampling:
 
 
 class _Sampler:
-    """One sampler process, the sockets to it and the file that it writes to."""
+    """One sampler process, the sockets to it and the files that it writes to."""
 
     def __init__(self, request: Request, environment: Mapping[str, str]) -> None:
         self.meter = request.meters[-1]
@@ -170,7 +170,7 @@ class _Sampler:
             worker.close()
 
     def answer(self, deadline: float) -> Found:
-        """What the next of its meters reads; where it does not say so in time, or ends, it is `lost`."""
+        """Return what the next of its meters reads; sets `lost` if it does not answer in time or ends."""
         while b"\n" not in self._heard:
             try:
                 self.control.settimeout(max(0.001, deadline - time.monotonic()))
@@ -186,7 +186,7 @@ class _Sampler:
         return msgspec.json.decode(line, type=Found)
 
     def ended(self) -> str:
-        """How the process ended, which was not asked to."""
+        """Describe how the process ended unexpectedly."""
         status = self.process.wait()
         how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
         self.said.seek(0)
@@ -194,7 +194,7 @@ class _Sampler:
         return f"its process ended {how}" + (f": {last[:300]}" if last else "")
 
     def stop(self) -> None:
-        """Ask the process to end, and wait for it no longer than STOP_S."""
+        """Ask the process to end, and wait for it at most STOP_S."""
         if self.process.poll() is not None:
             self.lost = self.ended()
             return
@@ -205,7 +205,7 @@ class _Sampler:
             self.lost = f"it did not answer for {STOP_S:g} s, and was ended"
 
     def sampled(self, found: Found) -> Sampled:
-        """What it read until it ended; a last line that was cut off is dropped."""
+        """Return what it read until it ended; a truncated last line is dropped."""
         self.samples.seek(0)
         lines = self.samples.read().split(b"\n")[:-1]
         samples = [msgspec.json.decode(line, type=Sample) for line in lines]
@@ -215,16 +215,16 @@ class _Sampler:
         return Sampled(self.meter, found.channels, unavailable, samples)
 
     def end(self) -> None:
-        """Leave nothing of it behind."""
+        """Kill the process, and close its sockets and files."""
         self.process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(STOP_S)  # one that hangs within the kernel dies when its driver lets go of it
+            self.process.wait(STOP_S)  # one that hangs in the kernel dies when its driver releases it
         for each in (self.control, self.theirs, self.samples, self.said):
             each.close()
 
 
 def _line(descriptor: int, channels: Sequence[Channel]) -> Line:
-    """Where in a meter's readings the worker finds what tells that a device is warm."""
+    """Return the connection to a sampler, with the indices of the readings that show whether a device is warm."""
     graphics = [at for at, channel in enumerate(channels) if channel.domain == "gpu"]
     ours = graphics or [at for at, channel in enumerate(channels) if channel.domain == "package"]
 

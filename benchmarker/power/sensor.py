@@ -1,4 +1,4 @@
-"""One sensor's energy over the timed window: by its counter first, by its polled powers beside it."""
+"""One sensor's energy over the timed window: preferably from its counter, and in addition from its polled powers."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from benchmarker.records.energy import SensorFlag
 
 AGREEMENT = 0.1
-"""A counter and polled powers that differ by a larger share make the counter suspect."""
+"""The counter is suspect if it differs from the polled powers by a larger share."""
 MIN_UPDATES = 10
-"""A window that holds fewer new values of a sensor says little about the time between its edges."""
-_TOO_SHORT = f"{{:.2g}} s hold fewer than {MIN_UPDATES} of its updates; time longer"
+"""A window with fewer new values of a sensor is too short for a figure between its edges."""
+_TOO_SHORT = f"{{:.2g}} s contain fewer than {MIN_UPDATES} of its updates; time longer"
 STILL_S = 2.0
-"""The counter of a device that takes power does not stand still for so long."""
+"""The counter of a device that draws power does not stay unchanged for this long."""
 LONGEST_GAP_S = 60.0
-"""Over a longer gap a counter may have wrapped more than once."""
+"""In a longer gap a counter may have wrapped more than once."""
 LEAST_COVERAGE = 0.9
-"""Readings that cover less of the window are not integrated."""
+"""Readings that cover a smaller share of the window are not integrated."""
 GAP_S = 0.25
 GAP_PERIODS = 3
-"""A stretch without a reading is a gap when it is longer than `GAP_S` and than so many of the sampler's periods."""
+"""A time without a reading is a gap if it is longer than `GAP_S` and than this many of the sampler's periods."""
 LONG_WINDOWS = 10
-"""A moving average lags by half its window: it is integrated where the time is so many windows long."""
+"""A moving average lags by half its window: it is integrated if the timed part is at least this many windows long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When it was sampled, in ns of the monotonic clock: at rest, between the edges, and how long a step took."""
+    """Times of the idle period and of the edges, in ns of the monotonic clock; sampling period and step time, s."""
 
     rest_ns: tuple[int, int]
     edges_ns: tuple[int, int] | None
@@ -48,7 +48,7 @@ class Timing:
 
 @dataclass(slots=True)
 class _Part:
-    """An energy (J) or why there is none, and what was noticed."""
+    """An energy (J) or the reason why there is none, with counter wraps and flags."""
 
     energy_J: float | None = None
     why: str = ""
@@ -57,12 +57,12 @@ class _Part:
 
 
 def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) -> tuple[SensorEnergy, dict[str, str]]:
-    """The sensor that these series are of, and why what is null is null, by field; one of them is energy or power."""
+    """Return the sensor of these series, one of which is energy or power, and the reasons for its nulls by field."""
     by_quantity: dict[str, Series] = {each.channel.quantity: each for each in of}
     counter, polled = by_quantity.get("energy_J"), _polled(by_quantity, timing)
     source = polled or counter
     assert source is not None
-    at_rest = by_quantity.get("power_instant_W") or source  # an average still holds what was before the rest
+    at_rest = by_quantity.get("power_instant_W") or source  # an average still includes the time before the idle period
     channel = source.channel
     observed_s = update_s(source)
     reasons: dict[str, str] = {}
@@ -119,12 +119,14 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
         idle_W=told(
             "idle_W",
             _mean_w(at_rest, timing.rest_ns),
-            "it was not read, or not rightly, while the machine rested; --power=auto lets it rest",
+            "it was not read, or not correctly, while the machine was idle; --power=auto adds an idle period",
         ),
         update_ms=channel.update_ms,
         window_ms=channel.window_ms,
         observed_update_ms=told(
-            "observed_update_ms", observed_s and observed_s * 1e3, "its value changed too rarely to tell"
+            "observed_update_ms",
+            observed_s and observed_s * 1e3,
+            "its value changed too rarely to determine an update interval",
         ),
         accuracy_percent=channel.accuracy_percent,
         n=n,
@@ -136,7 +138,7 @@ def sensor(meter: str, of: Sequence[Series], timing: Timing, *, measured: bool) 
 
 
 def _polled(by_quantity: dict[str, Series], timing: Timing) -> Series | None:
-    """The powers to integrate: the average, which misses nothing, where its lag matters little; else the instant."""
+    """Return the powers to integrate: the average if its lag matters little, otherwise the instantaneous power."""
     average, instant = by_quantity.get("power_average_W"), by_quantity.get("power_instant_W")
     if average is None or instant is None or timing.edges_ns is None:
         return average or instant
@@ -146,7 +148,7 @@ def _polled(by_quantity: dict[str, Series], timing: Timing) -> Series | None:
 
 
 def _counted(counter: Series | None, polled: Series | None, edges_ns: tuple[int, int]) -> _Part:
-    """What the counter rose between the edges, or why it is not to be believed."""
+    """Return the rise of the counter between the edges, or why it cannot be trusted."""
     if counter is None:
         return _Part(why="it has no counter")
     inside = counter.within(*edges_ns)
@@ -162,16 +164,16 @@ def _counted(counter: Series | None, polled: Series | None, edges_ns: tuple[int,
     powers = polled.within(*edges_ns).valid().values if polled else np.empty(0)
     takes_power = not len(powers) or powers.max() > 0
     if takes_power and still >= min(STILL_S, (edges_ns[1] - edges_ns[0]) / 1e9):
-        return _Part(why=f"the counter stood still for {still:.2g} s", flags=["counter_stalled"])
+        return _Part(why=f"the counter did not change for {still:.2g} s", flags=["counter_stalled"])
     if takes_power and (rises > 0).sum() < MIN_UPDATES:
         return _Part(why=_TOO_SHORT.format((edges_ns[1] - edges_ns[0]) / 1e9))
     return _Part(float(rises.sum()), wraps=wraps)
 
 
 def _held(polled: Series | None, coverage: float, observed_s: float | None, timing: Timing) -> _Part:
-    """The polled powers, each held until the next, or why they are not integrated."""
+    """Return the integral of the polled powers, each held until the next, or why they are not integrated."""
     if polled is None:
-        return _Part(why="it has no power to poll")
+        return _Part(why="it has no power reading")
     assert timing.edges_ns is not None
     seconds = (timing.edges_ns[1] - timing.edges_ns[0]) / 1e9
     flags: list[SensorFlag] = ["aliasing"] if aliases(timing.step_s, polled.channel, timing.period_s) else []
@@ -184,7 +186,7 @@ def _held(polled: Series | None, coverage: float, observed_s: float | None, timi
 
 
 def _coverage(inside: Series, timing: Timing) -> tuple[int, float]:
-    """Gaps between the readings, and the share of the window that has no part in them."""
+    """Return the number of gaps between the readings, and the share of the window outside them."""
     assert timing.edges_ns is not None
     begin_ns, end_ns = timing.edges_ns
     if not len(inside.values) or end_ns <= begin_ns:
@@ -194,7 +196,7 @@ def _coverage(inside: Series, timing: Timing) -> tuple[int, float]:
 
 
 def _rises_w(inside: Series, timing: Timing) -> npt.NDArray[np.float64]:
-    """A counter's mean power from tick to tick, W; readings at the edges are too close to a tick to say anything."""
+    """Return a counter's mean power from tick to tick, W; intervals too short because of an edge are skipped."""
     rises, _ = risen(inside)
     seconds = np.diff(inside.time_ns) / 1e9
     apart = seconds > timing.period_s / 2
@@ -202,7 +204,7 @@ def _rises_w(inside: Series, timing: Timing) -> npt.NDArray[np.float64]:
 
 
 def _mean_w(source: Series, between_ns: tuple[int, int]) -> float | None:
-    """Mean power between two moments, by the counter where the source is one; None where that ran backwards."""
+    """Return the mean power between two times, from the counter if the source is one; None if it ran backwards."""
     inside = source.within(*between_ns).valid()
     if len(inside.values) < 2:
         return None

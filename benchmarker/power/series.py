@@ -1,4 +1,4 @@
-"""One channel's readings as arrays, and the figures that are taken from them."""
+"""One channel's readings as arrays, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from benchmarker.power.sampler import Sample
 
 MOST_W = 1e5
-"""Nothing that a counter of energy sees takes more."""
+"""No component with an energy counter draws more power."""
 SLACK_S = 0.1
-"""A counter may have had its last new value so much earlier."""
+"""A counter's last update may be this much older than its reading."""
 LEAST_CHANGES = 10
-"""Fewer changes do not tell how often a sensor has a new value."""
+"""With this many changes or fewer, a sensor's update interval cannot be determined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A channel, the times of its readings (ns) and their values; NaN where there was none, for the named reasons."""
+    """A channel, the times of its readings (ns) and their values; a missing value is NaN, `missing` counts reasons."""
 
     channel: Channel
     time_ns: npt.NDArray[np.int64]
@@ -34,25 +34,25 @@ class Series:
     missing: Counter[Reason]
 
     def within(self, begin_ns: int, end_ns: int) -> Series:
-        """The readings from one moment to another, both included."""
+        """Return the readings between two times, both included."""
         of = slice(
             int(np.searchsorted(self.time_ns, begin_ns, "left")), int(np.searchsorted(self.time_ns, end_ns, "right"))
         )
         return Series(self.channel, self.time_ns[of], self.values[of], self.missing)
 
     def valid(self) -> Series:
-        """Those readings that are numbers."""
+        """Return the readings that are numbers."""
         known = ~np.isnan(self.values)
         return Series(self.channel, self.time_ns[known], self.values[known], self.missing)
 
     @property
     def reason(self) -> Reason:
-        """Why most of the missing readings are missing."""
+        """The most frequent reason for missing readings."""
         return self.missing.most_common(1)[0][0] if self.missing else "stalled"
 
 
 def series(channels: Sequence[Channel], samples: Sequence[Sample]) -> list[Series]:
-    """The readings by channel."""
+    """Return the readings by channel."""
     time_ns = np.array([sample.time_ns for sample in samples], dtype=np.int64)
     found = []
     for at, channel in enumerate(channels):
@@ -63,7 +63,7 @@ def series(channels: Sequence[Channel], samples: Sequence[Sample]) -> list[Serie
 
 
 def update_s(these: Series) -> float | None:
-    """Median time between two changes of the value, s; None where it changed fewer than ten times.
+    """Return the median time between two changes of the value, s; None if there were ten changes or fewer.
 
     It cannot be less than the time between two readings.
     """
@@ -75,9 +75,9 @@ def update_s(these: Series) -> float | None:
 def mended(
     rises: npt.NDArray[np.float64], seconds: npt.NDArray[np.float64], wraps_at: float | None
 ) -> npt.NDArray[np.float64]:
-    """What a counter rose in so many seconds, with what it lost where it wrapped; NaN where it ran backwards.
+    """Return the rises of a counter in these times, corrected for wraps; NaN where it ran backwards.
 
-    Where a counter is set back, the rise to its wrap would be of a power that nothing takes.
+    If a counter was reset rather than wrapped, the corrected rise would mean a power that no component draws.
     """
     back = rises < 0
     most = np.minimum((wraps_at or 0.0) / 2, MOST_W * (seconds + SLACK_S))
@@ -86,40 +86,41 @@ def mended(
 
 
 def risen(these: Series) -> tuple[npt.NDArray[np.float64], int]:
-    """What a counter rose between successive readings, none of them missing, and how often it wrapped; as `mended`."""
+    """Return the rises of a counter between successive valid readings (see `mended`), and how often it wrapped."""
     rises = np.diff(these.values)
     found = mended(rises, np.diff(these.time_ns) / 1e9, these.channel.wraps_at)
     return found, int(((rises < 0) & ~np.isnan(found)).sum())
 
 
 def still_s(these: Series) -> float:
-    """The longest time for which a counter did not rise, s."""
+    """Return the longest time for which a counter did not change, s."""
     edges = np.flatnonzero(np.diff(these.values) != 0) + 1
     runs = np.split(these.time_ns, edges)
     return max((int(run[-1] - run[0]) for run in runs if len(run)), default=0) / 1e9
 
 
 def integral(these: Series, begin_ns: int, end_ns: int) -> float:
-    """Each value held until the next, the first and the last extended to the edges: J for powers in W.
+    """Integrate with each value held until the next, the first and the last extended to the edges: J for powers in W.
 
-    Values that stay the same count as often as they were read: dropping repeats and joining the rest by lines loses
-    what lies before the first change and after the last.
+    Repeated values count as often as they were read. Dropping repeats and interpolating linearly would lose the time
+    before the first change and after the last.
     """
     edges = np.concatenate([[begin_ns], these.time_ns[1:], [end_ns]])
     return float(np.dot(these.values, np.diff(edges)) / 1e9)
 
 
 def gaps_s(these: Series, begin_ns: int, end_ns: int, longest_s: float) -> tuple[int, float]:
-    """How many stretches without a reading are longer than `longest_s`, and how long they are beyond that, s."""
+    """Return how many times without a reading are longer than `longest_s`, and the sum of their excess, s."""
     between = np.diff(np.concatenate([[begin_ns], these.time_ns, [end_ns]])) / 1e9
     beyond = between[between > longest_s] - longest_s
     return len(beyond), float(beyond.sum())
 
 
 def aliases(step_s: float, channel: Channel, period_s: float) -> bool:
-    """Whether a sensor that sees only a part of each update period may see the same part of each step.
+    """Whether a sensor that measures only a part of each update period may measure the same part of each step.
 
-    So it is where a step takes near (5%) a whole number of update periods (or of readings, where these are rarer).
+    This happens if a step takes nearly (within 5%) a whole number of update periods, or of sampling periods if these
+    are longer.
     """
     if channel.window_ms is None or channel.update_ms is None or channel.window_ms >= channel.update_ms:
         return False

@@ -1,4 +1,4 @@
-"""The time series: all that the meters read during a trial, as a Parquet file beside its record (docs/power.md)."""
+"""The time series: all meter readings during a trial, as a Parquet file next to its record (docs/power.md)."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class TimeSeries:
-    """All readings, a row each in order of time, and the channels of each meter that they are of."""
+    """All readings, one per row in order of time, and the channels of each meter."""
 
     readings: pd.DataFrame
     channels: Mapping[str, tuple[Channel, ...]]
 
 
 def encode(sampled: Sequence[Sampled]) -> bytes:
-    """The readings as Parquet, a row each, in order of time; the channels are in the file's metadata.
+    """Encode the readings as Parquet, one per row, in order of time; the channels are in the file's metadata.
 
-    `time_ns` is of the monotonic clock; `mark` names the edge at which it was read (`begin` and `end` of the timed
-    part, `look` in preheat), of a tick it is empty; `value` is in the unit that the `quantity` names, or null, and then
-    `reason` says why.
+    `time_ns` is a time of the monotonic clock. `mark` names the edge of the reading (`begin` and `end` of the timed
+    part, `look` in preheat); it is empty for a tick. `value` is in the unit that the `quantity` names; if it is null,
+    `reason` states why.
     """
     columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
     for one in sampled:
@@ -70,7 +70,7 @@ def encode(sampled: Sequence[Sampled]) -> bytes:
 
 
 def read(path: Path) -> TimeSeries:
-    """The time series in a file; raises `UserError` where it is none."""
+    """Read the time series in a file; raises `UserError` if it is not a time series."""
     try:
         table = pq.read_table(path)
         channels = (table.schema.metadata or {}).get(_CHANNELS, b"")

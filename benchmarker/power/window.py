@@ -1,4 +1,4 @@
-"""The worker's side of the samplers: ask for readings at the edges of what is timed."""
+"""The worker's side of the samplers: request readings at the edges of the timed part."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ANSWER_S = 1.0
-"""A sampler that does not answer for so long is not asked again: its sensor hangs."""
+"""Time limit for a sampler's answer; after that its sensor hangs, and it is not asked again."""
 
 
 class Line(Struct, frozen=True):
-    """The way to one sampler: its socket, and whether it reads energy or power at all.
+    """The connection to one sampler: its socket, and whether it reads energy or power at all.
 
-    The rest says where in its readings preheat finds what tells that the device is warm: energies (J; a counter that
-    wraps does so at `wraps_at`), powers (W) and temperatures (°C).
+    The other fields are indices into its readings, which preheat uses to decide whether the device is warm: energies
+    (J; `wraps_at` is where each counter wraps), powers (W) and temperatures (°C).
     """
 
     socket: int
@@ -35,14 +35,14 @@ class Line(Struct, frozen=True):
 
 
 class Gauge(Struct, frozen=True):
-    """Mean power since the last look, and the highest temperature now, where there are sensors."""
+    """Mean power since the last reading, and the highest current temperature, if there are sensors."""
 
     power_W: float | None = None
     temperature_C: float | None = None
 
 
 class Edges:
-    """Asks all samplers at once, between two stretches of work."""
+    """Requests readings from all samplers at once, between two phases of work."""
 
     def __init__(self, lines: Mapping[str, Line]) -> None:
         self._lines = {meter: (line, socket.socket(fileno=os.dup(line.socket))) for meter, line in lines.items()}
@@ -50,11 +50,11 @@ class Edges:
 
     @property
     def tell_power(self) -> bool:
-        """Whether any of them reads energy or power."""
+        """Whether any sampler reads energy or power."""
         return any(line.tells_power for line, _ in self._lines.values())
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the connections to all samplers."""
         for meter in list(self._lines):
             self._drop(meter)
 
@@ -62,7 +62,7 @@ class Edges:
         self._lines.pop(meter)[1].close()
 
     def mark(self, name: str) -> dict[str, Sample]:
-        """Have every sampler read now; `name` marks the samples in its file."""
+        """Have every sampler read now; `name` marks these samples in the file."""
         samples = {}
         deadline = time.monotonic() + ANSWER_S
         for meter, (_, way) in list(self._lines.items()):
@@ -86,7 +86,7 @@ class Edges:
         return samples
 
     def gauge(self) -> Gauge:
-        """How warm it is, and the power since the last call: by the counters where there are any, else as read now."""
+        """Return the temperature, and the power since the last call from counters, or as read now if there are none."""
         samples = self.mark("look")
         powers: list[float] = []
         temperatures: list[float] = []

@@ -1,1 +1,1 @@
-"""For those who buy: scores, costs, acceptance against a reference, and completeness."""
+"""Procurement: scores, costs, acceptance tests against a reference, and completeness checks."""

@@ -1,4 +1,4 @@
-"""Acceptance: measured cases held against the bounds of a reference."""
+"""Acceptance test: check measured cases against the bounds of a reference."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """Whether a configuration reaches what is asked of it: the median over trials, within the bounds or not, and why.
+    """Whether the median over a configuration's trials is within the bounds of a case, and why not.
 
-    Without a configuration, no record matches the case. `duration_s` is the time that its trials took.
+    `configuration` is None if no record matches the case. `duration_s` is the total time of its trials.
     """
 
     verdict: Literal["PASS", "FAIL"]
@@ -47,7 +47,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Acceptance(Struct, frozen=True, kw_only=True):
-    """The outcome of every case, and the configurations that went well and are in no case of the reference."""
+    """The outcome of every case, and the successful configurations that no case of the reference matches."""
 
     outcomes: list[Outcome]
     unasked: list[str]
@@ -55,7 +55,7 @@ class Acceptance(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Measured:
-    """The trials of one configuration on one host, and what it has no record of."""
+    """The trials of one configuration on one host, and its trials without a record."""
 
     case: Case
     factors: Factors
@@ -64,9 +64,9 @@ class _Measured:
 
 
 def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[Unrun], derive: Derive) -> Acceptance:
-    """Judge every configuration that a case of the reference matches, and every one that failed and none matches.
+    """Judge every configuration that a case of the reference matches, and every failed one that no case matches.
 
-    Raises `UserError` for a metric that there is not.
+    Raises `UserError` if a metric is unknown.
     """
     groups = _measured(records, unrun)
     known = derive(records[0]) if records else {}
@@ -95,7 +95,7 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
 
 
 def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[bytes, str], _Measured]:
-    """Trials by configuration and host; what has no record goes to the host that ran the others of its run."""
+    """Group trials by configuration and host; trials without a record go to the host of the rest of their run."""
     hosts = {record.run_id: record.machine.host for record in records}
     groups: dict[tuple[bytes, str], _Measured] = {}
 
@@ -111,7 +111,7 @@ def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[b
 
 
 def _unwell(group: _Measured) -> list[str]:
-    """What failed and what was not run, in words."""
+    """Describe failed trials and trials that were not run."""
     errors = [record.error for record in group.records if record.error]
     first = {error.kind: error for error in reversed(errors)}
     number = len(group.records)
@@ -123,13 +123,13 @@ def _unwell(group: _Measured) -> list[str]:
 
 
 def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> Outcome:
-    """It passes where no trial failed or lacks, there are enough, and their median is within the bounds."""
+    """Judge a configuration: it passes if every trial succeeded, there are enough, and the median is within bounds."""
     metrics = [derive(record)[wanted.metric] for record in group.records if record.error is None]
     values = [metric.value for metric in metrics if metric.value is not None]
-    lacking = [metric.reason or "no reason is given" for metric in metrics if metric.value is None]
+    lacking = [metric.reason or "no reason is recorded" for metric in metrics if metric.value is None]
     reasons = _unwell(group)
     if len(metrics) < wanted.trials:
-        reasons.append(f"{len(metrics)} of the {wanted.trials} trials asked for went well")
+        reasons.append(f"{len(metrics)} of the {wanted.trials} required trials succeeded")
     if lacking:
         reasons.append(f"{len(lacking)} of {len(metrics)} trials have no {wanted.metric}: {lacking[0]}")
     if values:
@@ -138,7 +138,7 @@ def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> Outc
 
 
 def _outside(value: float, wanted: Wanted) -> list[str]:
-    """By how much a value is out of bounds."""
+    """Describe by how much a value is out of bounds."""
     found = []
     for limit, word, beyond in ((wanted.low, "below", -1), (wanted.high, "above", 1)):
         if limit is not None and (value - limit) * beyond > 0:
@@ -175,6 +175,6 @@ def _outcome(
 
 
 def _command(case: Case, wanted: Wanted | None) -> str:
-    """The command line that repeats a case, with as many trials as are asked for."""
+    """Return the command line that repeats a case with the required number of trials."""
     trials = f" --trials={wanted.trials}" if wanted and wanted.trials > 1 else ""
     return f"{command_line(case)}{trials}"

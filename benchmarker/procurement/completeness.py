@@ -1,4 +1,4 @@
-"""What was asked for and left no record: trials of runs that were cut short."""
+"""Find trials that were planned but have no record, because their run was interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unrun:
-    """A case of a run, of which so many trials were asked for and have no record."""
+    """A case of a run, and the number of its planned trials without a record."""
 
     run_id: str
     case: Case
@@ -31,7 +31,7 @@ class Unrun:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the plans at results say: trials without a record, what was left out and why, plans that are damaged."""
+    """What the plans of results ask for: trials without a record, cases left out with the reason, damaged plans."""
 
     unrun: tuple[Unrun, ...]
     left_out: tuple[str, ...]
@@ -39,7 +39,7 @@ class Asked:
 
 
 def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
-    """Hold the plans of the runs at `results` against their records; a record that is named by itself has no plan."""
+    """Compare the plans of the runs at `results` with their records; a result that is a single record has no plan."""
     unrun: dict[tuple[str, bytes], Unrun] = {}
     left_out: dict[str, None] = {}
     faults = []
@@ -55,7 +55,7 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
 
 
 def _unrun(plan: Plan, records: Sequence[Record]) -> list[Unrun]:
-    """By case, in the plan's order; a run that may end early is asked for no rounds after the last that it began."""
+    """Return missing trials by case, in plan order; a run that may end early needs no rounds after its last one."""
     last = max((record.trial for record in records), default=0) if plan.looks else plan.trials
     wanted = Counter(msgspec.json.encode(plan.cases[index]) for index, trial in plan.order if trial <= last)
     had = Counter(msgspec.json.encode(record.case) for record in records)

@@ -1,9 +1,9 @@
-"""What work costs: the price of a machine by the second, and of the electricity that it takes (docs/procurement.md).
+"""The cost of work: the price of a machine per second, and of the electricity it uses (docs/procurement.md).
 
     cost_per_s = price / (lifetime_years * YEAR_S * utilisation) + power_W * pue * electricity_price_per_kWh / J_PER_KWH
     samples_per_cost = samples_per_s / cost_per_s
 
-PUE is the energy of a data centre over that of its IT equipment (ISO/IEC 30134-2).
+PUE is the energy of a data centre divided by that of its IT equipment (ISO/IEC 30134-2).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ J_PER_KWH = 3.6e6
 
 
 class Inputs(Struct, frozen=True):
-    """What one side costs, money in the currency of the file.
+    """The cost inputs of one side, in the currency of the file.
 
-    `utilisation` is the share of its lifetime in which the machine works as it was measured; `power_W` stands in
-    where no energy was measured.
+    `utilisation` is the share of its lifetime in which the machine works as measured. `power_W` is used if no energy
+    was measured.
     """
 
     price: Annotated[float, Meta(ge=0)]
@@ -44,25 +44,28 @@ class Inputs(Struct, frozen=True):
     power_W: Annotated[float, Meta(gt=0)] | None = None
 
     def per_s(self, power_W: float) -> float:
-        """Cost of a second of work, in the currency."""
+        """Return the cost of a second of work, in the currency."""
         machine = self.price / (self.lifetime_years * YEAR_S * self.utilisation)
         return machine + power_W * self.pue * self.electricity_price_per_kWh / J_PER_KWH
 
 
 class Costs(Struct, frozen=True):
-    """What the sides cost, by the name of each."""
+    """The cost inputs of the sides, by name."""
 
     currency: str
     sides: Mapping[str, Inputs]
     path: str = "the cost file"
 
     def of(self, role: str, name: str) -> Inputs:
-        """What a side costs, by its role (`baseline`, `contender`), its name, or what the name ends in after `=`."""
+        """Return the inputs of a side by its role (`baseline`, `contender`), its name, or its name after `=`.
+
+        Raises `UserError` if there is no entry for the side, or several.
+        """
         names = dict.fromkeys((role, name, name.partition("=")[2] or name))
         given = [each for each in names if each in self.sides]
         if not given:
             raise UserError(
-                f"{self.path} says nothing of the {role} ({name}); write [side.{role}] or [side.{_key(name)}]"
+                f"{self.path} has no costs for the {role} ({name}); add [side.{role}] or [side.{_key(name)}]"
             )
         if len(given) > 1:
             raise UserError(f"{self.path} names the {role} twice, as {' and '.join(given)}; leave one out")
@@ -70,7 +73,10 @@ class Costs(Struct, frozen=True):
 
 
 def read(path: Path) -> Costs:
-    """The costs in a file; keys at its top hold for every side. Raises `UserError` that names the file and the key."""
+    """Read the costs in a file; top-level keys apply to every side.
+
+    Raises `UserError` naming the file and the key if the file is not valid.
+    """
     found = toml.load(path)
     try:
         if "currency" not in found:
@@ -78,7 +84,7 @@ def read(path: Path) -> Costs:
         currency = toml.take("currency", found.pop("currency"), Annotated[str, Meta(min_length=1, max_length=20)])
         tables = toml.take("side", found.pop("side", {}), dict[str, dict[str, Any]])
         if not tables:
-            raise UserError("it holds no [side.NAME]")
+            raise UserError("it has no table [side.NAME]")
         for key in found:
             if key not in Inputs.__struct_fields__:
                 known = ", ".join(("currency", "side", *Inputs.__struct_fields__))
@@ -87,7 +93,7 @@ def read(path: Path) -> Costs:
         for name, side in sides.items():
             if side.price == 0 and side.electricity_price_per_kWh == 0:
                 raise UserError(
-                    f"side.{_key(name)}: price and electricity_price_per_kWh are both 0: nothing costs nothing"
+                    f"side.{_key(name)}: price and electricity_price_per_kWh are both 0; set at least one of them"
                 )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
@@ -95,18 +101,18 @@ def read(path: Path) -> Costs:
 
 
 def _key(name: str) -> str:
-    """A key as TOML spells it."""
+    """Return a key in TOML syntax."""
     return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
 
 
 def mean_power(record: Record) -> float | None:
-    """Mean power, W, over the timed window of all that the sensors see of the machine; None where there is none."""
+    """Return the mean power, W, of everything measured by the sensors over the timed window; None if not measured."""
     energy = record.energy
     return energy.total_J / energy.duration_s if energy and energy.total_J and energy.duration_s else None
 
 
 def with_costs(derive: Derive, inputs: Mapping[str, Inputs], currency: str) -> Derive:
-    """Derives `samples_per_cost` too, of trials whose side's costs `inputs` holds by the trial's id."""
+    """Extend `derive` by `samples_per_cost`; `inputs` holds the costs of each trial's side by the trial's id."""
 
     def derived(record: Record) -> dict[str, Metric]:
         metrics = dict(derive(record))
@@ -116,17 +122,17 @@ def with_costs(derive: Derive, inputs: Mapping[str, Inputs], currency: str) -> D
         if rate.value is not None and power is not None:
             value = rate.value / costs.per_s(power)
         elif rate.value is not None:
-            why = record.reasons.get("energy") or record.reasons.get("energy.total_J") or "no energy was seen"
-            reason = f"{why}; power_W in the cost file can stand in"
+            why = record.reasons.get("energy") or record.reasons.get("energy.total_J") or "no energy was measured"
+            reason = f"{why}; set power_W in the cost file to use a fixed power"
         return metrics | {COST_METRIC: Metric(value, f"1/{currency}", "higher", reason)}
 
     return derived
 
 
 class Basis(Struct, frozen=True, kw_only=True):
-    """What one side's cost rests on: `measured` of its `trials` have a power of their own.
+    """The basis of one side's cost: in `measured` of its `trials` the power was measured.
 
-    `used_power_W` is the median over trials of what was used, `cost_per_hour` the cost at that power.
+    `used_power_W` is the median over trials of the power used, `cost_per_hour` the cost at that power.
     """
 
     name: str
@@ -138,7 +144,7 @@ class Basis(Struct, frozen=True, kw_only=True):
 
 
 def basis(name: str, inputs: Inputs, records: Sequence[Record]) -> Basis:
-    """What the cost of a side's trials that went well rests on."""
+    """Return the basis of the cost of a side, from its successful trials."""
     measured = [mean_power(record) for record in records if record.error is None]
     used = [power for each in measured if (power := each or inputs.power_W) is not None]
     power = median(used) if used else None
@@ -153,7 +159,9 @@ def basis(name: str, inputs: Inputs, records: Sequence[Record]) -> Basis:
 
 
 def cost_notes(sides: Sequence[Sequence[Record]]) -> list[str]:
-    """Whether the powers that costs go by are of the same parts of a machine everywhere."""
+    """Report if the measured powers cover different parts of the machines."""
     energies = [record.energy for side in sides for record in side if record.energy and record.energy.total_J]
     parts = sorted({" and ".join(sorted(energy.total_domains)) for energy in energies})
-    return [f"the powers are not of the same: some of {', others of '.join(parts)}"] if len(parts) > 1 else []
+    return (
+        [f"the powers cover different parts of the machine: some {', others '.join(parts)}"] if len(parts) > 1 else []
+    )

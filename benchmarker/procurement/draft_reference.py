@@ -1,4 +1,4 @@
-"""Drafting a reference from records that are as they should be."""
+"""Draft a reference from records that are known to be good."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A case to be asked for: its factors, and the least or the most that it may have; `measured` says why so much."""
+    """A case of the reference: its factors, and its lower or upper bound; `measured` is the value the bound is from."""
 
     name: str
     match: Factors
@@ -33,10 +33,10 @@ class Drafted:
 
 
 def draft(records: Sequence[Record], metric: str, tolerance: float, derive: Derive) -> tuple[list[Drafted], list[str]]:
-    """The cases of a reference that these records meet, and in words what is left out of it and why.
+    """Return the cases of a reference that these records meet, and what was left out of it, with reasons.
 
-    A configuration may be worse than its median by the tolerance; that it is better is no failure. What had a failed
-    trial, or one without a value, is left out. Raises `UserError` for a metric that there is not.
+    A configuration may be worse than its median by the tolerance, and better by any amount. A configuration with a
+    failed trial, or with a trial without a value, is left out. Raises `UserError` if the metric is unknown.
     """
     if metric not in (known := derive(records[0])):
         raise UserError(f"no metric is named {metric!r}; there are: {', '.join(known)}")
@@ -70,14 +70,14 @@ def draft(records: Sequence[Record], metric: str, tolerance: float, derive: Deri
 
 
 def _why_not(group: Configuration, values: int, reasons: Sequence[str | None]) -> str | None:
-    """Why a configuration is no model for others."""
+    """Return why a configuration cannot be part of a reference, or None."""
     if errors := [record.error for record in group.records if record.error]:
         return f"{len(errors)} of {len(group.records)} trials failed: {errors[0].kind}: {errors[0].message}"
     return None if values == len(reasons) else next(reason for reason in reasons if reason)
 
 
 def text(cases: Sequence[Drafted]) -> str:
-    """The file that asks for these cases, as `reference.read` reads it."""
+    """Return these cases in the format that `reference.read` reads."""
     blocks = [f"format_version = {FORMAT_VERSION}\n"]
     for case in cases:
         match = ", ".join(f"{_key(name)} = {_value(value)}" for name, value in case.match.items())
@@ -93,5 +93,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: Value) -> str:
-    """A value as TOML spells it: JSON's spelling is TOML's, but for DEL, which TOML wants escaped."""
+    """Return a value in TOML syntax, which is that of JSON except that DEL must be escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

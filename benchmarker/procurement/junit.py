@@ -1,4 +1,4 @@
-"""JUnit's XML, as continuous integration reads it: a suite of cases that passed, failed, erred or were skipped."""
+"""Write JUnit XML for continuous integration: a suite of cases that passed, failed, had an error or were skipped."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Literal
 from xml.etree import ElementTree
 
 _BARRED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What is no Char of XML 1.0 (W3C, fifth edition, 2.2)."""
+"""Characters that XML 1.0 does not allow (W3C, fifth edition, 2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One test case: what it is called, how long it took, and if it did not pass, how and why."""
+    """One test case: its name, its duration, its outcome, and why it did not pass."""
 
     name: str
     duration_s: float
@@ -25,7 +25,7 @@ class Item:
 
 
 def document(suite: str, tests: Sequence[Item]) -> bytes:
-    """The XML of one suite; characters that XML cannot hold are replaced by U+FFFD."""
+    """Return the XML of one suite; characters that XML does not allow are replaced by U+FFFD."""
     outcomes = Counter(test.outcome for test in tests)
     counts = {
         "tests": str(len(tests)),

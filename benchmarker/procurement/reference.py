@@ -1,4 +1,4 @@
-"""References: what measured cases have to reach, as TOML (docs/procurement.md)."""
+"""Read references: TOML files with the bounds that measured cases must meet (docs/procurement.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRIC = "samples_per_s"
 
 
 class Table(Struct):
-    """A case as the file has it."""
+    """A case as written in the file."""
 
     match: dict[str, Any]
     name: Annotated[str, Meta(min_length=1)] | None = None
@@ -37,7 +37,7 @@ class Table(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The cases that have the factors `match`, and the bounds of a metric's median over at least so many trials."""
+    """Bounds on the median of a metric, over at least `trials` trials, of every case with the factors `match`."""
 
     name: str
     match: Factors
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def read(path: Path) -> list[Wanted]:
-    """The cases in a file; raises `UserError` that names the file and the key."""
+    """Read the cases in a file. Raises `UserError` naming the file and the key if the file is not valid."""
     found = toml.load(path)
     try:
         version = toml.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
@@ -58,7 +58,7 @@ def read(path: Path) -> list[Wanted]:
         if found:
             raise UserError(f"there is no key {next(iter(found))}; there are: format_version, case")
         if not tables:
-            raise UserError("it holds no [[case]]")
+            raise UserError("it has no [[case]]")
         return [_wanted(f"case {number}", table) for number, table in enumerate(tables, 1)]
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
@@ -72,7 +72,7 @@ def _wanted(key: str, table: dict[str, Any]) -> Wanted:
         raise UserError(f"{key}: value and tolerance go together; give both, or min and max")
     if given.value is not None:
         if low is not None or high is not None:
-            raise UserError(f"{key}: value and tolerance stand in place of min and max; leave one pair out")
+            raise UserError(f"{key}: value and tolerance replace min and max; give only one of the pairs")
         margin = abs(given.value) * _share(f"{key}.tolerance", given.tolerance)
         low, high = given.value - margin, given.value + margin
     if low is None and high is None:
@@ -83,11 +83,11 @@ def _wanted(key: str, table: dict[str, Any]) -> Wanted:
 
 
 def _share(key: str, value: float | str | None) -> float:
-    """A share as 0.05 or "5%"."""
+    """Return a share given as 0.05 or "5%"."""
     try:
         share = float(value[:-1]) / 100 if isinstance(value, str) and value.endswith("%") else float(value or 0)
     except ValueError:
         share = math.nan
     if not 0 < share < 1:
-        raise UserError(f'{key}: {value!r} is no share: write "5%" or 0.05')
+        raise UserError(f'{key}: {value!r} is not a share between 0 and 1; write "5%" or 0.05')
     return share

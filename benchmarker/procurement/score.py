@@ -1,4 +1,4 @@
-"""A score: two sides summed up over all cases, by metric, with how much of what was asked for it rests on."""
+"""A score: two sides summarised over all cases, by metric, with a check that nothing requested is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One side's trials of all cases: how many were asked for and went well, and what did not, in words."""
+    """One side's trials of all cases: how many were planned, how many succeeded, and what failed or was not run."""
 
     name: str
     asked: int
@@ -42,9 +42,9 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 class CaseScore(Struct, frozen=True, kw_only=True):
-    """One case in one metric: medians over trials, the ratio that is above 1 where the contender is better.
+    """One case in one metric: medians over trials, and the ratio, which is above 1 if the contender is better.
 
-    `lacking` says of each side why some of its trials have no value, or all.
+    `lacking` holds, for each side, why some or all of its trials have no value.
     """
 
     case: dict[str, Value]
@@ -56,10 +56,10 @@ class CaseScore(Struct, frozen=True, kw_only=True):
 
 
 class MetricScore(Struct, frozen=True, kw_only=True):
-    """The weighted geometric mean of the cases' ratios in one metric, above 1 where the contender is better.
+    """The weighted geometric mean of the cases' ratios in one metric, above 1 if the contender is better.
 
-    It is over `scored` of the `cases`; those of weight 0 are not counted, those without a counterpart are. `better`
-    is that of the metric, `reason` why there is no mean.
+    It covers `scored` of the `cases`. Cases of weight 0 are not counted; cases without a counterpart are. `better` is
+    the better direction of the metric. `reason` explains why there is no mean.
     """
 
     metric: str
@@ -73,9 +73,9 @@ class MetricScore(Struct, frozen=True, kw_only=True):
 
 
 class Score(Struct, frozen=True, kw_only=True):
-    """Two sides, their success, their ratios by metric, and all that these rest on.
+    """Two sides, their success rates, their ratios by metric, and the basis of these.
 
-    `missing` counts what was asked for and is not in the score, by what it is; a score without any is complete.
+    `missing` counts what was requested and is not in the score, by kind. If it is empty, the score is complete.
     """
 
     baseline: Side
@@ -99,9 +99,9 @@ def score(
     required: Collection[str],
     rules: Rules,
 ) -> Score:
-    """Score the sides in each metric; a case without a `required` one makes the score incomplete.
+    """Score the sides in each metric; a case without a `required` metric makes the score incomplete.
 
-    Raises `UserError` for a metric that there is not, and for a side of which the costs say nothing.
+    Raises `UserError` if a metric is unknown, or if the costs have no entry for a side.
     """
     matches, unmatched = sides.made.matches, sides.made.unmatched
     records = [
@@ -153,7 +153,7 @@ def score(
 
 
 def _common(match: matching.Match) -> Factors:
-    """The factors of a case that both sides share."""
+    """Return the factors of a case that both sides share."""
     one, two = (factors(side.records[0].case) for side in (match.baseline, match.contender))
     return {name: value for name, value in one.items() if name in two and two[name] == value}
 
@@ -161,7 +161,7 @@ def _common(match: matching.Match) -> Factors:
 def _metrics(
     sides: Sides, metrics: Sequence[str], weights: Sequence[float], derive: Derive, rules: Rules
 ) -> list[MetricScore]:
-    """Each metric scored; verdicts are corrected for their number (Holm)."""
+    """Score each metric; verdicts are corrected for the number of metrics (Holm)."""
     tested = {
         name: [Tested(match, replace(rules, metric=name), derive) for match in sides.made.matches] for name in metrics
     }
@@ -199,7 +199,7 @@ def _metric(cases: Sequence[Tested], weights: Sequence[float], others: int, mean
 
 
 def _turned(mean: GeometricMean) -> GeometricMean:
-    """The mean of the inverse ratios."""
+    """Return the mean of the inverse ratios."""
     low, high = (None if end is None else 1 / end for end in (mean.high, mean.low))
     return structs.replace(mean, ratio=1 / mean.ratio, low=low, high=high, better="higher")
 
@@ -216,15 +216,15 @@ def _case(case: Tested, weight: float, turn: int) -> CaseScore:
 
 
 def _lacking(side: Sample, metric: str) -> str | None:
-    """Why a side has no value of a metric, or not in all of its trials that went well."""
+    """Return why some or all successful trials of a side have no value of a metric, or None."""
     if side.lacking:
         which = f"{len(side.lacking)} of {len(side.all)} trials have no" if side.trials else "no trial has a"
         return f"{side.name}: {which} {metric}: {side.lacking[0]}"
-    return None if side.trials else f"{side.name}: no trial went well"
+    return None if side.trials else f"{side.name}: no trial succeeded"
 
 
 def _notes(matches: Sequence[matching.Match]) -> list[str]:
-    """What makes the sides' work, environment_of or energies unlike, each once with its number of cases."""
+    """Describe differences between the sides' work, environments or energies, each with its number of cases."""
     notes: Counter[str] = Counter()
     for match in matches:
         both = match.baseline.records, match.contender.records
@@ -233,7 +233,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
 
 
 def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun], axes: Sequence[str]) -> Side:
-    """The success of one side, from its records and from what has none; cases are told apart by `axes`."""
+    """Summarise one side from its records and its trials without a record; `axes` name the cases."""
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:

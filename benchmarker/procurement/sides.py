@@ -1,4 +1,4 @@
-"""The two sides of a score: which they are, what is matched, and which of their trials have no record."""
+"""The two sides of a score: their names, their matches, and their trials without a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Baseline and contender by name, matched; `unrun` is theirs in this order, `astray` that of no known side."""
+    """Baseline and contender by name, and their matches.
+
+    `unrun` holds the trials without a record of baseline and contender, `astray` those of an unknown side.
+    """
 
     names: tuple[str, str]
     made: Matching
@@ -27,7 +30,7 @@ class Sides:
 
 
 def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]]) -> Sides:
-    """Two results, each with its records and with what it has no record of; the first is the baseline."""
+    """Return two results as sides; each has its records and its trials without one. The first is the baseline."""
     (one, _, missing_one), (two, _, missing_two) = results
     made = matching.between([(name, records) for name, records, _ in results])
     return Sides((one, two), made, (missing_one, missing_two))
@@ -36,11 +39,11 @@ def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]])
 def of_axis(
     records: Sequence[Record], unrun: Sequence[Unrun], axis: str, baseline: str | None, contender: str | None
 ) -> Sides:
-    """Two values of an axis; raises `UserError` where it is not plain which."""
+    """Return two values of an axis as sides. Raises `UserError` if it is ambiguous which values."""
     made = matching.by(records, axis, baseline, contender)
     contenders = list(dict.fromkeys(match.contender.name for match in made.matches))
     if len(contenders) > 1:
-        raise UserError(f"--by={axis} gives several contenders; name one with --contender: {', '.join(contenders)}")
+        raise UserError(f"--by={axis} has several contenders; name one with --contender: {', '.join(contenders)}")
     names = made.matches[0].baseline.name, contenders[0]
     found: dict[str | None, list[Unrun]] = {}
     for each in unrun:
@@ -49,11 +52,11 @@ def of_axis(
 
 
 def _side_of(unrun: Unrun, names: Sequence[str]) -> str | None:
-    """The side of a trial without a record, some other value of the axis, or None where its case does not tell."""
+    """Return the side of a trial without a record, another value of the axis, or None if its case does not show it."""
     axis = names[0].partition("=")[0]
     known = factors(unrun.case)
     if axis not in known:
         return None
     name = f"{axis}={text(known[axis])}"
-    compiled = f"{name} compiled"  # as matching calls it where a framework is there both ways
+    compiled = f"{name} compiled"  # the name that matching uses if a framework occurs both ways
     return compiled if unrun.case.compile and compiled in names else name

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Weight(Struct, frozen=True):
-    """What cases with these factors weigh; 0 leaves them out of the mean."""
+    """The weight of cases with these factors; 0 leaves them out of the mean."""
 
     match: dict[str, Any]
     weight: Annotated[float, Meta(ge=0)]
@@ -27,12 +27,12 @@ class Weight(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights by factors, the first that matches a case being its own; a case that none matches weighs 1."""
+    """Weights by factors; the first entry that matches a case applies, and other cases have weight 1."""
 
     entries: tuple[Weight, ...] = ()
 
     def of(self, factors: Factors) -> float:
-        """The weight of a case with these factors."""
+        """Return the weight of a case with these factors."""
         entry = self._entry(factors)
         return 1.0 if entry is None else entry.weight
 
@@ -40,31 +40,31 @@ class Weights:
         return next((each for each in self.entries if selection.selects(each.match, factors)), None)
 
     def unused(self, several: Sequence[Factors]) -> list[str]:
-        """A line for each entry that is of no case, and why."""
+        """Return a line for each entry that applies to no case, with the reason."""
         used = [self._entry(factors) for factors in several]
         lines = []
         for each in self.entries:
             if not any(each is entry for entry in used):
                 shadowed = any(selection.selects(each.match, factors) for factors in several)
                 why = "an entry before it matches first" if shadowed else selection.why_none(each.match, several)
-                lines.append(f"the weight {each.weight:g} is of no case here: {why}")
+                lines.append(f"the weight {each.weight:g} applies to no case: {why}")
         return lines
 
 
 def read(path: Path) -> Weights:
-    """The weights in a file; raises `UserError` that names the file and the key."""
+    """Read the weights in a file. Raises `UserError` naming the file and the key if the file is not valid."""
     found = toml.load(path)
     try:
         tables = toml.take("weight", found.pop("weight", []), list[dict[str, Any]])
         if found:
-            raise UserError(f"{next(iter(found))}: there is no such key; write [[weight]] tables")
+            raise UserError(f"{next(iter(found))} is not a key of this file; write [[weight]] tables")
         entries = []
         for number, table in enumerate(tables, 1):
             name = f"weight {number}"
             entry = toml.take_table(name, table, Weight)
             entries.append(Weight(selection.take(f"{name}.match", entry.match), entry.weight))
         if not entries:
-            raise UserError("it holds no [[weight]]")
+            raise UserError("it has no [[weight]]")
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     return Weights(tuple(entries))

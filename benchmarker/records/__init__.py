@@ -1,1 +1,1 @@
-"""What is stored: records, plans and ceilings, where they lie, and how they are selected and grouped."""
+"""Stored data: records, plans and ceilings, their locations, and how records are selected and grouped."""

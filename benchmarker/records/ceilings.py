@@ -1,6 +1,6 @@
-"""Ceilings: the most that a device was seen to do, in FLOP/s and in bytes/s, kept by device for later use.
+"""Ceilings: the highest rates measured on a device, in FLOP/s and in bytes/s, stored by device for later use.
 
-They lie in the user's cache, a file for each device, and in the folder of the run that measured them.
+They are stored in the user's cache, one file per device, and in the folder of the run that measured them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ UNITS: dict[Resource, str] = {"compute": "FLOP/s", "memory": "B/s"}
 
 
 class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """What two trials must share for a ceiling of the one to be a ceiling of the other.
+    """The properties that two trials must share for a ceiling of one to apply to the other.
 
-    A processor counts with the cores that could be used and the threads that were asked for (None: not asked).
+    For a CPU they include the number of usable cores and the number of requested threads (None: not requested).
     """
 
     platform: str
@@ -47,10 +47,11 @@ class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The most of one resource: the median over `trials` processes of the winner, measured anew, and their range.
+    """The highest rate of one resource: median and range over `trials` processes that measured the best size again.
 
-    `value`, `low` and `high` are in FLOP/s or bytes/s. `precision` is what the products were taken in, or the type of
-    the numbers that were moved; `params` are those of the winner among `searched` sizes; `measured_at` is when.
+    `value`, `low` and `high` are in FLOP/s or bytes/s. `precision` is the type in which products were computed, or the
+    type of the numbers that were moved. `params` are those of the best among `searched` sizes. `measured_at` is the
+    time of the measurement.
     """
 
     resource: Resource
@@ -70,14 +71,14 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file of ceilings holds."""
+    """The content of a file of ceilings."""
 
     schema_version: Literal[1]
     ceilings: list[Ceiling]
 
 
 def key_of(record: Record) -> DeviceKey | None:
-    """The device of a record, as ceilings go by; None where it was not reached."""
+    """Return the key of a record's device for looking up ceilings; None if the trial ended before it was known."""
     if record.device is None:
         return None
     if record.device.platform != "cpu":
@@ -87,20 +88,20 @@ def key_of(record: Record) -> DeviceKey | None:
 
 
 def computed_in(record: Record) -> str:
-    """The type that the products of a record are taken in."""
+    """Return the type in which the products of a record are computed."""
     name = record.case.precision
     return PRECISIONS[name].compute if name in PRECISIONS else name
 
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Those that are known, and which files could not be read."""
+    """The known ceilings, and the files that could not be read."""
 
     known: tuple[Ceiling, ...] = ()
     faults: tuple[Fault, ...] = ()
 
     def of(self, device: DeviceKey | None, resource: Resource, precision: str | None = None) -> Ceiling | None:
-        """The highest of any framework, each by its newest; of memory that of any type."""
+        """Return the highest ceiling among the newest of each framework and type; without `precision`, of any type."""
         newest: dict[tuple[str, str], Ceiling] = {}
         for each in sorted(self.known, key=lambda each: each.measured_at):
             if each.resource == resource and each.device == device and precision in (None, each.precision):
@@ -108,30 +109,30 @@ class Ceilings:
         return max(newest.values(), key=lambda each: each.value, default=None)
 
     def compute(self, record: Record) -> Ceiling | None:
-        """FLOP/s of the record's device in the precision that its products are taken in."""
+        """Return the compute ceiling (FLOP/s) of the record's device in the type of its products."""
         return self.of(key_of(record), "compute", computed_in(record))
 
     def memory(self, record: Record) -> Ceiling | None:
-        """Bytes/s of the record's device."""
+        """Return the memory ceiling (bytes/s) of the record's device."""
         return self.of(key_of(record), "memory")
 
     def lacking(self, record: Record) -> str | None:
-        """Why the record has no roof, with the remedy; None where it has."""
+        """Return why the record has no roof, with the remedy; None if it has one."""
         precision = computed_in(record)
         if self.compute(record) and self.memory(record):
             return None
         if record.device is None:
-            return "the device was not reached"
+            return "the trial ended before the device was known"
         fault = f" ({self.faults[0]})" if self.faults else ""
         threads = f" --threads={record.case.threads}" if record.case.threads and record.device.platform == "cpu" else ""
         return (
-            f"no ceiling of {key_of(record)} in {precision} is known{fault}: there, run "
+            f"no ceiling of {key_of(record)} in {precision} is known{fault}: on that machine, run "
             f"`benchmarker ceilings --precision={precision}{threads}`"
         )
 
 
 def known(results: Iterable[Path] = ()) -> Ceilings:
-    """What the cache holds, and what lies below `results`: runs, folders of runs, or records in their folder."""
+    """Return the ceilings in the cache and in `results`: runs, folders of runs, or records in their folder."""
     files = list(cache().glob("*.json"))
     for result in results:
         files += sorted(result.rglob(CEILINGS)) if result.is_dir() else [result.parent / CEILINGS]
@@ -143,30 +144,30 @@ def known(results: Iterable[Path] = ()) -> Ceilings:
 
 
 def read(path: Path) -> list[Ceiling] | Fault:
-    """The ceilings in a file, or what is wrong with it."""
+    """Read the ceilings in a file; return a `Fault` if it is invalid."""
     found = atomic.decode(path, lambda content: msgspec.json.decode(content, type=File))
     return found if isinstance(found, Fault) else found.ceilings
 
 
 def write(path: Path, ceilings: Sequence[Ceiling]) -> None:
-    """Write a file of ceilings whole; raises OSError."""
+    """Write a file of ceilings atomically; raises OSError."""
     atomic.write(path, encode(ceilings))
 
 
 def encode(ceilings: Sequence[Ceiling]) -> bytes:
-    """The content of a file of ceilings."""
+    """Encode ceilings as the content of a file."""
     return atomic.encode(File(1, list(ceilings)))
 
 
 def cache() -> Path:
-    """The folder that ceilings lie in: that of the variable `BENCHMARKER_CEILINGS`, or one of the user's cache."""
+    """Return the folder of cached ceilings: the variable `BENCHMARKER_CEILINGS`, or one in the user's cache."""
     if folder := os.environ.get(VARIABLE):
         return Path(folder)
     return platformdirs.user_cache_path("benchmarker") / "ceilings"
 
 
 def keep(ceilings: Sequence[Ceiling]) -> None:
-    """Put ceilings into the cache in place of those of the same device, resource, framework and precision.
+    """Store ceilings in the cache, replacing those of the same device, resource, framework and precision.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""Records by configuration: what was asked, by name, and which records share all of it."""
+"""Records by configuration: the requested factors by name, and the records that share all of them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Factors = Mapping[str, Value]
 
 
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
-"""What is asked of a case and touches nothing that is timed."""
+"""Settings of a case that do not affect what is timed."""
 
 
 def factors(case: Case) -> dict[str, Value]:
-    """Everything that was asked, flat: what a case holds, the problem's parameters, how it is measured."""
+    """Return all requested factors as a flat dictionary: case fields, the problem's parameters, measuring settings."""
     names = ("problem", "framework", "mode", "precision", "device", "gpu", "threads", "compile")
     found: dict[str, Value] = {name: getattr(case, name) for name in names}
     measuring = {name: value for name, value in msgspec.structs.asdict(case.measuring).items() if name not in _UNTIMED}
@@ -31,11 +31,11 @@ def factors(case: Case) -> dict[str, Value]:
 
 
 def environment_of(record: Record) -> dict[str, Value]:
-    """What was not asked but found: machine, device, versions."""
+    """Return what was found rather than requested: machine, device, versions."""
     return {
         "host": record.machine.host,
         "processor": record.machine.cpu.model,
-        # Each framework names a CPU in its own way; `processor` is the same in all.
+        # Each framework names a CPU differently; `processor` is the same in all.
         "device_name": record.device.name if record.device and record.device.platform != "cpu" else None,
         "python": record.software.python,
         "benchmarker": record.software.benchmarker,
@@ -46,14 +46,14 @@ def environment_of(record: Record) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What was asked, and its trials."""
+    """The requested factors, and their trials."""
 
     factors: Factors
     records: tuple[Record, ...]
 
 
 def configurations(records: Iterable[Record]) -> list[Configuration]:
-    """Records by what was asked, each trial once, in the order of the plans that they come from."""
+    """Group records by requested factors, each trial once, in the order of the plans that they come from."""
     groups: dict[bytes, list[Record]] = {}
     once = {record.trial_id: record for record in records}
     for record in sorted(once.values(), key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
@@ -62,22 +62,22 @@ def configurations(records: Iterable[Record]) -> list[Configuration]:
 
 
 def varying(several: Sequence[Factors]) -> list[str]:
-    """Names of the factors in which some of them differ."""
+    """Return the names of the factors that differ between some of the configurations."""
     names = dict.fromkeys(name for each in several for name in each)
     return [name for name in names if len({each.get(name) for each in several}) > 1]
 
 
 def label(these: Factors, names: Sequence[str]) -> str:
-    """The named factors as text: `framework=jax m=256`."""
+    """Format the named factors as text: `framework=jax m=256`."""
     return " ".join(f"{name}={text(these.get(name))}" for name in names if name in these)
 
 
 def text(value: Value) -> str:
-    """A factor's value as a table shows it."""
+    """Format a factor's value for a table."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "-" if value is None else str(value)
 
 
 DEFAULTS = msgspec.structs.asdict(Measuring())
-"""How a case is measured unless asked: tables leave these out."""
+"""Default measuring settings; tables omit them."""

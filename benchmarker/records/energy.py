@@ -1,4 +1,4 @@
-"""What a record says of power, energy and the state of the devices."""
+"""The parts of a record about power, energy and the state of the devices."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 SensorFlag = Literal["counter_suspect", "counter_stalled", "counter_backwards", "aliasing", "gaps", "shared"]
 NOT_READ = null_because("the sensor was not read")
-UNDOCUMENTED = null_because("the documentation of its meter does not say")
-"""Reasons that stand where the meters themselves gave none."""
+UNDOCUMENTED = null_because("the documentation of its meter does not state it")
+"""Reasons that are used if the meters themselves gave none."""
 EnergyFlag = Literal["energy_short", "throttled", "counter_suspect", "aliasing", "gaps"]
 
 
 class SensorEnergy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one sensor says of the window from `begin_ns` to `end_ns`, its own readings at the edges.
+    """Readings of one sensor in the window from `begin_ns` to `end_ns`, the times of its own readings at the edges.
 
-    `method` is how `energy_J` was had: from the sensor's counter, or by holding each polled power until the next
-    (`polled_J`); `ratio` is the first by the second. Percentiles and peak are of polled powers, or, where there are
-    none, of the counter's rises from tick to tick. `measured`: it sees the device that ran the case. `update_ms`,
-    `window_ms` and `accuracy_percent` are as documented, `observed_update_ms` as its readings changed. `n` readings
-    fell into the window and cover this share of it; a counter that wrapped was mended.
+    `method` states how `energy_J` was obtained: from the sensor's counter, or by holding each polled power until the
+    next (`polled_J`). `ratio` is the counter's energy divided by `polled_J`. Percentiles and peak are of the polled
+    powers or, if there are none, of the counter's mean power from tick to tick. `measured` means that the sensor covers
+    the device that ran the case. `update_ms`, `window_ms` and `accuracy_percent` are documented values;
+    `observed_update_ms` is determined from changes of its readings. The window contains `n` readings, which cover the
+    share `coverage` of it. A counter that wrapped (`wraps` times) was corrected.
     """
 
     meter: str
@@ -57,11 +58,11 @@ class SensorEnergy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Energy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Energy of the timed window, `duration_s` long, in which so many steps and samples were done.
+    """Energy of the timed window, which is `duration_s` long and contains this number of steps and samples.
 
-    `energy_J` is of the device that ran the case, over its `domains`; `total_J` of all that the sensors see of the
-    machine, over `total_domains`, nothing twice. Both are gross: `idle_W` and `total_idle_W`, taken before the worker
-    began, stand beside them.
+    `energy_J` is that of the device that ran the case, over its `domains`. `total_J` is that of everything that the
+    sensors cover on the machine, over `total_domains`, with nothing counted twice. Both are gross values: the idle
+    powers `idle_W` and `total_idle_W`, measured before the worker started, are not subtracted.
     """
 
     duration_s: Annotated[float, Meta(ge=0)]
@@ -87,10 +88,10 @@ class Range(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Conditions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The state of one device in the timed window: ranges by quantity, and why its clocks were held down.
+    """The state of one device in the timed window: ranges by quantity, and why its clocks were throttled.
 
-    `throttle` is the share of the readings that gave a reason, by its word; `throttle_s` how long by the device's own
-    count. The words `thermal`, `hardware` and `power brake` are slowdowns, others are notes.
+    `throttle` is the share of the readings that reported a reason, by the reason's word. `throttle_s` is its duration
+    as counted by the device. The words `thermal`, `hardware` and `power brake` are slowdowns, others are notes.
     """
 
     meter: str
@@ -103,14 +104,14 @@ class Conditions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def slowdowns(self) -> list[str]:
-        """The slowdowns that it had, in words."""
+        """The words of the slowdowns that occurred."""
         return [
             word for word in SLOWDOWNS if self.throttle.get(word, 0.0) > 0.0 or self.throttle_s.get(word, 0.0) > 0.0
         ]
 
 
 class MeterReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One meter that was asked: what it read and how regularly, and what it could not read."""
+    """One requested meter: what it read and how regularly, and what it could not read."""
 
     meter: str
     channels: Count

@@ -14,17 +14,17 @@ from benchmarker.api.case import Case
 from benchmarker.records.record import DesignKind
 
 RENAMED_DESIGNS = {"blocks": "rounds"}
-"""What designs were called before, in plan files, plans of runs, and options."""
+"""Former names of designs, in plan files, plans of runs, and options."""
 PlannedTrial = tuple[int, int]
 """A trial of a plan: (case index, round)."""
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a run is to do: its cases, and the trials in the order that they run, each (case index, round).
+    """The plan of a run: its cases, and the trials in the order in which they run, each as (case index, round).
 
-    A round is one trial of every case, in an order drawn from `seed`; in a duet the two trials of a round share one
-    process. `looks` are the numbers of rounds after which the run may end early. `left_out` says of what was asked for
-    and cannot be run why it cannot.
+    A round is one trial of every case, in random order (from `seed`). In a duet the two trials of a round share one
+    process. `looks` are the numbers of rounds after which the run may stop early. `left_out` lists what was requested
+    but cannot be run, with the reasons.
     """
 
     run_id: str = ""
@@ -37,7 +37,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     order: list[PlannedTrial]
 
     def same_as(self, other: Plan) -> bool:
-        """Whether both ask for the same, be the order another."""
+        """Whether both plans request the same, in any order of the trials."""
         return (self.cases, self.trials, self.design, self.looks) == (
             other.cases,
             other.trials,
@@ -46,7 +46,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         )
 
     def processes(self) -> list[list[PlannedTrial]]:
-        """The trials of each process, in order."""
+        """Return the trials of each process, in order."""
         size = len(self.cases) if self.design == "duet" else 1
         return [self.order[start : start + size] for start in range(0, len(self.order), size)]
 
@@ -60,7 +60,7 @@ def make_plan(
     left_out: Sequence[str] = (),
     seed: int | None = None,
 ) -> Plan:
-    """Plan rounds, each with one trial of every case in an order drawn anew, from `seed` or from a seed drawn here."""
+    """Plan rounds, each with one trial of every case in a new random order, from `seed` or a random seed."""
     seed = secrets.randbits(32) if seed is None else seed
     rng = random.Random(seed)  # noqa: S311 - an order, not a secret
     order = [(index, trial) for trial in range(trials) for index in rng.sample(range(len(cases)), len(cases))]
@@ -76,7 +76,7 @@ def make_plan(
 
 
 def read(content: bytes) -> Plan:
-    """The plan in a file's content, of this version or an earlier one; raises msgspec.DecodeError."""
+    """Decode the plan in a file's content, of this version or an earlier one; raises msgspec.DecodeError."""
     fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
     if fields.get("design") in RENAMED_DESIGNS:
         fields["design"] = RENAMED_DESIGNS[fields["design"]]

@@ -1,4 +1,4 @@
-"""What a trace comes to: the parts of a record that say so. Times are in ns, and where it is not said, busy time."""
+"""The parts of a record that summarise a trace; times are in ns, and are busy time unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """A device, or where `track` is not empty one of its streams or threads; `wall_ns` is of the whole trace."""
+    """A device or, if `track` is not empty, one of its streams or threads; `wall_ns` covers the whole trace."""
 
     device: str
     track: str
@@ -25,9 +25,10 @@ class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):
 class Scope(Struct, frozen=True, forbid_unknown_fields=True):
     """One scope in one phase.
 
-    `root_ns` is the time of the rows that it is counted to, `any_ns` that of all in which one of its instructions is
-    fused, `pure_ns` that of those which hold nothing else; `purity` is the mean of the share of its own instructions,
-    weighted with time. `occurrences` is how often it ran, `expected` how often it should have.
+    `root_ns` is the time of the rows that are attributed to the scope. `any_ns` is the time of all rows that contain at
+    least one of its instructions (after fusion). `pure_ns` is the time of the rows that contain nothing else. `purity`
+    is the time-weighted mean share of its own instructions. `occurrences` is how often the scope ran, `expected` how
+    often it should have run.
     """
 
     scope: str
@@ -43,9 +44,9 @@ class Scope(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows of one name, scope and phase; `std_ns` is the deviation of these, not an estimate of others.
+    """Rows of one name, scope and phase; `std_ns` is the standard deviation of these rows only (divided by n).
 
-    `flops` and `bytes` are sums over the rows whose shapes say them, and null where none does.
+    `flops` and `bytes` are sums over the rows whose shapes determine them, and null if there are none.
     """
 
     name: str
@@ -70,12 +71,12 @@ class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trace(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was traced, how its time divides, and whether all of it is there.
+    """What was traced, how its time is divided, and whether the trace is complete.
 
-    `missing` says what should be in the trace and is not; where it is empty the trace is `complete`. `notes` say what
-    was left out on purpose. `outside_ns` is the time outside any scope, `uncategorised_ns` that without a category.
-    `communication_ns` is the time in which data moved between devices, `hidden_ns` that part of it in which something
-    else ran.
+    `missing` lists what should be in the trace but is not; if it is empty, the trace is `complete`. `notes` list what
+    was left out on purpose. `outside_ns` is the time outside any scope, `uncategorised_ns` the time without a category.
+    `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
+    other work.
     """
 
     format: Literal["xplane", "chrome"]

@@ -1,12 +1,12 @@
-"""The record: what one trial measured, raw, in units that its names carry.
+"""The record: the raw measurements of one trial, in the units that the field names carry.
 
 Schema history (`SCHEMA_VERSION`):
-1  first
-2  `design` (where the trial stood in its run), `witnesses` (what disturbed it); failures of kind `skipped`, `partner`
-3  `trace`, `scopes`, `kernels` (what a profile says)
-4  `energy`, `telemetry`, `meters` (what was sensed); power and temperature in `preheat`; `witnesses.temperature_C`;
+1  first version
+2  `design` (the trial's position in its run), `witnesses` (interference); failures of kind `skipped`, `partner`
+3  `trace`, `scopes`, `kernels` (profile results)
+4  `energy`, `telemetry`, `meters` (sensor readings); power and temperature in `preheat`; `witnesses.temperature_C`;
    `device.pci`
-5  names: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
+5  renamed: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Seconds = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 
 NOT_REACHED = null_because("the trial ended before it was known")
-SHARED = null_because("two cases shared the process, and what each took cannot be told apart")
+SHARED = null_because("two cases shared the process, and what each used cannot be told apart")
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a trial failed: `exit` is the worker's exit status (negative: the signal that ended it).
+    """Why a trial failed; `exit` is the worker's exit status (negative: the signal that ended it).
 
-    `skipped` was not begun, since the same or a smaller case ran out of memory; `partner`: the other case of a duet
-    failed.
+    `skipped` means that the trial was not started because the same or a smaller case had run out of memory. `partner`
+    means that the other case of a duet failed.
     """
 
     kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner"]
@@ -46,7 +46,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
-    """The largest relative error (2-norm) of any output against the float64 reference, at a small size."""
+    """The largest relative error (2-norm) of any output, compared with the float64 reference at a small size."""
 
     error: Annotated[float, Meta(ge=0)]
     output: str
@@ -55,10 +55,10 @@ class Check(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preheat(Struct, frozen=True, forbid_unknown_fields=True):
-    """What ran before timing: until the rate stood still (`plateau`, else `timeout`), or a `fixed` count.
+    """The steps before timing: until the step rate was steady (`plateau`, otherwise `timeout`), or a `fixed` number.
 
-    Where there are sensors, power and temperature had to stand still too: `window_power_W` and
-    `window_temperature_C` hold what was read at the end of each window.
+    If there are sensors, power and temperature had to be steady too: `window_power_W` and
+    `window_temperature_C` are the readings at the end of each window.
     """
 
     outcome: Literal["plateau", "timeout", "fixed"]
@@ -81,7 +81,7 @@ class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
-    """Work of one step by formula; `recomputed_flops` is forward work done again in the backward pass."""
+    """Work of one step by formula; `recomputed_flops` is forward work that is repeated in the backward pass."""
 
     flops: Count
     recomputed_flops: Count
@@ -91,14 +91,14 @@ class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
-    """Peak memory: on the device by the framework's count, on the host by the resident set of the worker."""
+    """Peak memory: on the device as counted by the framework, on the host as the resident set of the worker."""
 
     device_peak_bytes: Annotated[Count | None, null_because("{case.framework} counts no allocations on {case.device}")]
     host_peak_rss_bytes: Annotated[Count | None, null_because("the operating system does not count it")]
 
 
 class Types(Struct, frozen=True, forbid_unknown_fields=True):
-    """Number types that the precision stands for, and the framework's settings as read back from it."""
+    """The number types of the precision, and the framework's settings as read back from it."""
 
     parameter: str
     compute: str
@@ -118,30 +118,30 @@ class DeviceInfo(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """The processor; `governor` and `frequency_max_MHz` as the operating system reports them."""
+    """The processor; `governor` and `frequency_max_MHz` are as reported by the operating system."""
 
     model: str
-    physical_cores: Annotated[Count | None, null_because("the operating system does not say")]
+    physical_cores: Annotated[Count | None, null_because("the operating system does not report it")]
     logical_cores: Count
     usable_cores: Count
-    smt: Annotated[bool | None, null_because("the operating system does not say")]
+    smt: Annotated[bool | None, null_because("the operating system does not report it")]
     governor: Annotated[str | None, null_because("the operating system shows no frequency governor")]
     frequency_max_MHz: Annotated[float | None, null_because("the operating system shows no frequency limits")]
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
-    """One GPU as its vendor's tool reports it, and the compute processes found on it."""
+    """One GPU as reported by its vendor's tool, and the number of compute processes found on it."""
 
     index: Count
     name: str
     uuid: str
-    driver: Annotated[str | None, null_because("nvidia-smi has no value for it")]
-    compute_capability: Annotated[str | None, null_because("nvidia-smi has no value for it")]
-    memory_bytes: Annotated[Count | None, null_because("nvidia-smi has no value for it")]
-    power_limit_W: Annotated[float | None, null_because("nvidia-smi has no value for it")]
-    ecc: Annotated[str | None, null_because("nvidia-smi has no value for it")]
-    mig: Annotated[str | None, null_because("nvidia-smi has no value for it")]
-    processes: Annotated[Count | None, null_because("nvidia-smi has no value for it")]
+    driver: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
+    compute_capability: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
+    memory_bytes: Annotated[Count | None, null_because("nvidia-smi reports no value for it")]
+    power_limit_W: Annotated[float | None, null_because("nvidia-smi reports no value for it")]
+    ecc: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
+    mig: Annotated[str | None, null_because("nvidia-smi reports no value for it")]
+    processes: Annotated[Count | None, null_because("nvidia-smi reports no value for it")]
 
 
 class Machine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,8 +150,8 @@ class Machine(Struct, frozen=True, forbid_unknown_fields=True):
     host: str
     os: str
     kernel: str
-    virtualization: Annotated[str | None, null_because("no hypervisor was seen")]
-    container: Annotated[str | None, null_because("no container was seen")]
+    virtualization: Annotated[str | None, null_because("no hypervisor was detected")]
+    container: Annotated[str | None, null_because("no container was detected")]
     cpu: Cpu
     cpu_quota_cores: Annotated[float | None, null_because("no cgroup limits processor time")]
     memory_bytes: Count
@@ -162,25 +162,25 @@ class Machine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Software(Struct, frozen=True, forbid_unknown_fields=True):
-    """What ran: versions, the environment variables that change its speed, the commit of this project."""
+    """The software that ran: versions, the environment variables that change its speed, the commit of this project."""
 
     python: str
     benchmarker: str
     commit: Annotated[str | None, null_because("benchmarker does not run from a git checkout")]
     libraries: dict[str, str]
     variables: dict[str, str]
-    threads: Annotated[Count | None, null_because("{case.framework} cannot tell on this system")]
+    threads: Annotated[Count | None, null_because("{case.framework} cannot report it on this system")]
 
 
 DesignKind = Literal["rounds", "duet"]
 
 
 class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the trial stood in its run: `case_number` in the plan, the `slot`th process of the round `trial`.
+    """The trial's position in its run: `case_number` in the plan, the `slot`th process of the round `trial`.
 
-    A run that may stop early `looks` at its verdict after these numbers of rounds; one that does not has none. In a
-    duet two cases take turns in one process: `partner` is the trial of the other, and `partner_first` says, of each
-    timed block, whether the partner's was timed before it.
+    `looks` are the numbers of rounds after which a run that may stop early examines its verdict; it is empty for other
+    runs. In a duet two cases take turns in one process: `partner` is the trial of the other case, and `partner_first`
+    states for each timed block whether the partner's was timed before it.
     """
 
     kind: DesignKind = "rounds"
@@ -207,14 +207,14 @@ class Interference(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Harness(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the worker's time went, in the order that it went there; `wall_s` is the whole, seen from outside."""
+    """The worker's time by stage, in chronological order; `wall_s` is the total, measured from outside."""
 
     wall_s: Seconds
     stages_s: dict[str, Seconds]
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One trial. What could not be had is null, and `reasons` says why, by the path of the null."""
+    """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
     schema_version: Literal[5]
     run_id: str
@@ -241,35 +241,35 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     energy: Annotated[Energy | None, SHARED]
     telemetry: list[Conditions]
     meters: list[MeterReport]
-    trace: Annotated[Trace | None, null_because("it was not profiled; --profile does")]
+    trace: Annotated[Trace | None, null_because("it was not profiled; use --profile")]
     scopes: list[Scope]
     kernels: list[Kernel]
     harness: Harness
     reasons: dict[str, str]
 
     def __post_init__(self) -> None:
-        """Hold what the types cannot say; raises ValueError."""
+        """Check what the types cannot express; raises ValueError."""
         if (self.status == "failed") != (self.error is not None):
-            raise ValueError("`error` stands exactly where `status` is 'failed'")
+            raise ValueError("`error` must be present exactly if `status` is 'failed'")
         if self.status == "ok" and not (self.blocks and self.blocks.duration_ns):
-            raise ValueError("an 'ok' record holds at least one timed block")
+            raise ValueError("an 'ok' record must contain at least one timed block")
         unexplained = sorted(set(nulls(msgspec.to_builtins(self))) - self.reasons.keys())
         if unexplained:
             raise ValueError(f"null without a reason: {', '.join(unexplained)}")
 
 
 REASONS = declared_reasons(Record)
-"""Why each null may stand in a record, by path with `[]` for an index; None where null is an answer."""
+"""Why each null may occur in a record, by path with `[]` for an index; None if null needs no reason."""
 _INDEX = re.compile(r"\[\d+\]")
 
 
 def reason(path: str, case: Case) -> str:
-    """The declared reason for the null at a path of the record of a case."""
+    """Return the declared reason for the null at a path of the record of a case."""
     return (REASONS[_INDEX.sub("[]", path)] or "").format(case=case)
 
 
 def nulls(fields: Mapping[str, Any]) -> list[str]:
-    """Paths of the nulls that want a reason among a record's fields (as plain values)."""
+    """Return the paths of the nulls that need a reason among a record's fields (as plain values)."""
     found: list[str] = []
 
     def walk(value: Any, path: str) -> None:
@@ -292,7 +292,7 @@ class _Versioned(Struct):
 
 
 def read(content: bytes) -> Record:
-    """The record in a file's content, of this version of the schema or an earlier one; raises msgspec.DecodeError."""
+    """Decode the record in a file's content, of this schema version or an earlier one; raises msgspec.DecodeError."""
     version = msgspec.json.decode(content, type=_Versioned).schema_version
     if version not in range(1, SCHEMA_VERSION):
         return msgspec.json.decode(content, type=Record)
@@ -323,5 +323,5 @@ def read(content: bytes) -> Record:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a record."""
+    """Return the JSON Schema of a record."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Record)}

@@ -1,4 +1,4 @@
-"""Selecting cases by factors, as users write them in TOML: `match = {problem = "gpt2", seq_len = 128}`."""
+"""Select cases by factors, as users write them in TOML: `match = {problem = "gpt2", seq_len = 128}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def take(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
-    """The factors of a `match` table, spelt as factors are; raises `UserError` that names the key."""
+    """Return the factors of a `match` table with the spelling of factors; raises `UserError` that names the key."""
     wanted: dict[str, Value] = {}
     for key, value in table.items():
         if setting(key) in wanted:
@@ -24,7 +24,7 @@ def take(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def selects(wanted: Factors, factors: Factors) -> bool:
-    """Whether all wanted factors hold; 1 and 1.0 are the same number, true is none."""
+    """Whether all wanted factors match; 1 and 1.0 are the same number, but true is not a number."""
     spelt = {setting(name): value for name, value in factors.items()}
     return all(
         name in spelt and spelt[name] == value and isinstance(spelt[name], bool) == isinstance(value, bool)
@@ -33,7 +33,7 @@ def selects(wanted: Factors, factors: Factors) -> bool:
 
 
 def why_none(wanted: Factors, several: Iterable[Factors]) -> str:
-    """In words why a selection selects nothing: a name that none has, or a value."""
+    """Explain why a selection selects nothing: no record has the name, or none has the value."""
     several = list(several)
     if not several:
         return "there is no record"
@@ -52,10 +52,10 @@ def why_none(wanted: Factors, several: Iterable[Factors]) -> str:
 
 
 _OPTIONS = {"gpus": "gpu", "preheat_max": "preheat_max_s", "timeout": "timeout_s"}
-"""Options whose settings have another name."""
+"""Options whose settings have a different name."""
 
 
 def setting(name: str) -> str:
-    """The name of a setting that may be spelt as an option is."""
+    """Return the name of a setting, which may be spelt like its option."""
     plain = name.replace("-", "_")
     return _OPTIONS.get(plain, plain)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def step_times(record: Record) -> np.ndarray:
-    """The mean step time of each timed block, s."""
+    """Return the mean step time of each timed block, s."""
     assert record.blocks is not None
     times: np.ndarray = np.array(record.blocks.duration_ns) / record.blocks.steps_per_block / 1e9
     return times

@@ -1,19 +1,19 @@
-"""Where records lie: written whole or not at all, read back with every fault named.
+"""Storage of records: they are written atomically, and read back with every fault reported.
 
-results/<run id>/plan.json          what was asked
+results/<run id>/plan.json          the plan
 results/<run id>/<trial id>.json    a record
-results/<run id>/<trial id>.log     what the worker wrote to its standard error, where it wrote anything
-results/<run id>/ceilings.json      what its device can reach, where the run was to find that out
+results/<run id>/<trial id>.log     the worker's standard error, if it wrote any
+results/<run id>/ceilings.json      the ceilings of the device, if the run measured them
 
-and of a trial whose meters had something to read
+for a trial whose meters had something to read:
 
-results/<run id>/<trial id>.telemetry.parquet  the time series of all that they read
+results/<run id>/<trial id>.telemetry.parquet  the time series of all readings
 
-and of a trial that was profiled
+for a trial that was profiled:
 
 results/<run id>/<trial id>.events.parquet  its event table
 results/<run id>/<trial id>.profile.*.gz    the profiler's own file
-results/<run id>/<trial id>.profile.log     what the profiled worker wrote to its standard error
+results/<run id>/<trial id>.profile.log     the standard error of the profiled worker
 """
 
 from __future__ import annotations
@@ -41,50 +41,50 @@ CEILINGS = "ceilings.json"
 MANIFEST = "manifest.json"
 ENVIRONMENT = "environment.json"
 BESIDE = (PLAN, CEILINGS, MANIFEST, ENVIRONMENT)
-"""Files in the folder of a run that are no records; the latter two are those of a bundle that was unzipped by hand."""
+"""Files in the folder of a run that are not records; the last two are from a bundle that was unzipped by hand."""
 TELEMETRY = ".telemetry.parquet"
 
 
 def new_id() -> str:
-    """A name that sorts by time and does not collide: UTC to the microsecond, then 32 random bits."""
+    """Return a name that sorts by time and does not collide: UTC to the microsecond, then 32 random bits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(4)}"
 
 
 class RunFolder:
-    """The folder of one run, held by one process at a time."""
+    """The folder of one run, locked by one process at a time."""
 
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
         self.plan = plan
 
     def record_path(self, trial_id: str) -> Path:
-        """Where the record of a trial lies."""
+        """Return the path of a trial's record."""
         return self.path / f"{trial_id}.json"
 
     def log_path(self, trial_id: str) -> Path:
-        """Where the standard error of a trial's worker goes."""
+        """Return the path of the log with the standard error of a trial's worker."""
         return self.path / f"{trial_id}.log"
 
     def events_path(self, trial_id: str) -> Path:
-        """Where the event table of a trial's profile lies."""
+        """Return the path of the event table of a trial's profile."""
         return self.path / f"{trial_id}.events.parquet"
 
     def telemetry_path(self, trial_id: str) -> Path:
-        """Where the time series of a trial's meters lies."""
+        """Return the path of the time series of a trial's meters."""
         return self.path / f"{trial_id}{TELEMETRY}"
 
     def profile_path(self, trial_id: str, ending: str) -> Path:
-        """Where the profiler's own file goes, compressed."""
+        """Return the path of the profiler's own file, compressed."""
         return self.path / f"{trial_id}.profile{ending}.gz"
 
     def discard(self, record: Record) -> None:
-        """Take a record away."""
+        """Delete a record."""
         self.record_path(record.trial_id).unlink()
 
     def save(self, record: Record) -> Path:
-        """Write the record; where the disk refuses, rescue it to the folder for temporary files and say so.
+        """Write the record; if that fails, save it in the folder for temporary files and report that.
 
-        Raises `UserError` after such a rescue, for the run cannot go on.
+        Raises `UserError` in that case, because the run cannot continue.
         """
         path = self.record_path(record.trial_id)
         content = encode(record)
@@ -96,16 +96,18 @@ class RunFolder:
             try:
                 write(rescued, content)
             except OSError as second:
-                raise UserError(f"{text}; nor {rescued}: {second.strerror}; the trial is lost") from error
+                raise UserError(
+                    f"{text}; cannot write {rescued} either: {second.strerror}; the trial is lost"
+                ) from error
             raise UserError(
-                f"{text}; the record lies at {rescued}: make room, move it to {path}, then go on with --resume"
+                f"{text}; the record is saved at {rescued}: free space, move it to {path}, then go on with --resume"
             ) from error
         return path
 
 
 @contextmanager
 def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
-    """Make and hold a run's folder; raises `UserError` where the results folder cannot be written."""
+    """Create and lock a run's folder; raises `UserError` if the results folder cannot be written."""
     plan = msgspec.structs.replace(plan, run_id=new_id())
     path = results / plan.run_id
     try:
@@ -121,7 +123,7 @@ def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
 
 @contextmanager
 def unfinished_run(results: Path, wanted: Plan) -> Iterator[RunFolder]:
-    """Hold the newest run of the same plan that lacks a trial; raises `UserError` where there is none."""
+    """Lock the newest run of the same plan that is missing a trial; raises `UserError` if there is none."""
     for file in sorted(results.glob(f"*/{PLAN}"), reverse=True):
         plan = read_plan(file)
         if isinstance(plan, Fault) or not plan.same_as(wanted):
@@ -134,7 +136,10 @@ def unfinished_run(results: Path, wanted: Plan) -> Iterator[RunFolder]:
 
 
 def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:
-    """The trials of a plan that have a record in `path`; raises `UserError` where a record is damaged or strange."""
+    """Return the planned trials with a record in `path`.
+
+    Raises `UserError` if a record is damaged or belongs to another run.
+    """
     records: dict[PlannedTrial, Record] = {}
     for file in _record_files(path):
         record = read_record(file)
@@ -148,7 +153,7 @@ def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:
 
 
 def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
-    """Every record at `results` (files, run folders, or folders of runs), in order of time, and every fault."""
+    """Return every record in `results` (files, run folders, or folders of runs), in order of time, and every fault."""
     records: list[Record] = []
     faults: list[Fault] = []
     for result in results:
@@ -168,12 +173,12 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
 
 
 def read_record(path: Path) -> Record | Fault:
-    """The record in one file, or what is wrong with it."""
+    """Read the record in one file; return a `Fault` if it is invalid."""
     return decode(path, schema.read)
 
 
 def read_plan(path: Path) -> Plan | Fault:
-    """The plan in one file, or what is wrong with it."""
+    """Read the plan in one file; return a `Fault` if it is invalid."""
     return decode(path, plans.read)
 
 
@@ -185,14 +190,14 @@ def _record_files(result: Path) -> Iterator[Path]:
 
 
 def _is_record(result: Path, file: Path) -> bool:
-    """Whether a JSON file below `result` should be a record; hidden folders are not yet where they will be."""
+    """Whether a JSON file below `result` should be a record; hidden folders are not yet at their final place."""
     below = file.relative_to(result).parts
     return file.name not in BESIDE and not any(part.startswith(".") for part in below)
 
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a run's folder against other processes; the hold ends with the process, however it ends."""
+    """Lock a run's folder against other processes; the lock ends with the process, even if it is killed."""
     with (path / PLAN).open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,1 +1,1 @@
-"""The report: records, verdicts and figures as one page that stands alone. It reads what others derive and judge."""
+"""The report: a self-contained page of records, verdicts and figures, which other packages derive and judge."""

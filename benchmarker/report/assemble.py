@@ -1,4 +1,4 @@
-"""The page from top to bottom."""
+"""Assemble the page from its sections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def page(study: Study) -> tuple[Page, list[str]]:
-    """What is on the page; and which files beside the records could not be read, which the page names too."""
+    """Return the page, and the files next to the records that could not be read, which the page lists too."""
     lines, unread_lines = time_series(study)
     tables, unread_tables = operations(study)
     unread = [*unread_lines, *unread_tables]

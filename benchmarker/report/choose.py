@@ -1,4 +1,4 @@
-"""What the page compares: chosen from the results and options that were given."""
+"""Choose what the page compares, from the given results and options."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def choose(
     results: Sequence[tuple[str, Sequence[Record]]], by: str | None, baseline: str | None
 ) -> tuple[Matching | None, str]:
-    """What is compared; where it is not plain what to compare within one result, None and the reason.
+    """Return what is compared, or None and the reason if it is ambiguous what to compare within one result.
 
-    Of several results the first, or the one that `baseline` names, is the baseline of the others. With `by`,
-    `baseline` is a value of that axis; else different problems or modes are not compared. Raises `UserError` where
-    what was asked for cannot be compared, or a result is named twice.
+    Of several results, the baseline is the first, or the one that `baseline` names. With `by`, `baseline` is a value
+    of that axis. Without `by`, different problems or modes are not compared. Raises `UserError` if the requested
+    comparison is not possible, or if a result is named twice.
     """
     seen: set[Path] = set()
     for name, _ in results:
@@ -47,13 +47,13 @@ def choose(
 
 
 def _same_work(made: Matching) -> tuple[Matching | None, str]:
-    """The matches whose sides do the same work, with a note on the others; None and the reason where there are none."""
+    """Return the matches whose sides do the same work, with notes on the others, or None and the reason."""
     works = [(_work(match.baseline), _work(match.contender)) for match in made.matches]
     kept = tuple(match for match, (one, two) in zip(made.matches, works, strict=True) if one == two)
-    notes = tuple(dict.fromkeys(f"not the same work: {one} against {two}" for one, two in works if one != two))
+    notes = tuple(dict.fromkeys(f"{one} and {two} are not the same work" for one, two in works if one != two))
     if not kept:
         return None, "; ".join(notes)
-    return Matching(kept, made.unmatched, (*made.notes, *(f"not compared, for it is {note}" for note in notes))), ""
+    return Matching(kept, made.unmatched, (*made.notes, *(f"not compared: {note}" for note in notes))), ""
 
 
 def _work(side: Side) -> str:
@@ -62,7 +62,7 @@ def _work(side: Side) -> str:
 
 
 def _first(results: Sequence[tuple[str, Sequence[Record]]], baseline: str | None) -> list[tuple[str, Sequence[Record]]]:
-    """The results with the baseline before the others."""
+    """Return the results with the baseline first."""
     if baseline is None:
         return list(results)
     chosen = [result for result in results if Path(result[0]) == Path(baseline)]

@@ -1,4 +1,4 @@
-"""What surrounded the trials, side by side: what differs first, what is equal folded away."""
+"""The environments of the sides: first what differs, then, folded, what is the same."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST_SIDES = 6
 MOST_VALUES = 3
 MOST_NOISE = 40
 _MOMENTARY = ("load_average_1min", "steal_percent", "swap_used_bytes")
-"""What changes from moment to moment; the interference counters of each trial tell of it."""
+"""Properties that change from moment to moment; the interference counters of each trial cover them."""
 
 
 def environment(study: Study) -> Section:
-    """Machine, device, versions and settings of each side."""
+    """Return the section on the machine, device, versions and settings of each side."""
     sides = _sides(study)
     found = {name: [_properties(record) for record in records] for name, records in list(sides.items())[:MOST_SIDES]}
     names = list(dict.fromkeys(key for several in found.values() for each in several for key in each))
@@ -42,21 +42,21 @@ def environment(study: Study) -> Section:
     parts = []
     if different or single:
         table = Table(columns, tuple(different + single), marked=frozenset(range(len(different))))
-        caption = "Highlighted rows differ. The others are of one side only, as the libraries of a framework are."
-        parts.append(Listing("What is not equal", table, caption))
+        caption = "Highlighted rows differ. The other rows apply to some sides only, such as a framework's libraries."
+        parts.append(Listing("What differs", table, caption))
     if equal:
         table = Table((Column("property"), Column("value")), tuple(equal))
-        parts.append(Listing(f"What is equal ({_count(len(equal))})", table, folded=True))
+        parts.append(Listing(f"What is the same ({_count(len(equal))})", table, folded=True))
     parts += _noise(study)
     lead = []
     if len(sides) > 1:
         lead.append(
             f"{_count(len(different))} differ{'s' * (len(different) == 1)} between the sides or within one."
             if different
-            else "Nothing that the sides have in common differs."
+            else "Every property that all sides have is the same."
         )
     if len(sides) > MOST_SIDES:
-        lead.append(f"The first {MOST_SIDES} of {len(sides)} sides are shown.")
+        lead.append(f"Only the first {MOST_SIDES} of {len(sides)} sides are shown.")
     return Section("environment", "Environment", tuple(lead), tuple(parts))
 
 
@@ -65,7 +65,7 @@ def _count(number: int) -> str:
 
 
 def _sides(study: Study) -> dict[str, list[Record]]:
-    """What is compared, by name; all together where nothing is."""
+    """Return the records of each side by name; all records together if nothing is compared."""
     found: dict[str, dict[str, Record]] = {}
     for match in study.matches:
         for side in (match.baseline, match.contender):
@@ -76,7 +76,7 @@ def _sides(study: Study) -> dict[str, list[Record]]:
 
 
 def _properties(record: Record) -> dict[str, str]:
-    """Everything that surrounded a trial and stays as it is, by name, as text."""
+    """Return the constant properties of a trial's environment, by name, as text."""
     here = record.machine
     found = {name: _text(value) for name, value in environment_of(record).items() if value is not None}
     for name, value in _flat(msgspec.to_builtins(here)):
@@ -93,7 +93,7 @@ def _properties(record: Record) -> dict[str, str]:
 
 
 def _flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """The leaves of nested values, by path."""
+    """Yield the leaves of nested values, by path."""
     pairs: Iterable[tuple[object, object]] | None = None
     if isinstance(value, Mapping):
         pairs = value.items()
@@ -111,7 +111,7 @@ def _flat_texts(kind: str, values: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _text(value: object) -> str:
-    return "not known" if value is None else str(value)
+    return "unknown" if value is None else str(value)
 
 
 def _cell(values: Sequence[str]) -> Cell:
@@ -120,7 +120,7 @@ def _cell(values: Sequence[str]) -> Cell:
 
 
 def _noise(study: Study) -> list[Listing]:
-    """What makes timings noisy on each host."""
+    """List the causes of timing noise on each host."""
     found = {
         (record.machine.host, sentence): None
         for record in study.records
@@ -130,11 +130,11 @@ def _noise(study: Study) -> list[Listing]:
         return []
     rows, more = list(found)[:MOST_NOISE], len(found) - MOST_NOISE
     rest = ("", f"and {more} more") if more > 0 else None
-    caption = "As seen when trials began."
+    caption = "As found when the trials began."
     return [
         Listing(
-            "What makes timings noisy here",
-            Table((Column("host"), Column("why")), tuple(rows), rest),
+            "Causes of timing noise",
+            Table((Column("host"), Column("cause")), tuple(rows), rest),
             caption,
             folded=len(rows) > 6,
         )

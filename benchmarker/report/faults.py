@@ -1,4 +1,4 @@
-"""What went wrong: failed trials, files that cannot be read, trials that were disturbed."""
+"""Report failed trials, files that cannot be read, and disturbed trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_LISTED = 200
 
 
 def faults(study: Study, unread: Sequence[str]) -> Section:
-    """Failures, unreadable files and disturbances, or the statement that there were none."""
+    """Return the section on failures, unreadable files and disturbances, or on their absence."""
     failed: list[tuple[Cell, ...]] = []
     disturbed: list[tuple[Cell, ...]] = []
     for group in study.groups:
@@ -47,9 +47,9 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
         _listing("Files that could not be read", (Column("file"), Column("reason")), unreadable),
         _listing(
             "Disturbed trials",
-            (Column("configuration"), trial, Column("by what"), Column("trial id")),
+            (Column("configuration"), trial, Column("cause"), Column("trial id")),
             disturbed,
-            "Nothing is left out for it: a disturbance is a reason to look twice, or to repeat.",
+            "Disturbed trials are still counted. A disturbance is a reason to check a result, or to repeat the trial.",
         ),
     ]
     good = [record for record in study.records if record.error is None]
@@ -65,8 +65,8 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
     ]
     if untold:
         none.append(
-            f"Whether trials were disturbed could not be told for {untold} of {len(good)}: timed for less than "
-            f"{COUNTED_S} s, or nothing was counted."
+            f"Disturbances could not be detected in {untold} of {len(good)} trials: they were timed for less than "
+            f"{COUNTED_S} s, or their interference counters are unavailable."
         )
     return Section(
         "faults", "Failures and disturbances", (" ".join(none),) if none else (), tuple(each for each in parts if each)

@@ -1,6 +1,6 @@
-"""Figures as Plotly takes them, without colours: the page's script gives each series its own, by theme.
+"""Convert figures to Plotly's format, without colours: the page's script colours each series according to the theme.
 
-Plotly reads a little HTML in every text; what comes from records is escaped, so that it shows as it is.
+Plotly interprets some HTML in every text, so text from records is escaped.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from benchmarker.formatting import clean, si
 from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Table
 
 WIDEST = 44
-"""Longer names are cut in the middle where they stand beside a row."""
+"""Longer row names are shortened in the middle."""
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 _FORMATS = {"s": "~s", "%": ".0%"}
-"""Of ticks, by unit (d3-format): `~s` puts SI prefixes."""
+"""Tick formats by unit (d3-format); `~s` adds SI prefixes."""
 _THOUSAND = 1000
 _FEW_TICKS, _MANY_TICKS = 5, 1000
-"""An axis to at most the former times its least value is linear; a longer one has ticks at 1, 2 and 5, and one to
-more than the latter at powers of ten alone."""
+"""Limits on the ratio of the largest to the least value of a logarithmic axis.
+
+Up to the former the axis is linear. Up to the latter it has ticks at 1, 2 and 5, above only at powers of ten.
+"""
 _MODES = {"line": "lines", "line and dots": "lines+markers"}
 
 
 def specification(figure: Figure) -> dict[str, Any]:
-    """The figure as plain values: traces, layout, and the data behind it."""
+    """Return the figure as plain values: traces, layout, and its data."""
     return {
         "key": figure.key,
         "traces": [_trace(figure, mark) for mark in figure.marks],
@@ -35,7 +37,7 @@ def specification(figure: Figure) -> dict[str, Any]:
 
 
 def data(table: Table) -> dict[str, Any]:
-    """A table as plain values; texts without control characters."""
+    """Return a table as plain values; control characters in texts are escaped."""
     return {
         "columns": [{"name": clean(each.name), "unit": each.unit} for each in table.columns],
         "rows": [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
@@ -43,7 +45,7 @@ def data(table: Table) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    """A text that Plotly shows as it is."""
+    """Return a text that Plotly shows unchanged."""
     return clean(text).translate(_ENTITIES)
 
 
@@ -151,7 +153,7 @@ def _layout(figure: Figure) -> dict[str, Any]:
 
 
 def _across(mark: Mark) -> Sequence[float]:
-    """The values of a mark along x, with the ends of its intervals."""
+    """Return the values of a mark along x, including the ends of its intervals."""
     if isinstance(mark, Points):
         return [*mark.x, *(end for end in (*mark.low, *mark.high) if end is not None)]
     return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
@@ -183,7 +185,7 @@ def _shown(value: float, axis: Axis) -> str:
 
 
 def escaped(text: str) -> str:
-    """JSON that can stand in a script element: no markup can begin or end in it, nor a line."""
+    """Return JSON that is safe in a script element: it contains no markup and no line separators."""
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text

@@ -1,4 +1,4 @@
-"""From records to what the page tells of: what is compared, and the verdicts."""
+"""Build the study behind a page from records: what is compared, and the verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gather(
     baseline: str | None = None,
     title: str | None = None,
 ) -> Study:
-    """Judge the records that were read from results, each of which has at least one; raises as `choose` does."""
+    """Judge the records of results, each of which has at least one record. Raises `UserError` like `choose`."""
     results = [result for result, _, _ in read]
     groups = [(str(result), records) for result, records, _ in read]
     known = ceilings.known(results)

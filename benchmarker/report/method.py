@@ -1,4 +1,4 @@
-"""How the figures came about, what they do not say, and the commands that repeat them."""
+"""The method, its limits, and the commands that repeat the measurements."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ if TYPE_CHECKING:
 MOST_COMMANDS = 30
 
 HOW = (
-    "A trial is a process of its own. It builds one case, checks its results against a float64 reference, warms up, "
-    "and times blocks of steps; nothing but the steps and the final wait is inside the clock. Compile time is apart.",
-    "The unit of every comparison is the trial, not the step: steps of one process are not independent of each other. "
-    "Trials of what is compared take turns in random order where they were run together.",
-    "A verdict is faster or slower (of other metrics better or worse) where the p-value, corrected for the number of "
-    "comparisons by Holm's method, is at most {alpha}; the same where two one-sided tests place the ratio within "
-    "±{delta}; otherwise undecided. Undecided is not the same: it says that the trials do not tell.",
+    "A trial is a fresh process that measures one case. It builds the case, checks its results against a float64 "
+    "reference, warms up, and then times blocks of steps. The timed interval contains only the steps and the final "
+    "synchronisation. Compile time is reported separately.",
+    "The unit of every comparison is the trial, not the step, because steps of one process are not independent of each "
+    "other. If the compared cases were run together, their trials are in random order in every round.",
+    "The verdict is faster or slower (better or worse for metrics that are neither times nor rates) if the p-value, "
+    "corrected for the number of comparisons by Holm's method, is at most {alpha}. It is same if two one-sided tests "
+    "place the ratio within ±{delta}. Otherwise it is undecided. Undecided does not mean same: it means that the "
+    "trials do not support any of the other verdicts.",
 )
 LIMITS = (
-    "A ratio is of this work on these machines with these versions; other sizes may differ.",
-    "Undisturbed is what the operating system and the sensors did not see disturbed. What makes a machine noisy stands "
-    "under Environment.",
-    "Profiles are taken in a process of their own; a profiler slows short ops most. They say where time goes, not how "
-    "fast a step is.",
-    "An interval of energy is of repetition alone: it does not say how true a sensor is.",
-    "The reference check is made at a small size of the same case.",
-    "Null is null: what could not be measured is left empty, and the records say why.",
+    "A ratio is valid for this work on these machines with these software versions. Other sizes may give other ratios.",
+    "Only disturbances that the operating system and the sensors can detect are reported. Causes of timing noise on "
+    "each machine are listed under Environment.",
+    "Profiles are taken in a separate process, and a profiler slows short ops most. They show where time is spent, not "
+    "how fast a step is.",
+    "The interval of an energy covers only the variation between trials. It does not cover the error of the sensor.",
+    "The check against the reference uses a small size of the same case.",
+    "Values that could not be measured are left empty. The records state why.",
 )
 
 
 def method(study: Study) -> Section:
-    """The method and its limits, in short."""
+    """Return the section on the method and its limits."""
     rules = study.rules
     how = [each.format(alpha=f"{100 * rules.alpha:.3g}%", delta=f"{100 * rules.delta:.3g}%") for each in HOW]
     used = dict.fromkeys(each.method for each in study.family.comparisons) if study.family else {}
@@ -43,12 +45,12 @@ def method(study: Study) -> Section:
 
 
 def repeating(study: Study) -> Section:
-    """The commands of the records, each once."""
+    """Return the section with the commands of the records, each once."""
     commands = list(dict.fromkeys(record.command for record in study.records))
     more = len(commands) - MOST_COMMANDS
-    lead = ["Each record holds the command that repeats its case."]
+    lead = ["These commands repeat the measurements. Each record contains the command for its case."]
     if more > 0:
-        lead.append(f"The first {MOST_COMMANDS} of {len(commands)} are here.")
+        lead.append(f"Only the first {MOST_COMMANDS} of {len(commands)} commands are listed.")
     runs = list(dict.fromkeys(record.run_id for record in study.records))
     names = ", ".join(runs[:10]) + (f" and {len(runs) - 10} more" if len(runs) > 10 else "")
     return Section(

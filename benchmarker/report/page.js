@@ -11,7 +11,7 @@
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px", "2px 4px"];
   const PATTERNS = ["", "/", ".", "\\", "x", "-", "|", "+"];
 
-  // Theme: what the system prefers until the reader chooses; paper is light.
+  // Theme: the system preference until the reader chooses; print is always light.
   let chosen = null;
   const toggle = document.getElementById("theme");
   const isDark = () => !printing.matches && (chosen === null ? prefersDark.matches : chosen);
@@ -58,7 +58,7 @@
     return made;
   }
 
-  // Names stand on the side of their point where there is room.
+  // Place each label on the side of its point that has room.
   function sides(x, figure) {
     const all = figure.traces.flatMap((trace) => trace.x);
     const middle = figure.layout.xaxis.type === "log"
@@ -117,7 +117,7 @@
   const drawAll = () => figures.forEach(draw);
 
   applyTheme();
-  // On paper what is folded lies open, but for the data behind figures.
+  // In print, open all folded parts except the data of figures.
   const folded = [...document.querySelectorAll("details.fold")];
   let closed = [];
   printing.addEventListener("change", () => {
@@ -164,7 +164,7 @@
     }
     box.querySelector(".count").textContent = wanted ? `${shown} of ${rows.length} rows` : "";
   }
-  // A text that a spreadsheet would take for a formula gets an apostrophe before it; numbers stay as they are.
+  // Prefix text that a spreadsheet would read as a formula with an apostrophe; leave numbers unchanged.
   function field(value) {
     if (value === null || value === undefined) return "";
     if (typeof value !== "string") return String(value);
@@ -215,7 +215,7 @@
     button.addEventListener("click", () => save(details.dataset.figure, csv(data.columns.map(({ name }) => name), data.rows)));
     const tools = make("p", button);
     tools.className = "tools script";
-    if (data.rows.length > MOST_ROWS) tools.append(` The first ${MOST_ROWS} rows are shown; the CSV has all ${data.rows.length}.`);
+    if (data.rows.length > MOST_ROWS) tools.append(` Only the first ${MOST_ROWS} rows are shown; the CSV has all ${data.rows.length}.`);
     details.append(tools, dataTable({ ...data, rows: data.rows.slice(0, MOST_ROWS) }));
   }));
   document.addEventListener("click", (event) => {
@@ -231,7 +231,7 @@
   });
   document.querySelectorAll("[data-searched]").forEach((box) => box.querySelector("input").addEventListener("input", () => filter(box)));
 
-  // Figures come one by one, so that the page can be read meanwhile.
+  // Draw figures one by one, so that the page can be read in the meantime.
   const left = [...figures];
   (function next() {
     const figure = left.shift();

@@ -1,4 +1,4 @@
-"""What is on the page, as values: sections of text, tables and figures, before any markup."""
+"""The content of the page, before any markup: sections of text, tables and figures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: `unit` is that of its numbers (`%` for shares); `numeric` where it holds any.
+    """A column of a table.
 
-    `command` where texts are commands, whose words are not broken.
+    `unit` is the unit of its numbers (`%` for shares), `numeric` is set if it has any. `command` is set if its texts
+    are commands, whose words are not broken across lines.
     """
 
     name: str
@@ -25,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of raw values. `rest` sums up what was left out of them; `marked` are rows to be seen first."""
+    """Rows of raw values. `rest` is a row that sums up the rows left out; `marked` rows are highlighted."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -35,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table on the page; `folded` ones are opened by the reader, `searched` ones have a field to filter them."""
+    """A table on the page; the reader can open a `folded` one and filter a `searched` one."""
 
     title: str
     table: Table
@@ -46,10 +47,10 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A numeric axis: what it shows, in which unit; `limit` are values that the axis must reach.
+    """A numeric axis: its title, its unit, and values that it must reach (`limit`).
 
-    A logarithmic one becomes linear where its values are close together, unless it is `always` logarithmic, as where
-    lines are straight on such axes alone.
+    A logarithmic axis becomes linear if its values are close together, unless it is `always` logarithmic because lines
+    are straight only on such axes.
     """
 
     title: str
@@ -60,7 +61,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars of one series, from 0, in the rows `at`; `low` and `high` end the interval, None where there is none."""
+    """Bars of one series, from 0, in the rows `at`; `low` and `high` are the ends of intervals, or None without one."""
 
     name: str
     series: int
@@ -73,7 +74,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Boxes of one series in the rows `at`: each is the 5th percentile, quartile, median, quartile, 95th percentile."""
+    """Boxes of one series in the rows `at`: 5th percentile, lower quartile, median, upper quartile, 95th percentile."""
 
     name: str
     series: int
@@ -85,9 +86,8 @@ class Boxes:
 class Points:
     """Points of one series.
 
-    Where `y` are rows, `low` and `high` end intervals along x. `texts` say what each is
-    when pointed at, `labels` stand beside them; `symbol` is of the series unless given;
-    `listed` ones stand in the legend.
+    `low` and `high` are the ends of intervals along x, if `y` are rows. `texts` are shown on hover, `labels` next to
+    the points. `symbol` is that of the series unless given. `listed` points appear in the legend.
     """
 
     name: str
@@ -108,9 +108,9 @@ Mark = Bars | Boxes | Points
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure and the data behind it. With `rows` the vertical axis has these names, the first at the top.
+    """A figure and its data. With `rows`, the vertical axis has these names, the first at the top.
 
-    `lines` are values of x that are marked through all rows, `band` a stretch of x that is shaded.
+    `lines` are values of x marked across all rows, `band` is a shaded range of x.
     """
 
     key: str
@@ -128,7 +128,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: sentences, then figures and tables; `points` are short statements in a list."""
+    """A part of the page: sentences, then figures and tables; `points` is a list of short statements."""
 
     key: str
     title: str
@@ -140,7 +140,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A verdict at the top: its word, what it is about, the figure, and what that figure means."""
+    """A verdict at the top of the page: the verdict, its subject, the figure, and what the figure means."""
 
     verdict: Verdict | Literal["none"]
     about: str
@@ -150,7 +150,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The whole page; `factors` are names and values that all trials share."""
+    """The whole page; `factors` are names and values common to all trials."""
 
     title: str
     subtitle: str

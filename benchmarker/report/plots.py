@@ -1,4 +1,4 @@
-"""Pictures of comparisons and rooflines."""
+"""Draw comparisons and rooflines as image files."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg", ".pdf")
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-"""Seconds of a unit, and its name."""
+"""Units of time: seconds per unit, and name."""
 _MARKERS: dict[Level, str] = {"step": "o", "scope": "s", "kernel": "."}
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, which the colour-blind can tell apart (2008)."""
+"""The palette of Okabe and Ito (2008), which the colour-blind can distinguish."""
 _REST = "#999999"
 
 
 def boxes(matches: Sequence[Match], path: Path) -> None:
     """Draw a box of the step times of all timed blocks for each side of each match, and a dot for each trial's median.
 
-    Boxes reach from quartile to quartile, whiskers to the 5th and 95th percentile. Raises `UserError` for a format
-    that is not known, a folder that cannot be written, or where matplotlib is missing.
+    Boxes span the quartiles, whiskers the 5th to 95th percentile. Raises `UserError` if there is no timed block, if
+    the format is unknown, if the file cannot be written, or if matplotlib is missing.
     """
     names: dict[str, list[np.ndarray]] = {}
     for match in matches:
@@ -57,7 +57,7 @@ def boxes(matches: Sequence[Match], path: Path) -> None:
             axes.plot(medians, np.full(len(medians), row + 0.32), "o", markersize=3, alpha=0.6, color="tab:blue")
         axes.invert_yaxis()
         axes.set_xlabel(
-            f"step time, {unit} (box: all timed blocks together; dots: medians of trials, which are what is compared)"
+            f"step time, {unit} (box: all timed blocks together; dots: medians of trials, which are compared)"
         )
         axes.set_xlim(left=0)
 
@@ -65,7 +65,7 @@ def boxes(matches: Sequence[Match], path: Path) -> None:
 def roofs(found: Sequence[Roofline], path: Path) -> None:
     """Draw the points of rooflines under their roofs, both axes logarithmic.
 
-    Work without FLOPs has no place on such axes and is left out. Raises `UserError` as `boxes` does.
+    Work without FLOPs cannot be shown on such axes and is left out. Raises `UserError` like `boxes`.
     """
     drawn = [(each, [point for point in each.points if point.flops]) for each in found]
     intensities = [point.intensity for _, points in drawn for point in points]
@@ -101,13 +101,13 @@ def roofs(found: Sequence[Roofline], path: Path) -> None:
 
 @contextmanager
 def _drawing(path: Path, height: float) -> Iterator[Any]:
-    """Axes to draw into, saved at the end; `height` in inches."""
+    """Yield axes to draw into and save the figure at the end; `height` is in inches."""
     if path.suffix not in FORMATS:
-        raise UserError(f"cannot draw {path}: the formats are {', '.join(FORMATS)}")
+        raise UserError(f"cannot draw {path}: the supported formats are {', '.join(FORMATS)}")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError("a picture needs the module 'matplotlib'; pip install 'benchmarker[plot]'") from error
+        raise UserError("a plot needs the module 'matplotlib'; pip install 'benchmarker[plot]'") from error
     figure = Figure(figsize=(8, height), layout="constrained")
     yield figure.add_subplot()
     try:
@@ -117,5 +117,5 @@ def _drawing(path: Path, height: float) -> Iterator[Any]:
 
 
 def _plain(text: str) -> str:
-    """Text that is not taken for a formula."""
+    """Return text in which matplotlib finds no formula."""
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Time series of power and temperature, thinned so that no extreme is lost."""
+"""Time series of power and temperature, thinned without losing extremes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 MOST_TRIALS = 6
 MOST_LINES = 8
 MOST_POINTS = 600
-"""Points of a line: of each stretch of time the least and the largest value."""
+"""Largest number of points of a line; of each interval, the least and the largest value are kept."""
 POWERS = ("power_instant_W", "power_average_W")
 SENSOR = ["meter", "id", "domain"]
 
 
 def time_series(study: Study) -> tuple[Section | None, list[str]]:
-    """Power and temperature of the first trial of each configuration; and which time series cannot be read."""
+    """Return power and temperature of the first trial of each configuration, and the unreadable time series."""
     sensed = [
         (group.label, record, study.telemetry[record.trial_id])
         for group in study.groups
@@ -47,7 +47,7 @@ def time_series(study: Study) -> tuple[Section | None, list[str]]:
         name = f"{label}, trial {record.trial}"
         powers += [(f"{name}, {sensor}", x, y) for sensor, x, y in one]
         temperatures += [(f"{name}, {sensor}", x, y) for sensor, x, y in two]
-    left = f"The first {MOST_TRIALS} of {len(sensed)} configurations are here. " * (len(sensed) > MOST_TRIALS)
+    left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
     figures = (
         _figure("power", "Power over time", "power", "W", powers, left),
         _figure("temperature", "Temperature over time", "temperature", "°C", temperatures, left),
@@ -62,7 +62,7 @@ def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], l
         return None
     shown = lines[:MOST_LINES]
     if len(shown) < len(lines):
-        left += f"{len(shown)} of {len(lines)} sensors are drawn; `benchmarker telemetry` shows any."
+        left += f"{len(shown)} of {len(lines)} sensors are drawn; `benchmarker telemetry` shows the others."
     marks = tuple(
         Points(name, index, tuple(x.tolist()), tuple(y.tolist()), look="line")
         for index, (name, x, y) in enumerate(shown)
@@ -71,9 +71,9 @@ def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], l
     return Figure(
         key,
         title,
-        "The first trial of each configuration that was sensed; 0 is where the timed part begins. Long lines are "
-        "thinned: of each stretch of time the least and the largest value are kept.",
-        Axis("time since the timed part began", "s"),
+        "The first trial of each configuration with sensor readings. Time 0 is the start of the timed part. Long lines "
+        "are thinned: the least and the largest value of each short interval are kept.",
+        Axis("time since the start of the timed part", "s"),
         marks,
         Table(
             (
@@ -89,7 +89,7 @@ def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], l
 
 
 def _lines(path: Path) -> tuple[list[Line], list[Line]]:
-    """Power and temperature of each sensor in a time series; raises `UserError` where it is none."""
+    """Return power and temperature of each sensor in a time series. Raises `UserError` if it cannot be read."""
     from benchmarker.power import telemetry
 
     line = telemetry.read(path)
@@ -124,7 +124,7 @@ def _arrays(readings: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArra
 
 
 def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The mean power between successive readings of a counter of energy."""
+    """Return the mean power, W, between successive readings of an energy counter."""
     from benchmarker.power.series import mended
 
     time_s, energy = _arrays(readings)
@@ -139,7 +139,7 @@ def _risen(readings: pd.DataFrame, wraps_at: float | None) -> tuple[npt.NDArray[
 def _thinned(
     x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """At most so many points: the least and the largest of each of equally many, and both ends."""
+    """Return at most `MOST_POINTS` points: the least and the largest value of each interval, and both ends."""
     if len(x) <= MOST_POINTS:
         return x, y
     kept = {0, len(x) - 1}

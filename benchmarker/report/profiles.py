@@ -1,4 +1,4 @@
-"""What ran in the profiles: kernels by category, and tables of ops."""
+"""Profiles: the time of kernels by category, and tables of ops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEARCHED = 10
 
 
 def kernels(study: Study) -> Section | None:
-    """Shares of the busy time by category, a bar for each configuration that was profiled."""
+    """Return shares of the busy time by category, one bar for each profiled configuration."""
     profiled = [(group, of) for group in study.groups if (of := [record for record in group.ok if record.trace])]
     if not profiled:
         return None
@@ -58,8 +58,8 @@ def kernels(study: Study) -> Section | None:
     figure = Figure(
         "categories",
         "Kernels by category, share of the busy time",
-        "The mean over profiled trials. Records list the kernels that take at least 0.2% of the busy time; the rest "
-        f"is {UNLISTED}.",
+        "The mean over profiled trials. Records list the kernels that take at least 0.2% of the busy time. The rest "
+        f"is shown as {UNLISTED}.",
         Axis("share of the busy time", "%", limit=(0.0, 1.0)),
         marks,
         Table((Column("configuration"), *(Column(name, "%", numeric=True) for name in every)), tuple(rows)),
@@ -76,7 +76,7 @@ def kernels(study: Study) -> Section | None:
 
 
 def _shares(records: Sequence[Record]) -> dict[str, float]:
-    """Of each category its share of the busy time, the mean over trials; they add up to 1."""
+    """Return the share of the busy time of each category, the mean over trials; the shares add up to 1."""
     found: dict[str, list[float]] = {}
     for index, record in enumerate(records):
         assert record.trace is not None
@@ -91,7 +91,7 @@ def _shares(records: Sequence[Record]) -> dict[str, float]:
 
 
 def operations(study: Study) -> tuple[Section | None, list[str]]:
-    """Tables of the ops of one profiled trial of each configuration; and which event tables cannot be read."""
+    """Return the ops of one profiled trial of each configuration, and the unreadable event tables."""
     profiled = [(group, record) for group in study.groups if (record := _first(group))]
     if not profiled:
         return None, []
@@ -100,19 +100,20 @@ def operations(study: Study) -> tuple[Section | None, list[str]]:
         path = study.tables.get(record.trial_id)
         name = f"{group.label}, trial {record.trial}"
         if path is None:
-            faults.append(f"{record.trial_id}: has a profile, but no event table beside its record")
+            faults.append(f"{record.trial_id}: has a profile, but no event table next to its record")
             continue
         try:
             parts.append(_listing(name, _ops(path)))
         except UserError as error:
             faults.append(str(error))
     lead = [
-        "The HLO instructions of JAX, or the aten ops of PyTorch, of the first profiled trial of each configuration. "
-        "FLOP and bytes are as far as the shapes in the profile say them."
+        "The HLO instructions of JAX, or the aten ops of PyTorch, in the first profiled trial of each configuration. "
+        "FLOP and bytes are given if the shapes in the profile allow computing them."
     ]
     if len(profiled) > MOST_TABLES:
         lead.append(
-            f"The first {MOST_TABLES} of {len(profiled)} profiled configurations are here; `benchmarker ops` shows any."
+            f"Only the first {MOST_TABLES} of {len(profiled)} profiled configurations are shown; "
+            "`benchmarker ops` shows any of them."
         )
     return Section("ops", "Ops", tuple(lead), tuple(parts)), faults
 
@@ -122,7 +123,7 @@ def _first(group: Group) -> Record | None:
 
 
 def _ops(path: Path) -> pd.DataFrame:
-    from benchmarker.traces.parquet import load  # Arrow takes long to import
+    from benchmarker.traces.parquet import load  # Arrow is slow to import
     from benchmarker.traces.statistics import ops
 
     return ops(load(path).events)
@@ -133,7 +134,7 @@ _LEFT_OUT = ("total_ns", "self_ns", "mean_ns", "p5_ns", "min_ns", "max_ns", "std
 
 
 def _listing(name: str, table: pd.DataFrame) -> Listing:
-    """The ops with most time, the others summed up in the last row."""
+    """Return the table of the longest ops, with the others summed up in the last row."""
     table = table.drop(columns=[each for each in _LEFT_OUT if each in table]).dropna(axis=1, how="all")
     program = ""
     if "program" in table and table["program"].nunique() == 1:
@@ -151,7 +152,7 @@ def _listing(name: str, table: pd.DataFrame) -> Listing:
             for each, column in zip(table.columns, columns, strict=True)
         )
     caption = f"{len(table)} op{'s' * (len(table) != 1)}{program}" + (
-        f"; the {MOST_OPS} with most time are listed" if len(left) else ""
+        f"; the {MOST_OPS} with the most time are listed" if len(left) else ""
     )
     return Listing(name, Table(columns, rows, rest), caption, searched=len(rows) > SEARCHED)
 
@@ -167,7 +168,7 @@ def _column(name: str, numeric: bool) -> Column:
 
 
 def _cell(column: Column, value: Any) -> Cell:
-    """A value in the unit of its column; what is not known is null."""
+    """Return a value in the unit of its column, or None if it is unknown."""
     if not column.numeric:
         return "" if value is None else str(value)
     if value is None or not math.isfinite(value):

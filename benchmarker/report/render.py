@@ -1,4 +1,4 @@
-"""The page as one HTML file: text, style, script, figures and data in it, and nothing from a network."""
+"""Render the page as one HTML file that contains everything it needs: text, style, script, figures and data."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from benchmarker.report.page_model import Page
 
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
-"""Signs of verdicts, so that colour is not all that tells them apart."""
+"""Signs of verdicts, so that they do not differ by colour alone."""
 
 
 def render(page: Page) -> bytes:
-    """The page; the same values give the same bytes."""
+    """Return the HTML; the same page always gives the same bytes."""
 
     def shown(value: object) -> object:
         return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -56,13 +56,13 @@ _UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
 def heading(column: Column) -> str:
-    """The name of a column; a unit stands in the cells, unless it is a rate."""
+    """Return the heading of a column; units are shown in the cells, except for rates."""
     name = _UNIT.sub("", column.name) if column.unit else column.name
     return name.replace("_per_", "/").replace("_", " ") if column.numeric else name
 
 
 def cell(value: Cell, column: Column) -> str:
-    """A value as a table shows it."""
+    """Return a value as text for a table."""
     if value is None:
         return "-" if column.numeric else ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Steps, scopes and kernels under the measured roof of their device."""
+"""Rooflines: steps, scopes and kernels under the measured roof of their device."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 MOST_CONFIGURATIONS = 8
 MOST_POINTS = 40
-"""So many points of a configuration are drawn, the longest of each level first."""
+"""Largest number of points drawn for a configuration, the longest of each level first."""
 MOST_SENTENCES = 4
 LEVELS: tuple[Level, ...] = ("step", "scope", "kernel")
 ROOF = 7
 
 
 def roofs(study: Study) -> Section | None:
-    """The roofline of each result, or why there is none."""
+    """Return the roofline of each result, or why there is none."""
     found: list[tuple[str, Roofline]] = []
     lacking: dict[str, None] = {}
     for result, several, reasons in study.rooflines:
         of = f"{result} " if len(study.results) > 1 else ""
         found += [(f"{of}{short(each.configuration)}", each) for each in several]
         lacking |= dict.fromkeys(reasons)
-    without = [f"Without a roof: {reason}." for reason in lacking]
+    without = [f"No roofline: {reason}." for reason in lacking]
     figure = _figure(study, found) if any(_drawable(each) for _, each in found) else None
     if figure is None:
         return Section("roofline", "Roofline", tuple(without[:MOST_SENTENCES])) if without else None
@@ -37,11 +37,11 @@ def roofs(study: Study) -> Section | None:
 
 
 def _sentence(name: str, step: Point) -> str:
-    return f"A step of {name} is bound by {step.bound} and comes to {step.share:.0%} of what its roof allows."
+    return f"A step of {name} is {step.bound}-bound and reaches {step.share:.0%} of its roof."
 
 
 def _drawable(found: Roofline) -> list[Point]:
-    """Work that has a place on logarithmic axes."""
+    """Return the points with FLOPs, which logarithmic axes can show."""
     return [each for each in found.points if each.flops]
 
 
@@ -64,7 +64,7 @@ def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
                         tuple(each.achieved for each in these),
                         tuple(
                             f"{name}, {level} {each.name}: {amount(each.achieved, 'FLOP/s')}, "
-                            f"{each.share:.0%} of the roof, bound by {each.bound}"
+                            f"{each.share:.0%} of the roof, {each.bound}-bound"
                             for each in these
                         ),
                         look="dots" if level == "step" else "small dots",
@@ -98,14 +98,14 @@ def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
         Column("share_of_roof", "%", numeric=True),
         Column("time_s", "s", numeric=True),
     )
-    left = f"{len(points)} of {len(rows)} points are drawn; the data have all." if len(points) < len(rows) else ""
+    left = f"{len(points)} of {len(rows)} points are drawn; the data table has all." if len(points) < len(rows) else ""
     return Figure(
         "roofs",
         "Achieved FLOP/s over arithmetic intensity",
-        "Circles are steps, squares scopes, diamonds kernels. The lines are the roofs, as measured on these devices: "
-        "bandwidth times intensity on the left, the peak of matrix products on the right. Times of scopes and kernels "
-        "are those under the profiler. Points above a roof have data in a cache that the model knows nothing of, or "
-        "the machine was slower when its ceilings were measured.",
+        "Circles are steps, squares are scopes, diamonds are kernels. The lines are the roofs measured on these "
+        "devices: bandwidth times intensity on the left, the peak of matrix products on the right. Times of scopes and "
+        "kernels were measured under the profiler. A point above a roof means that data stayed in a cache, which the "
+        "model ignores, or that the machine was slower when its ceilings were measured.",
         Axis("arithmetic intensity, FLOP/byte", log=True),
         tuple(marks),
         Table(columns, tuple(rows)),

@@ -1,4 +1,4 @@
-"""Rates and times: throughput, work for each joule, step times of blocks and of scopes."""
+"""Rates and times: throughput, work per joule, step times of blocks and of scopes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def throughput(study: Study) -> Section:
-    """Samples a second, and a joule where there is energy."""
+    """Return samples per second and, if energy was measured, per joule."""
     found = [
         _bars(study, "samples_per_s", "Throughput", "samples/s"),
-        _bars(study, "samples_per_J", "Work for each joule", "samples/J"),
+        _bars(study, "samples_per_J", "Work per joule", "samples/J"),
     ]
     lead = []
     if found[1] is None:
-        why = "; ".join(study.reasons("samples_per_J")[:3]) or "no trial came through"
+        why = "; ".join(study.reasons("samples_per_J")[:3]) or "no trial succeeded"
         lead.append(f"No samples/J: {why}.")
     return Section("throughput", "Throughput and energy", tuple(lead), tuple(each for each in found if each))
 
 
 def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
-    """A bar for each configuration, the median over trials, with its interval, or the trials themselves as dots."""
+    """Return a bar for each configuration: the median over trials, with its interval or with the trials as dots."""
     groups = [group for group in study.groups if study.values(group, metric)]
     if not groups:
         return None
@@ -54,10 +54,10 @@ def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
             y += [float(i)] * len(values[i])
         marks.append(Points("trials", 7, tuple(x), tuple(y), ("one trial",) * len(x), look="small"))
     kinds = [
-        "lines are 95% intervals of that median, between order statistics of the trials"
+        "lines are 95% intervals of this median, between order statistics of the trials"
         if len(few) < len(shown)
         else "",
-        f"where fewer than {MIN_BLOCKS_FOR_INTERVAL} trials allow no interval, dots are the trials themselves"
+        f"fewer than {MIN_BLOCKS_FOR_INTERVAL} trials allow no interval, so their dots are the trials themselves"
         if few
         else "",
     ]
@@ -89,12 +89,12 @@ def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
 
 
 LEAST_SHARE = 0.01
-"""Of the longest scope; what takes less is not drawn."""
+"""Share of the longest scope's time below which a scope is not drawn."""
 FIVE = ("p5", "q1", "median", "q3", "p95")
 
 
 def times(study: Study) -> Section | None:
-    """Boxes of the step times of timed blocks, and of scopes where trials were profiled."""
+    """Return boxes of the step times of timed blocks and, if trials were profiled, of scopes."""
     parts = [each for each in (_blocks(study), _scopes(study)) if each]
     return Section("times", "Step times", (), tuple(parts)) if parts else None
 
@@ -108,15 +108,15 @@ def _blocks(study: Study) -> Figure | None:
     if not found:
         return None
     caption = (
-        "All timed blocks of a configuration together: the box reaches from quartile to quartile, the line in it is "
-        "the median, whiskers reach to the 5th and 95th percentile. Blocks of one process are not independent: "
-        "verdicts go by trials."
+        "All timed blocks of a configuration together. The box spans the quartiles, the line in it is the median, and "
+        "the whiskers reach to the 5th and 95th percentile. Blocks of one process are not independent, so verdicts "
+        "are based on trials."
     )
     return _boxes("blocks", "Step time of timed blocks", caption, found, "timed blocks")
 
 
 def _scopes(study: Study) -> Figure | None:
-    """The time a step of each scope, those with most time first, configurations side by side."""
+    """Return the time per step of each scope, longest first, with the configurations side by side."""
     found: dict[tuple[str, str], list[tuple[Group, list[float]]]] = {}
     for group in study.groups:
         steps: dict[tuple[str, str], list[float]] = {}
@@ -136,9 +136,9 @@ def _scopes(study: Study) -> Figure | None:
     ]
     least = LEAST_SHARE * rows[0][2].median
     caption = (
-        "The time that each scope takes in a profiled step, boxes as above. Times are those under the profiler, in a "
-        "process of its own; a fusion is counted to the scope of its root. Scopes of less than "
-        f"{LEAST_SHARE:.0%} of the longest are in the data alone."
+        "The time of each scope in a profiled step, with boxes as above. Times were measured under the profiler, in a "
+        "separate process. A fused kernel is attributed to the scope of its root. Scopes that take less than "
+        f"{LEAST_SHARE:.0%} of the time of the longest are only in the data table."
     )
     large = [key for key in largest if max(median(values) for _, values in found[key]) >= least]
     number = sum(len(found[key]) for key in large)
@@ -154,7 +154,11 @@ def _boxes(
     most: int = MOST_DRAWN,
 ) -> Figure:
     shown = found[:most]
-    left = "" if len(shown) == len(found) else f"The first {len(shown)} of {len(found)} are drawn; the data have all."
+    left = (
+        ""
+        if len(shown) == len(found)
+        else f"Only the first {len(shown)} of {len(found)} are drawn; the data table has all."
+    )
     marks = []
     for series in dict.fromkeys(group.series for _, group, _ in shown):
         at = tuple(index for index, (_, group, _) in enumerate(shown) if group.series == series)

@@ -1,4 +1,4 @@
-"""What the page is about: records by result and configuration, their metrics, and the verdicts on them."""
+"""The data behind a page: records by result and configuration, their metrics, and their verdicts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from benchmarker.roofline.model import Roofline
 
 MOST_DRAWN = 40
-"""So many configurations are drawn in a figure; the data behind it have all."""
+"""Largest number of configurations drawn in a figure; its data table has all."""
 _BARE = ("framework", "problem", "result")
-"""Factors whose values need no name beside them."""
+"""Factors whose values are shown without the name."""
 
 
 def cached(derive: Derive) -> Derive:
-    """Derives the metrics of each trial once."""
+    """Return a `derive` that computes the metrics of each trial only once."""
     found: dict[str, Mapping[str, Metric]] = {}
 
     def once(record: Record) -> Mapping[str, Metric]:
@@ -43,7 +43,7 @@ def cached(derive: Derive) -> Derive:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The trials of one configuration in one result: what is one bar, box or point. `series` chooses its colour."""
+    """The trials of one configuration in one result: one bar, box or point. `series` determines its colour."""
 
     label: str
     factors: Factors
@@ -53,16 +53,16 @@ class Group:
 
     @property
     def ok(self) -> list[Record]:
-        """Its trials that came through."""
+        """Its successful trials."""
         return [record for record in self.records if record.error is None]
 
 
 @dataclass(frozen=True)
 class Study:
-    """All that the page tells of, read and judged; `unjudged` says why there is no comparison.
+    """All data of the page, read and judged; `unjudged` is the reason why there is no comparison.
 
-    `results` are the records by the result that they were read from; `axis` is what was asked for with --by.
-    `telemetry` and `tables` are the time series and event tables beside the records, by trial.
+    `results` holds the records by the result that they were read from; `axis` is the value of --by. `telemetry` and
+    `tables` are the time series and event tables next to the records, by trial.
     """
 
     results: Sequence[tuple[str, Sequence[Record]]]
@@ -105,7 +105,7 @@ class Study:
         ]
 
     def _by_axis(self, records: Sequence[Record]) -> dict[str, list[Record]]:
-        """Records by the value of an axis that is no factor of the case, as the host; all under "" where it is one."""
+        """Return records by the value of an axis outside the case, such as the host; all under "" for other axes."""
         found: dict[str, list[Record]] = {}
         for record in records:
             around = {name.replace("-", "_"): each for name, each in environment_of(record).items()}
@@ -115,21 +115,21 @@ class Study:
 
     @cached_property
     def rooflines(self) -> list[tuple[str, list[Roofline], list[str]]]:
-        """Each result with its configurations under their roofs, and why others have none."""
+        """Each result with the rooflines of its configurations, and the reasons why others have none."""
         return [(result, *rooflines(records, self.ceilings)) for result, records in self.results]
 
     def values(self, group: Group, metric: str) -> list[float]:
-        """The metric of each trial of a configuration that has one."""
+        """Return the values of a metric over the trials of a configuration, leaving out trials without one."""
         found = (self.derive(record).get(metric) for record in group.ok)
         return [each.value for each in found if each is not None and each.value is not None]
 
     def median(self, group: Group, metric: str) -> float | None:
-        """The median over trials; None where none has a value."""
+        """Return the median over trials, or None if no trial has a value."""
         values = self.values(group, metric)
         return median(values) if values else None
 
     def reasons(self, metric: str) -> list[str]:
-        """Why trials that came through have no value of a metric, each reason once."""
+        """Return why successful trials have no value of a metric, each reason once."""
         found = (self.derive(record).get(metric) for group in self.groups for record in group.ok)
         return list(
             dict.fromkeys(each.reason for each in found if each is not None and each.value is None and each.reason)
@@ -137,29 +137,29 @@ class Study:
 
 
 def telling(several: Sequence[Factors]) -> list[str]:
-    """The fewest factors that tell these apart, the framework among them where it varies."""
+    """Return the fewest factors that distinguish these cases, including the framework if it varies."""
     names = varying(several)
     needed = list(names)
     kinds = len({_key(each, names) for each in several})
     for name in reversed(names):
         fewer = [each for each in needed if each != name]
         if name != "framework" and len({_key(each, fewer) for each in several}) == kinds:
-            needed = fewer  # as `compile`, which goes with the framework
+            needed = fewer  # such as `compile`, which depends on the framework
     return needed
 
 
 def named(these: Factors, names: Sequence[str]) -> str:
-    """Factors as a short name: `jax m=256`."""
+    """Return factors as a short name: `jax m=256`."""
     return " ".join(text(these.get(name)) if name in _BARE else f"{name}={text(these.get(name))}" for name in names)
 
 
 def short(name: str) -> str:
-    """The name of a side or a configuration without the words that its values do not need."""
+    """Shorten the name of a side or a configuration: drop `framework=` and `problem=`."""
     return re.sub(r"(^|\s)(framework|problem)=(?=\S)", r"\1", name)
 
 
 def about(case: Factors, *sides: str) -> str:
-    """What a comparison is about: its case, then the sides that are named."""
+    """Return the subject of a comparison: its case, then the given sides."""
     return " ".join(filter(None, (short(label(case, list(case))), *map(short, sides))))
 
 
@@ -168,7 +168,7 @@ def _key(these: Factors, names: Sequence[str]) -> tuple[Value, ...]:
 
 
 def beside(results: Sequence[Path], ending: str) -> dict[str, Path]:
-    """The files of one kind that stand beside the records of results, by trial."""
+    """Return the files with this ending next to the records of results, by trial."""
     found: dict[str, Path] = {}
     for result in results:
         files = sorted(result.rglob(f"*{ending}")) if result.is_dir() else [result.with_name(result.stem + ending)]
@@ -177,9 +177,9 @@ def beside(results: Sequence[Path], ending: str) -> dict[str, Path]:
 
 
 def drawn(groups: Sequence[Group]) -> tuple[list[Group], str]:
-    """Those that a figure draws, and what it says of the others."""
+    """Return the groups that a figure draws, and the note on the others."""
     if len(groups) <= MOST_DRAWN:
         return list(groups), ""
     return list(
         groups[:MOST_DRAWN]
-    ), f"The first {MOST_DRAWN} of {len(groups)} configurations are drawn; the data have all."
+    ), f"Only the first {MOST_DRAWN} of {len(groups)} configurations are drawn; the data table has all."

@@ -1,4 +1,4 @@
-"""The beginning of the page: what was measured, on what, and the verdicts in words."""
+"""The top of the page: what was measured, on what, the verdicts and the warnings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 MOST_CARDS = 4
 MOST_REASONS = 3
 FEW_TRIALS = 3
-"""With fewer on a side, the card of what is undecided says how many there are."""
+"""With fewer on a side, the card of an undecided comparison states the numbers of trials."""
 
 
 def title(study: Study) -> str:
-    """What was measured, where all trials agree on it."""
+    """Return the title: problem, mode and precision if all trials share them, the problems otherwise."""
     if study.title:
         return study.title
     kinds = {(record.case.problem, record.case.mode, record.case.precision) for record in study.records}
@@ -37,7 +37,7 @@ def title(study: Study) -> str:
 
 
 def subtitle(study: Study) -> str:
-    """How many trials of what, when, and how many failed."""
+    """Return the numbers of trials, failures, configurations and runs, and the dates."""
     records = study.records
     failed = sum(record.error is not None for record in records)
     days = sorted({record.started_at[:10] for record in records})
@@ -54,7 +54,7 @@ def subtitle(study: Study) -> str:
 
 
 def shared(study: Study) -> list[tuple[str, str]]:
-    """What all trials have in common: factors of the case that are not as usual, host, processor, device."""
+    """Return what all trials have in common: host, processor, device, and factors that are not at their default."""
     cases = [group.factors for group in study.groups]
     differ = varying(cases)
     found = [
@@ -71,20 +71,22 @@ def shared(study: Study) -> list[tuple[str, str]]:
 
 
 def _device(record: Record) -> str:
-    """The device that ran the case; a processor has a row of its own."""
+    """Return the device that ran the case; a processor has its own row."""
     if record.device is None or record.device.platform == "cpu":
         return record.case.device
     return f"{record.device.platform}: {record.device.name}"
 
 
 def warnings(study: Study) -> list[str]:
-    """What a reader must not overlook: files that could not be read, trials that failed, too few to judge."""
+    """Return the warnings: unreadable files, failed trials, too few trials for a verdict, work above its roof."""
     found = []
     if study.faults:
-        found.append(f"{_count(len(study.faults), 'file')} could not be read and {_is(len(study.faults))} not in here.")
+        found.append(
+            f"{_count(len(study.faults), 'file')} could not be read and {_is(len(study.faults))} not included."
+        )
     failed = sum(record.error is not None for record in study.records)
     if failed:
-        found.append(f"{failed} of {_count(len(study.records), 'trial')} failed; figures are of the others.")
+        found.append(f"{failed} of {_count(len(study.records), 'trial')} failed; all figures are based on the others.")
     if study.family is None:
         found.append(f"Nothing is compared: {study.unjudged}.")
     elif all(each.method == "none" for each in study.family.comparisons):
@@ -97,16 +99,16 @@ def warnings(study: Study) -> list[str]:
 
 
 def _untested(each: Comparison) -> list[str]:
-    """Why a comparison has no test: what its notes say of a side without a value, else that trials are too few."""
+    """Return why a comparison has no test: the notes on a side without a value, or that there are too few trials."""
     if each.ratio is None:
         empty = [name for name, trials in zip((each.baseline, each.contender), each.trials, strict=True) if trials == 0]
         return [short(note) for note in each.notes if note.startswith(tuple(f"{name}: " for name in empty))]
-    few = "a single trial on a side" if min(each.trials) < 2 else "a single round that has trials of both sides"
-    return [f"with {few} the spread between processes is unknown"]
+    few = "one trial on a side" if min(each.trials) < 2 else "one round with trials of both sides"
+    return [f"with only {few}, the variation between processes is unknown"]
 
 
 def cards(study: Study) -> list[Card]:
-    """The verdicts at the top: geometric means where there are any, else the comparisons; several as counts."""
+    """Return the verdicts for the top: geometric means if there are any, comparisons otherwise; counts if many."""
     family = study.family
     if family is None:
         return [Card("none", "No comparison", "-", study.unjudged)]
@@ -135,16 +137,16 @@ def _card(each: Comparison | GeometricMean, family: Family) -> Card:
         cases = [one for one in family.comparisons if (one.baseline, one.contender) == (each.baseline, each.contender)]
         counts = Counter(one.verdict for one in cases).most_common()
         more = f"geometric mean of {each.cases} cases"
-        detail += f"; of the cases {', '.join(f'{count} {verdict}' for verdict, count in counts)}"
+        detail += f"; cases: {', '.join(f'{count} {verdict}' for verdict, count in counts)}"
     else:
         more = named(each.case, telling([one.case for one in family.comparisons]))
         if each.verdict == "undecided" and each.ratio is not None and min(each.trials) < FEW_TRIALS:
-            detail += "; from {} and {} trials".format(*each.trials)
+            detail += "; only {} and {} trials".format(*each.trials)
     return Card(each.verdict, ", ".join(filter(None, (sides, more))), figure, detail)
 
 
 def results(study: Study) -> Section:
-    """Each configuration by its headline metrics, medians over trials."""
+    """Return the table of configurations with their headline metrics, medians over trials."""
     names: dict[str, str] = {}
     for group in study.groups:
         for record in group.ok:
@@ -167,7 +169,7 @@ def results(study: Study) -> Section:
         for group in study.groups
     ]
     table = Table(columns, tuple(rows))
-    caption = "Medians over the trials that came through."
+    caption = "Medians over the successful trials."
     return Section("results", "Results", (), (Listing("Configurations", table, caption, searched=len(rows) > 10),))
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 FIRST = ("batch_size", "seq_len")
 METRICS = (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s"))
 MOST_CURVES = 8
-"""As many as there are colours, signs and dashes."""
+"""The number of distinct colours, symbols and dashes."""
 
 
 def sweeps(study: Study) -> Section | None:
-    """Samples and tokens a second over each number that was varied, a line for all else that is equal."""
+    """Return samples and tokens per second over each varied number; a line joins cases equal in all other factors."""
     names = {name for group in study.groups for name in group.factors} - {"seed", "gpu", *DEFAULTS}
     varied = sorted(name for name in names if _varies(study, name))
     varied = [*(name for name in FIRST if name in varied), *(name for name in varied if name not in FIRST)]
@@ -69,7 +69,7 @@ def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure
     left = (
         ""
         if len(pairs) <= MOST_CURVES
-        else f"The first {MOST_CURVES} of {len(pairs)} lines are drawn; the data have all."
+        else f"Only the first {MOST_CURVES} of {len(pairs)} lines are drawn; the data table has all."
     )
     rows = tuple((label, x, y, len(group.ok)) for label, of in pairs for x, y, group in of)
     columns = (
@@ -81,7 +81,8 @@ def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure
     return Figure(
         key,
         f"{unit} over {name}",
-        "Each dot is the median over the trials of a configuration; a line joins those that differ in this alone.",
+        "Each dot is the median over the trials of a configuration. A line joins configurations that differ only in "
+        "this parameter.",
         Axis(name, log=min(values) > 0 and max(values) >= 8 * min(values)),
         marks,
         Table(columns, rows),

@@ -1,4 +1,4 @@
-"""Trade-offs: throughput against energy and against numeric error, and which configurations none beats."""
+"""Trade-offs: throughput against energy and against numeric error, with the Pareto-optimal configurations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ AGAINST = (
     ("samples_per_J", "energy", "samples/J", False),
     ("numeric_error", "numeric error", "largest relative error", True),
 )
-"""What throughput is traded for: the metric, in words, its axis, and whether that is logarithmic."""
+"""What throughput is traded for: the metric, its name, its axis title, and whether the axis is logarithmic."""
 
 MOST_LABELLED = 12
 
 
 def fronts(study: Study) -> Section | None:
-    """A figure for each metric that trials have."""
+    """Return a figure for each of these metrics that trials have."""
     figures = [figure for each in AGAINST if (figure := _figure(study, *each))]
     return Section("pareto", "Trade-offs", (), tuple(figures)) if figures else None
 
@@ -59,7 +59,7 @@ def _figure(study: Study, metric: str, words: str, axis: str, log: bool) -> Figu
             if these:
                 marks.append(
                     Points(
-                        ("optimal" if optimal else "beaten by another") + of,
+                        ("optimal" if optimal else "not optimal") + of,
                         series,
                         tuple(point.values[1] for point, _ in these),
                         tuple(point.values[0] for point, _ in these),
@@ -72,16 +72,16 @@ def _figure(study: Study, metric: str, words: str, axis: str, log: bool) -> Figu
                     )
                 )
     if log and any(x <= 0 for mark in marks for x in mark.x):
-        log = False  # an exact result has no place on a logarithmic axis
+        log = False  # an exact result cannot be shown on a logarithmic axis
     unit = found[0][1].metrics[1].unit
     missing = sum(one.left_out for _, one in found)
     notes = [
-        f"The first {number} of {len(rows)} configurations are drawn, optimal ones before others; the data have all."
+        f"Only {number} of {len(rows)} configurations are drawn, optimal ones first; the data table has all."
         if number < len(rows)
         else "",
-        f"{missing} configurations lack one of the two metrics." if missing else "",
-        "A step is not the same work in all of them." if _unlike(study) else "",
-        "Results are judged each by itself." if len(found) > 1 else "",
+        f"{missing} configurations have no value of one of the two metrics." if missing else "",
+        "The work per step is not the same in all configurations." if _unlike(study) else "",
+        "The optimal configurations are determined separately for each result." if len(found) > 1 else "",
     ]
     columns = (
         Column("configuration"),
@@ -94,8 +94,8 @@ def _figure(study: Study, metric: str, words: str, axis: str, log: bool) -> Figu
     return Figure(
         f"pareto-{metric}",
         f"Throughput against {words}",
-        f"Medians over trials; better is {better}. Filled dots are configurations that none beats in both; this says "
-        "nothing of how sure the order is.",
+        f"Medians over trials; better is {better}. Filled dots are Pareto-optimal: no other configuration is at least "
+        "as good in both metrics and better in one. The uncertainty of the medians is not taken into account.",
         Axis(axis, log=log, limit=() if log else (0.0,)),
         tuple(marks),
         Table(columns, tuple(rows)),
@@ -105,7 +105,7 @@ def _figure(study: Study, metric: str, words: str, axis: str, log: bool) -> Figu
 
 
 def _unlike(study: Study) -> bool:
-    """Whether a step is not the same work everywhere."""
+    """Return whether the work per step differs between configurations."""
     return (
         len({record.cost.flops for group in configurations(study.records) for record in group.records if record.cost})
         > 1

@@ -1,4 +1,4 @@
-"""The comparisons: each in a sentence, all in a figure, and what stands behind them."""
+"""The comparisons: each as a sentence, all in a figure, with the evidence for them."""
 
 from __future__ import annotations
 
@@ -20,49 +20,57 @@ MOST_NOTES = 100
 _SERIES = {"faster": 2, "better": 2, "slower": 1, "worse": 1, "same": 0, "undecided": 7}
 """Colours of verdicts."""
 _CROSS = 5
-"""The symbol of what is undecided; those of the others go with their colours."""
+"""The symbol of undecided comparisons; other verdicts have the symbol of their colour."""
 
 
 def measure(metric: str) -> str:
-    """A metric in words: `step time (median)`, `samples/s`."""
+    """Return a metric in words: `step time (median)`, `samples/s`."""
     if metric.startswith("step_time_"):
         return f"step time ({metric.removeprefix('step_time_').removesuffix('_s')})"
     return metric.replace("_per_", "/").replace("_", " ")
 
 
 def gain(each: Comparison) -> str:
-    """What a contender is whose value is on the better side: of times and rates it is speed that is judged."""
+    """Return the verdict on a contender with the better value: faster for times and rates, better otherwise."""
     return "faster" if each.unit == "s" or each.unit.endswith("/s") else "better"
 
 
 def sentence(each: Comparison) -> str:
-    """A comparison as a sentence: the verdict, the ratio with its interval, and how many trials say so."""
+    """Return a comparison as a sentence: the verdict, the ratio with its interval, and the number of trials."""
     where, a, b = about(each.case), short(each.baseline), short(each.contender)
+    evidence = [
+        f"{each.rounds} rounds of trials" if each.rounds is not None else "{} and {} trials".format(*each.trials)
+    ]
+    if each.p_adjusted is not None:
+        evidence.append(f"p = {each.p_adjusted:.2g}")
     if each.ratio is None:
-        said = f"{b} and {a} cannot be compared: a side has no value"
+        said = f"{b} and {a} cannot be compared, because a side has no value"
     else:
+        figure, _, interval = ratio(each).partition(" ")
         said = {
             "same": f"{b} and {a} are the same within {100 * each.delta:.3g}%",
-            "undecided": f"Whether {b} differs from {a} cannot be said",
+            "undecided": f"It is undecided whether {b} differs from {a}",
         }.get(each.verdict, f"{b} is {each.verdict} than {a}")
-        interval = f", with its {100 * each.level:.3g}% interval" if each.low is not None else ""
-        said += f": its {measure(each.metric)} is {ratio(each)} times that of {a}{interval}"
-    n = f"{each.rounds} rounds of trials" if each.rounds is not None else "{} and {} trials".format(*each.trials)
-    p = "" if each.p_adjusted is None else f", p {each.p_adjusted:.2g}"
-    return f"{where}: {said} ({n}{p})." if where else f"{said} ({n}{p})."
+        said += f". The {measure(each.metric)} of {b} is {figure} times that of {a}"
+        evidence.insert(0, f"{100 * each.level:.3g}% interval {interval}" if each.low is not None else "no interval")
+    text = f"{said} ({', '.join(evidence)})."
+    return f"{where}: {text}" if where else text
 
 
 def mean_sentence(each: GeometricMean, metric: str) -> str:
-    """A geometric mean as a sentence."""
-    word = {"same": "the same", "undecided": "undecided"}.get(each.verdict, each.verdict)
+    """Return a geometric mean as a sentence."""
+    a, b = short(each.baseline), short(each.contender)
+    said = {"same": f"{b} and {a} are the same", "undecided": f"it is undecided whether {b} differs from {a}"}.get(
+        each.verdict, f"{b} is {each.verdict} than {a}"
+    )
     return (
-        f"Over {each.cases} cases, {short(each.contender)} against {short(each.baseline)}: {word}; "
-        f"the geometric mean of the ratios of the {measure(metric)} is {ratio(each)} ({each.method})."
+        f"Over {each.cases} cases, {said}. The geometric mean of the ratios of the {measure(metric)} "
+        f"is {ratio(each)} ({each.method})."
     )
 
 
 def verdicts(study: Study) -> Section:
-    """The comparisons: sentences, a figure of the ratios, the table with what stands behind each verdict."""
+    """Return the comparisons as sentences, a figure of the ratios, and a table with the evidence for each verdict."""
     family = study.family
     if family is None:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",))
@@ -107,7 +115,7 @@ def verdicts(study: Study) -> Section:
         Column("baseline trials", numeric=True),
         Column("contender trials", numeric=True),
     )
-    listing = Listing("What stands behind each verdict", _evidence(study), folded=True)
+    listing = Listing("Evidence for each verdict", _evidence(study), folded=True)
     table = Table(columns, tuple(rows))
     return Section(
         "verdicts", "Verdicts", tuple(lead), tuple(filter(None, (_ratios(study, table), _notes(study), listing)))
@@ -115,7 +123,7 @@ def verdicts(study: Study) -> Section:
 
 
 def _ratios(study: Study, data: Table) -> Figure | None:
-    """Ratios with their intervals, beside the line of no change and what counts as none."""
+    """Return the figure of the ratios with their intervals, the line of no change, and the band of no difference."""
     assert study.family is not None
     shown = [each for each in study.family.comparisons if each.ratio is not None]
     if not shown:
@@ -140,14 +148,14 @@ def _ratios(study: Study, data: Table) -> Figure | None:
                 symbol=_CROSS if kind == "undecided" else None,
             )
         )
-    better = f"{'left' if first.better == 'lower' else 'right'} of 1 is {gain(first)}"
-    crosses = "; crosses are undecided" if "undecided" in kinds else ""
-    left = "" if len(some) == len(shown) else f"The first {len(some)} of {len(shown)} are drawn; the data have all."
+    better = f"{'Left' if first.better == 'lower' else 'Right'} of 1 means that the contender is {gain(first)}"
+    crosses = " Crosses are undecided." if "undecided" in kinds else ""
+    left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
     return Figure(
         "ratios",
         f"Ratio of the {measure(first.metric)}, contender over baseline",
-        f"A mark is the ratio, its line the {100 * first.level:.3g}% interval; {better}{crosses}. "
-        f"The shaded stretch is ±{100 * first.delta:.3g}%, which counts as no difference.",
+        f"Each mark is a ratio, with its {100 * first.level:.3g}% interval as a line. {better}.{crosses} "
+        f"The shaded band is ±{100 * first.delta:.3g}%, which counts as no difference.",
         Axis("ratio, contender over baseline", "", log=True),
         tuple(marks),
         data,
@@ -159,7 +167,7 @@ def _ratios(study: Study, data: Table) -> Figure | None:
 
 
 def _notes(study: Study) -> Listing | None:
-    """What makes verdicts doubtful, each note once with what it is about; and what could not be compared."""
+    """Return the table of notes, each once with the comparisons it applies to, and what could not be compared."""
     family = study.family
     assert family is not None
     found: dict[str, list[str]] = {}
@@ -169,13 +177,13 @@ def _notes(study: Study) -> Listing | None:
             found.setdefault(note, []).append(name)
     rows: list[tuple[Cell, ...]] = [(note, _where(names, len(family.comparisons))) for note, names in found.items()]
     rows += [(note, "all") for note in family.notes]
-    rows += [("not compared, for it has no counterpart", name) for name in family.unmatched]
+    rows += [("not compared: it has no counterpart", name) for name in family.unmatched]
     if not rows:
         return None
     more = max(0, len(rows) - MOST_NOTES)
     rest: tuple[Cell, ...] | None = (f"and {more} more", "") if more else None
-    table = Table((Column("note"), Column("about")), tuple(rows[:MOST_NOTES]), rest)
-    return Listing("Notes: what to bear in mind", table, searched=len(rows) > 10)
+    table = Table((Column("note"), Column("applies to")), tuple(rows[:MOST_NOTES]), rest)
+    return Listing("Notes on the verdicts", table, searched=len(rows) > 10)
 
 
 def _where(names: Sequence[str], of: int) -> str:

@@ -1,8 +1,8 @@
-"""The roofline model: what a device lets a piece of work attain, and how near to it the work came.
+"""The roofline model: the performance that a piece of work can attain on a device, and how close it came.
 
-A piece of work of so many FLOPs that moves so many bytes has the arithmetic intensity I = FLOPs / bytes. A device with
-the peak π (FLOP/s) and the bandwidth β (bytes/s) lets it attain min(π, β·I), and so takes max(FLOPs / π, bytes / β) at
-least. At the ridge point, I = π / β, the two bounds meet. (Williams, Waterman and Patterson, "Roofline: an insightful
+Work that executes some FLOPs and moves some bytes has the arithmetic intensity I = FLOPs / bytes. On a device with the
+peak π (FLOP/s) and the bandwidth β (bytes/s) it attains at most min(π, β·I) and takes at least max(FLOPs / π, bytes /
+β). At the ridge point, I = π / β, the two bounds meet. (Williams, Waterman and Patterson, "Roofline: an insightful
 visual performance model for multicore architectures", CACM 52(4), 2009.)
 """
 
@@ -34,14 +34,14 @@ Bound = Literal["compute", "memory"]
 Source = Literal["measured", "vendor"]
 
 BEYOND = (
-    "work is above its roof: its data stayed in a cache, or the machine was slower when its ceilings were measured; "
-    "`benchmarker ceilings` measures them anew"
+    "some work is above its roof: its data stayed in a cache, or the machine was slower when its ceilings were "
+    "measured; run `benchmarker ceilings` to measure them again"
 )
 _BEYOND = 0.05
 
 
 class Roof(Struct, frozen=True):
-    """What bounds a device: its peak in FLOP/s and its bandwidth in bytes/s, and where both are from."""
+    """The limits of a device: its peak in FLOP/s and its bandwidth in bytes/s, and their source."""
 
     flop_per_s: float
     bytes_per_s: float
@@ -50,28 +50,28 @@ class Roof(Struct, frozen=True):
 
     @property
     def ridge(self) -> float:
-        """The intensity, FLOP/byte, from which on work is bound by compute."""
+        """The intensity, FLOP/byte, at and above which work is compute-bound."""
         return self.flop_per_s / self.bytes_per_s
 
     def attainable(self, intensity: float) -> float:
-        """FLOP/s that work of an intensity (FLOP/byte) can attain: min(π, β·I)."""
+        """Return the FLOP/s that work of an intensity (FLOP/byte) can attain: min(π, β·I)."""
         return min(self.flop_per_s, self.bytes_per_s * intensity)
 
     def bound(self, intensity: float) -> Bound:
-        """What bounds work of an intensity."""
+        """Return whether compute or memory limits work of an intensity (FLOP/byte)."""
         return "compute" if intensity >= self.ridge else "memory"
 
     def time_s(self, flops: float, bytes_: float) -> float:
-        """The least time of a piece of work; also of one that has no FLOPs."""
+        """Return the least time, s, of a piece of work, which may have no FLOPs."""
         return max(flops / self.flop_per_s, bytes_ / self.bytes_per_s)
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """A piece of work under its roof: a step, a scope of one, or a kernel.
+    """A piece of work under its roof: a step, a scope, or a kernel.
 
-    `time_s` is measured, `predicted_s` the least that the roof allows; `share` is the one over the other, and above 1
-    where data stays in a cache that the model knows nothing of. `attainable` and `achieved` are in FLOP/s, `intensity`
-    is in FLOP/byte. Times of scopes and kernels are those under the profiler.
+    `time_s` is measured; `predicted_s` is the least time that the roof allows. `share` is `predicted_s` / `time_s`. It
+    exceeds 1 if data stays in a cache, which the model ignores. `attainable` and `achieved` are in FLOP/s, `intensity`
+    is in FLOP/byte. Times of scopes and kernels are measured under the profiler.
     """
 
     level: Level
@@ -88,10 +88,10 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class Roofline(Struct, frozen=True, kw_only=True):
-    """A configuration under the roof of its device; `points` begin with the step, the longest first within a level.
+    """A configuration under the roof of its device; `points` begin with the step and are longest first in each level.
 
-    `model_s` is the time that the parts would take together, each at the roof, one after the other; None where the
-    problem has no formula of its parts.
+    `model_s` is the time of all parts executed one after the other, each at the roof. It is None if the problem has no
+    formula for its parts.
     """
 
     configuration: str
@@ -102,12 +102,12 @@ class Roofline(Struct, frozen=True, kw_only=True):
 
 
 def beyond(found: Sequence[Roofline]) -> bool:
-    """Whether anything is more than 5% above its roof."""
+    """Return whether any work is more than 5% above its roof."""
     return any(each.share > 1 + _BEYOND for roofline in found for each in roofline.points)
 
 
 def point(level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof) -> Point:
-    """A piece of work of which FLOPs, bytes and time are known; both of the latter above 0."""
+    """Return the point of a piece of work; `bytes_` and `time_s` must be above 0."""
     intensity = flops / bytes_
     predicted_s = roof.time_s(flops, bytes_)
     return Point(
@@ -126,7 +126,7 @@ def point(level: Level, name: str, flops: float, bytes_: float, time_s: float, r
 
 
 def measured_roof(record: Record, ceilings: Ceilings) -> Roof | None:
-    """The roof of the record's device in its precision, as measured; None where it was not."""
+    """Return the measured roof of the record's device in its precision, or None if it was not measured."""
     compute, memory = ceilings.compute(record), ceilings.memory(record)
     if compute is None or memory is None:
         return None
@@ -135,7 +135,7 @@ def measured_roof(record: Record, ceilings: Ceilings) -> Roof | None:
 
 
 def vendor_roof(record: Record) -> Roof | None:
-    """The roof by the vendor's figures; None where the data file does not have them."""
+    """Return the roof from the vendor's figures, or None if the data file does not have them."""
     found = vendor_peaks.peak(record.device.name) if record.device else None
     peak = found.products_per_s(computed_in(record)) if found else None
     if found is None or peak is None or found.bytes_per_s is None:
@@ -146,7 +146,7 @@ def vendor_roof(record: Record) -> Roof | None:
 def rooflines(
     records: Sequence[Record], ceilings: Ceilings, source: Source = "measured"
 ) -> tuple[list[Roofline], list[str]]:
-    """Every configuration under its roof, by medians over trials; and why others have none, each reason once."""
+    """Return the roofline of each configuration, from medians over trials, and the reasons why others have none."""
     found: list[Roofline] = []
     reasons: dict[str, None] = {}
     groups = [each for each in configurations(records) if any(record.error is None for record in each.records)]
@@ -157,7 +157,7 @@ def rooflines(
         first = good[0]
         roof = measured_roof(first, ceilings) if source == "measured" else vendor_roof(first)
         if roof is None:
-            lacking = f"the data file has no {computed_in(first)} peak of {key_of(first)}"
+            lacking = f"the vendor data file has no {computed_in(first)} peak for {key_of(first)}"
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
         parts = _parts(first)
@@ -172,7 +172,7 @@ def rooflines(
 
 
 def _parts(record: Record) -> Mapping[str, Work]:
-    """Work by scope; none where the problem is not installed here, or not with these parameters."""
+    """Return the work of each scope; empty if the problem is not installed or rejects these parameters."""
     try:
         problem: Problem = registry.load([f"problem.{record.case.problem}"]).hook.make_problem()
         made = parameters.convert(problem.params, record.case.params)
@@ -190,7 +190,7 @@ def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
 
 
 def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) -> list[Point]:
-    """Scopes that the problem has a formula for; the phases of one are taken together."""
+    """Return points of the scopes that the problem has a formula for; the phases of a scope are added up."""
     by_scope: dict[str, list[float]] = defaultdict(list)
     for record in records:
         own: dict[str, float] = defaultdict(float)
@@ -207,7 +207,7 @@ def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) ->
 
 
 def _kernels(records: Sequence[Record], roof: Roof) -> list[Point]:
-    """Kernels whose shapes say what they do, those of one name and scope together, by the median over trials."""
+    """Return points of kernels with known FLOPs and bytes, added up by name and scope; medians over trials."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for record in records:
         if record.trace is None:

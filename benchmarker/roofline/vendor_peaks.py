@@ -1,4 +1,4 @@
-"""What the vendor says that a device can do at most: `vendor_peaks.toml`, which names the source of the figures."""
+"""Peak performance as published by vendors, from `vendor_peaks.toml`, which names the source of each figure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarker.api.precision import PRECISIONS
 
 Rate = Annotated[float, Meta(gt=0)]
 Format = Literal["fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "bf16", "fp16", "int8", "fp8"]
-"""A number format; `_matrix`: in the tensor or matrix cores, where the vector units take it too."""
+"""A number format; `_matrix` means in the tensor or matrix cores, if the vector units support the format too."""
 
 
 class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The peaks of a device: dense FLOP/s (int8: operations per second), bytes/s of its memory, and watts.
 
-    `names` are regular expressions, each for the whole of a name that the device goes by. What is not known is left
-    out of `flop_per_s`, or None.
+    `names` are regular expressions that must match a whole device name. Unknown figures are left out of `flop_per_s`,
+    or None.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: Annotated[str, Meta(min_length=1)]
 
     def matches(self, device_name: str) -> bool:
-        """Whether the device goes by this name."""
+        """Return whether this is a name of the device."""
         return any(re.fullmatch(pattern, device_name) for pattern in self.names)
 
     def products_per_s(self, precision: str) -> float | None:
-        """The most FLOP/s in matrix products of a precision of this project, in whichever units; None: not known."""
+        """Return the peak FLOP/s of matrix products in a precision, in any unit of the device, or None if unknown."""
         compute = PRECISIONS[precision].compute if precision in PRECISIONS else precision
         rates = [rate for name, rate in self.flop_per_s.items() if name.removesuffix("_matrix") == compute]
         return max(rates, default=None)
@@ -50,11 +50,11 @@ class _Data(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def peaks() -> tuple[Peak, ...]:
-    """Every device of the data file."""
+    """Return every device in the data file."""
     text = files("benchmarker.roofline").joinpath("vendor_peaks.toml").read_text("utf-8")
     return tuple(msgspec.convert(tomllib.loads(text), _Data).device)
 
 
 def peak(device_name: str) -> Peak | None:
-    """The peaks of a device by the name that the driver or the framework gives it; None: not known, as of any CPU."""
+    """Return the peaks of a device by its name in the driver or framework, or None if unknown, as for any CPU."""
     return next((each for each in peaks() if each.matches(device_name)), None)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 600.0
 FALL = 0.75
-"""A loss has fallen when its last fifth lies, on average, below this share of its first value."""
+"""A loss falls if the mean of its last fifth is below this fraction of its first value."""
 AGREEMENT = 1e-3
-"""Largest relative difference of two frameworks' losses at any step, in fp32 and fp64."""
+"""Largest relative difference between two frameworks' losses at any step, in fp32 and fp64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check of one mode found; `ok` is None where nothing could be checked."""
+    """What a check of one mode found; `ok` is None if nothing could be checked."""
 
     framework: str
     mode: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A framework's training loss: its ends, whether it falls, and how far it is from the first framework's."""
+    """A framework's training loss: first and last, whether it falls, and its distance from the first framework's."""
 
     framework: str
     first: float
@@ -51,16 +51,16 @@ class Curve:
 
     @property
     def ok(self) -> bool:
-        """Whether the loss falls and agrees."""
+        """Whether the loss falls and agrees with the first framework's."""
         return self.falls and self.apart <= self.bound
 
 
 def check_modes(
     case: Case, modes: Sequence[Mode], steps: int, environment: Environment, losses: dict[str, list[float]]
 ) -> list[Finding]:
-    """Check one framework's modes in one worker; a mode that did not come through is a finding as well.
+    """Check one framework's modes in one worker; a mode that did not complete is a finding as well.
 
-    The losses of `steps` training steps go to `losses`, by framework, where training is among the modes.
+    If training is among the modes, the losses of `steps` training steps are added to `losses`, by framework.
     """
     heard: list[Event] = []
     request = Request(task="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
@@ -73,7 +73,7 @@ def check_modes(
         if "check" in event:
             found[event["mode"]] = msgspec.convert(event["check"], Check)
         if "losses" in event:
-            # JSON has no NaN and no infinity: both come as null, and neither falls or agrees.
+            # JSON has no NaN and no infinity: both arrive as null. As infinity, the loss neither falls nor agrees.
             losses[case.framework] = [math.inf if loss is None else loss for loss in event["losses"]]
     return [
         Finding(case.framework, mode, found[mode], found[mode].ok)
@@ -104,5 +104,5 @@ def compare_losses(losses: Mapping[str, Sequence[float]], precision: str) -> lis
 
 
 def _apart(loss: float, other: float) -> float:
-    """Relative difference of two losses; infinite where either is."""
+    """Relative difference of two losses; infinite if either is."""
     return abs(loss - other) / abs(other) if math.isfinite(loss) and math.isfinite(other) else math.inf

@@ -1,4 +1,4 @@
-"""What every trial of a run shares: made once, and handed whole from the run to its trials and profiles."""
+"""What all trials of a run share: made once, and passed from the run to its trials and profiles."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """Whoever is told how a run goes; `again` ends the sentence that says that it was interrupted."""
+    """The receiver of a run's progress; `again` is the end of the message about an interrupt."""
 
     again: str
 
     def say(self, text: str) -> None:
-        """Something about the run as a whole."""
+        """A message about the run as a whole."""
 
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
-        """A process begins; `left_s` is what the whole plan should still take, where that can be told."""
+        """A process begins; `left_s` is the expected remaining time of the whole plan, None if unknown."""
 
     def hear(self, event: Event) -> None:
         """A worker has sent an event."""
@@ -40,21 +40,21 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """The folder of a run, whoever listens to it, and what is found out once for all trials alike."""
+    """The folder of a run, its listener, and what is determined once for all trials."""
 
     folder: RunFolder
     listener: Listener
 
     def environment(self, case: Case) -> Environment:
-        """The variables that show a worker the GPU of a case."""
+        """The environment variables that show a worker only the GPU of a case."""
         if case.gpu not in self._environments:
             self._environments[case.gpu] = gpus.environment(case.gpu, os.environ)
         return self._environments[case.gpu]
 
     def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
-        """What the meters read here, for the cases of one process; none where there are two, for they share one power.
+        """What the meters can read here, for the cases of one process; nothing for two cases, as they share the power.
 
-        Where power was asked for, it is told which are read and why one named is not.
+        If power was requested, the listener is told which meters are read, and why a named one is not.
         """
         if len(cases) > 1:
             return {}
@@ -77,7 +77,7 @@ class Context:
 
 
 def _told(found: Mapping[str, Found], power: str, asked: bool) -> list[str]:
-    """What a user wants to know of the meters that were found."""
+    """Messages for the user about the meters that were found."""
     silent = {
         name: "; ".join(missing.text for missing in each.unavailable)
         for name, each in found.items()
@@ -90,6 +90,6 @@ def _told(found: Mapping[str, Found], power: str, asked: bool) -> list[str]:
     ]
     if asked and power == samplers.AUTO:
         reading = ", ".join(name for name in found if name not in silent) or "no meter"
-        rest = f"; not {', '.join(silent)}: `benchmarker power` says why" if silent else ""
+        rest = f"; unavailable: {', '.join(silent)} (`benchmarker power` shows why)" if silent else ""
         told.append(f"power: reading {reading}{rest}")
     return told

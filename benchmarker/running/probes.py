@@ -1,4 +1,4 @@
-"""A short trial of each case that has no earlier record, to tell how long a plan will take."""
+"""A short trial of each case that has no earlier record, to estimate how long a plan will take."""
 
 from __future__ import annotations
 

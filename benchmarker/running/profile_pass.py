@@ -1,7 +1,7 @@
-"""The profiled pass: a trial's case once more, in a process of its own, for some steps under the framework's profiler.
+"""The profiled pass: a trial's case again, in a separate process, for some steps under the framework's profiler.
 
-It touches nothing that was timed: the trial has ended, and its record lacks only what the profile adds. What goes
-wrong here is a reason in that record, and no failure of the trial.
+It does not affect the timing: the trial has ended, and its record is complete except for the profile. An error in this
+pass is a reason in that record, not a failure of the trial.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from benchmarker.worker.launch import Event
 
 LEAST_SHARE = 0.002
-"""Kernels that take less of the busy time are not in the record, but in the event table alone."""
+"""Kernels with a smaller share of the busy time are only in the event table, not in the record."""
 _FILES = {".xplane.pb": "**/*.xplane.pb", ".json": "*.json"}
-"""Endings of profilers' files, and where in its folder a framework leaves them."""
+"""Endings of profilers' files, and the patterns by which they are found in the folder of a profile."""
 
 
 def add_profile(context: Context, record: Record) -> Record:
-    """The record with what its case's profile says, or with the reason why it says nothing."""
+    """The record with the profile of its case, or with the reason why there is none."""
     start = time.monotonic()
     try:
         record = _profiled(context, record)
@@ -53,7 +53,7 @@ def without_profile(record: Record, reason: str) -> Record:
 
 
 def _profiled(context: Context, record: Record) -> Record:
-    from benchmarker.traces import parquet  # Arrow takes longer to import than all else, and few runs profile
+    from benchmarker.traces import parquet  # Arrow takes longest of all to import, and few runs profile
     from benchmarker.traces.ingest import Expected, ingest
 
     case = record.case
@@ -119,7 +119,7 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
 
 
 def _file(folder: Path) -> tuple[Path, str]:
-    """The profiler's file, and its kind of ending."""
+    """The profiler's file, and its ending."""
     for ending, pattern in _FILES.items():
         for path in sorted(folder.glob(pattern)):
             return path, ending

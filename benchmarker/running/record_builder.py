@@ -1,4 +1,4 @@
-"""The record of a trial, built from what its worker says."""
+"""The record of a trial, built from its worker's events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process to start: the case that it measures, or the two of a duet, and where it stands in its run."""
+    """One process to start: the case that it measures, or the two of a duet, and its place in the run."""
 
     run_id: str
     trial_ids: tuple[str, ...]
@@ -38,13 +38,13 @@ class Process:
 
     @property
     def title(self) -> str:
-        """What runs in it, for a person."""
+        """What runs in it, for display."""
         names = " and ".join(dict.fromkeys(f"{case.framework} {case.problem}" for case in self.cases))
         return f"{names}, trial {self.trial}"
 
 
 class RecordBuilder:
-    """What is heard of one case while its worker measures, and the record that it makes."""
+    """Collects a worker's events about one case, and makes the record of them."""
 
     def __init__(self, process: Process, number: int, environment: Environment) -> None:
         self.process = process
@@ -61,7 +61,7 @@ class RecordBuilder:
         self.energy_account: Accounts | None = None
 
     def hear(self, event: Event) -> None:
-        """Take in an event; one with `of` is of the case with that number in the process, others are of all."""
+        """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
         self.stage = event.get("stage", self.stage)
         if "took" in event:
             name, seconds = event["took"]
@@ -71,17 +71,17 @@ class RecordBuilder:
             self.parts.update(event.get("part", {}))
             device = self.parts.get("device")
             if device and self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment:
-                device["uuid"] = self.environment["CUDA_VISIBLE_DEVICES"]  # the one GPU that the worker was shown
+                device["uuid"] = self.environment["CUDA_VISIBLE_DEVICES"]  # the only GPU that the worker can see
             self.failure = self.failure or event.get("failure")
         elif "failure" in event and self.failure is None:
             self.fail("partner", f"the other case of the duet failed: {event['failure']['message']}")
 
     def fail(self, kind: str, message: str) -> None:
-        """Take down a failure that no event told of."""
+        """Store a failure that no event reported."""
         self.failure = {"kind": kind, "message": message, "stage": self.stage}
 
     def settle(self, sampled: Sequence[Sampled], rest_ns: tuple[int, int]) -> None:
-        """Take in what the meters read, after the worker has ended."""
+        """Add what the meters read; called after the worker has ended."""
         blocks, cost, device = (self.parts.get(name) for name in ("blocks", "cost", "device"))
         timed = None
         if blocks and cost and device:
@@ -97,7 +97,7 @@ class RecordBuilder:
         self.energy_account = energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
 
     def record(self, wall_s: float, status: int | None) -> Record:
-        """The record of the trial, its worker having ended with an exit status."""
+        """The record of the trial; `status` is the exit status of its worker."""
         case, parts = self.case, self.parts
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -135,14 +135,14 @@ class RecordBuilder:
         return msgspec.convert(fields, Record)
 
     def _reason(self, path: str) -> str:
-        """Why the value at `path` is null: what the meters said, the stage that failed, or the declared reason."""
+        """Why the value at `path` is null: what the meters reported, the stage that failed, or the declared reason."""
         if self.energy_account and path in self.energy_account.reasons:
             return self.energy_account.reasons[path]
         section, field = path.partition(".")[0], path.rpartition(".")[2]
         told_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
         if self.failure and told_by_worker and not {section, field} & self.parts.keys():
             skipped = self.failure["kind"] == "skipped"
-            return "it was not begun" if skipped else f"the trial failed in stage {self.failure['stage']!r}"
+            return "it was not started" if skipped else f"the trial failed in stage {self.failure['stage']!r}"
         return reason(path, self.case)
 
 

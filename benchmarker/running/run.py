@@ -1,4 +1,4 @@
-"""Running a plan: one process after the other, its records stored before the next begins."""
+"""Running a plan: one process after the other; the records of each are stored before the next begins."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 Enough = Callable[[Sequence[Record]], bool]
-"""Asked after each whole round, with all records so far: is there nothing more to run?"""
+"""Called after each complete round with all records so far; returns whether the run can stop."""
 
 
 def never(records: Sequence[Record]) -> bool:
-    """Run all of the plan."""
+    """Run the whole plan."""
     return False
 
 
 def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never) -> list[Record]:
-    """Run the trials of a plan that have no record yet, in its order; returns the records of all, by case and trial.
+    """Run the trials of a plan that have no record yet, in its order; returns all records, by case and trial.
 
-    Raises `UserError` where the folder cannot be written any more; an interrupt loses the process in flight alone.
+    Raises `UserError` if the folder cannot be written any more. An interrupt loses only the process that is running.
     """
     plan = folder.plan
     context = Context(folder, listener)
@@ -72,11 +72,11 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
 def _discard_halves(
     folder: store.RunFolder, trials: Sequence[PlannedTrial], finished: dict[PlannedTrial, Record], listener: Listener
 ) -> None:
-    """Take away the record of a duet that was cut off before its other record was written."""
+    """Delete the record of a duet that was interrupted before its other record was written."""
     for trial in trials:
         if half := finished.pop(trial, None):
             folder.discard(half)
-            listener.say(f"trial {half.trial_id} of a duet has no partner: taken away, and both are repeated")
+            listener.say(f"trial {half.trial_id} of a duet has no partner: its record is deleted, both are repeated")
 
 
 def _records(plan: Plan, ran: int, finished: dict[PlannedTrial, Record]) -> list[Record]:
@@ -84,7 +84,7 @@ def _records(plan: Plan, ran: int, finished: dict[PlannedTrial, Record]) -> list
 
 
 def _measure(context: Context, process: Process, stored: int) -> list[Record]:
-    """The records of a process, measured; what its meters read is stored beside them."""
+    """Measure the cases of a process, and return their records; what the meters read is stored in the same folder."""
     folder, say = context.folder, context.listener.say
     try:
         outcome = run_process(context, process)
@@ -97,25 +97,25 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
         raise
     except OSError as error:
         raise UserError(
-            f"cannot write {error.filename}: {error.strerror}; mend that, then go on with --resume"
+            f"cannot write {error.filename}: {error.strerror}; fix that, then continue with --resume"
         ) from error
     _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, say)
     return outcome.records
 
 
 def _keep(path: Path, sampled: Sequence[Sampled], say: Callable[[str], None]) -> None:
-    """Write all that the meters read, where they read anything; what stands in the way costs this file alone."""
+    """Write everything that the meters read, if anything; an error loses only this file."""
     if any(each.samples for each in sampled):
-        from benchmarker.power import telemetry  # Arrow takes longer to import than all else
+        from benchmarker.power import telemetry  # Arrow takes longest of all to import
 
         try:
             atomic.write(path, telemetry.encode(sampled))
         except OSError as error:
-            say(f"the trial is without its time series: cannot write {path}: {error.strerror}")
+            say(f"the trial has no time series: cannot write {path}: {error.strerror}")
 
 
 def _stored(context: Context, record: Record) -> Record:
-    """Store a record, with its profile where one was asked for; an interrupt costs the profile alone."""
+    """Store a record, with its profile if one was requested; an interrupt loses only the profile."""
     say, measuring = context.listener.say, record.case.measuring
     if measuring.profiling != "no" and record.error is None:
         try:
@@ -154,9 +154,9 @@ def make_process(plan: Plan, trials: Sequence[PlannedTrial], slot: int) -> Proce
 
 
 def _ran_out_before(process: Process, finished: Mapping[PlannedTrial, Record]) -> str | None:
-    """Why memory would run out: it did for one of the cases or a smaller one; None where no record says so.
+    """Why memory would run out: it did for one of the cases or for a smaller one. None if no record shows that.
 
-    Smaller is a case that differs in numeric parameters alone, none of which is larger.
+    A case is smaller if it differs only in numeric parameters, none of which is larger.
     """
     for record in finished.values():
         if record.error is None or record.error.kind != "out_of_memory":
@@ -165,13 +165,13 @@ def _ran_out_before(process: Process, finished: Mapping[PlannedTrial, Record]) -
         for case in process.cases:
             if msgspec.structs.replace(small, params=case.params) == case and _no_larger(small.params, case.params):
                 larger = [name for name, value in case.params.items() if value != small.params[name]]
-                at = ", ".join(f"{name}={small.params[name]}" for name in larger) or "these very parameters"
-                return f"memory ran out at {at} (trial {record.trial_id}); run it alone to try all the same"
+                at = ", ".join(f"{name}={small.params[name]}" for name in larger) or "the same parameters"
+                return f"memory ran out at {at} (trial {record.trial_id}); run this case alone to try it anyway"
     return None
 
 
 def _no_larger(smaller: Mapping[str, Any], larger: Mapping[str, Any]) -> bool:
-    """Whether each parameter is the same, or a number that is smaller in `smaller`."""
+    """Whether each parameter is the same, or a smaller number in `smaller`."""
     return all(
         value == larger[name] or (type(value) in (int, float) and value < larger[name])
         for name, value in smaller.items()

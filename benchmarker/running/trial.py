@@ -1,4 +1,4 @@
-"""The parent's side of a trial: start a fresh worker, listen until it ends, and make the record of it."""
+"""The parent's side of a trial: start a fresh worker, listen until it ends, and make its record."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a process leaves: the record of each of its cases, and all that was sampled beside it."""
+    """The outcome of a process: the record of each of its cases, and everything that was sampled meanwhile."""
 
     records: list[Record]
     sampled: list[Sampled]
 
 
 def run_process(context: Context, process: Process) -> Outcome:
-    """Measure in a fresh worker while the meters that found something are read; whatever fails, the records say how."""
+    """Measure in a fresh worker while the available meters are read; any failure is in the records."""
     first, measuring = process.cases[0], process.cases[0].measuring
     environment, meters = context.environment(first), context.meters(process.cases)
     log, hear = context.folder.log_path(process.trial_ids[0]), context.listener.hear
@@ -64,7 +64,7 @@ def run_process(context: Context, process: Process) -> Outcome:
 
 
 def skip(process: Process, reason: str) -> list[Record]:
-    """Records of trials that are not begun, and why."""
+    """Records of trials that are not started, with the reason."""
     builders = _builders(process, {})
     for each in builders:
         each.fail("skipped", reason)
@@ -72,9 +72,9 @@ def skip(process: Process, reason: str) -> list[Record]:
 
 
 def not_begun(case: Case) -> Record:
-    """The record of a case before any trial of it: it says what metrics there are, and has no value of any."""
+    """The record of a case before any trial: it shows which metrics there are, but has no values."""
     process = Process(run_id="", trial_ids=("",), cases=(case,), trial=0, designs=(Design(),))
-    return skip(process, "it was not begun")[0]
+    return skip(process, "it was not started")[0]
 
 
 def _builders(process: Process, environment: Environment) -> list[RecordBuilder]:

@@ -1,1 +1,1 @@
-"""Statistics of comparisons: pure functions of numbers, with the reason or the source beside each formula."""
+"""Statistics of comparisons: pure functions of numbers, with the reason or the source next to each formula."""

@@ -1,4 +1,4 @@
-"""The classical numbers, for what they are: a description of values, and tests that take each value as independent."""
+"""Classical statistics: descriptions of values, and tests that assume independent values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Description(Struct, frozen=True):
-    """Values described: their number, moments (deviation with n - 1) and quantiles, in the unit of the values."""
+    """A description of values: their number, moments (deviation with n - 1) and quantiles, in the values' unit."""
 
     n: int
     mean: float
@@ -28,11 +28,11 @@ class Description(Struct, frozen=True):
 
 
 class RankSum(Struct, frozen=True):
-    """Rank-sum tests of two sets: `statistic` > 0 where the first set's values are the larger ones.
+    """Rank-sum tests of two sets; `statistic` > 0 if the first set's values are larger.
 
-    `statistic` and `p_value` are those of the Wilcoxon rank-sum test (normal approximation, no correction for ties);
-    `u` and `u_p_value` those of Mann and Whitney with corrections for ties and continuity. All hold for independent
-    values only, which the events of one process are not.
+    `statistic` and `p_value` are those of the Wilcoxon rank-sum test (normal approximation, no correction for ties).
+    `u` and `u_p_value` are those of the Mann-Whitney test, with corrections for ties and continuity. All are valid
+    only for independent values, which the events of one process are not.
     """
 
     statistic: float
@@ -50,7 +50,7 @@ def describe(values: Sequence[float] | np.ndarray) -> Description:
 
 
 def rank_sum(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> RankSum:
-    """Wilcoxon's rank-sum and Mann-Whitney's U of two sets of values."""
+    """Apply the Wilcoxon rank-sum test and the Mann-Whitney U test to two sets of values."""
     wilcoxon = stats.ranksums(first, second)
     mann_whitney = stats.mannwhitneyu(first, second, method="asymptotic")
     return RankSum(

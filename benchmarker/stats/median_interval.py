@@ -1,4 +1,4 @@
-"""Where the middle of a few values lies, and how sure that is."""
+"""Confidence intervals of the median."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ LEVEL = 0.95
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95% interval of the median, between order statistics; None for fewer than six values.
+    """Return the 95% confidence interval of the median, between order statistics; None for fewer than six values.
 
-    It is the interval of the sign test: the number of values above the true median is binomial, whatever their shape
-    (David & Nagaraja, Order Statistics, 2003, section 7.1). `measure.median_half_width` is half its width.
+    It is the interval of the sign test: the number of values above the true median is binomial for any distribution
+    (David & Nagaraja, Order Statistics, 2003, section 7.1). `median_half_width` is half its width, as a share of the
+    median.
     """
     n = len(values)
     null = counted(stats.binom.pmf(np.arange(n + 1), n, 0.5))
@@ -32,19 +33,19 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 MIN_BLOCKS_FOR_INTERVAL = 6
-"""The fewest values whose extremes are a 95% interval of the median: 2 * 0.5**6 < 0.05."""
+"""Smallest number of values whose extremes form a 95% interval of the median: 2 * 0.5**6 < 0.05."""
 
 
 def median_half_width(values: list[int]) -> float:
-    """Half the width of the 95% interval of the median, as a share of the median.
+    """Return half the width of the 95% confidence interval of the median, as a share of the median.
 
-    The interval runs between order statistics, with the rank from the binomial distribution: it assumes
-    independent values and no shape (David & Nagaraja, Order Statistics, 2003, section 7.1).
+    The interval lies between order statistics, with the rank from the binomial distribution. It assumes
+    independent values but no particular distribution (David & Nagaraja, Order Statistics, 2003, section 7.1).
     Raises ValueError for fewer than six values.
     """
     n = len(values)
     if n < MIN_BLOCKS_FOR_INTERVAL:
-        raise ValueError(f"{n} values have no 95% interval of the median; {MIN_BLOCKS_FOR_INTERVAL} have")
+        raise ValueError(f"{n} values have no 95% interval of the median; {MIN_BLOCKS_FOR_INTERVAL} are needed")
     if n > 1000:  # the normal approximation; the exact sum would underflow
         rank = int((n - 1 - 1.96 * math.sqrt(n)) / 2)
     else:

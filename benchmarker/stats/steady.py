@@ -1,4 +1,4 @@
-"""Whether a trial's timed blocks stand still, or still warm up, or change their level."""
+"""Check whether a trial's timed blocks are steady, still warming up, or change level."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scipy import stats
 from benchmarker.stats.shift import unpaired
 
 MIN_BLOCKS = 22
-"""Fewer blocks reach no p-value as small as `CERTAINTY`, whatever they do."""
+"""Fewer blocks cannot reach a p-value as small as `CERTAINTY`."""
 CERTAINTY = 1e-3
-"""Largest p-value of the change: blocks of one process are not independent, which makes p-values too small."""
+"""Largest p-value of a change; it is strict because blocks of one process are dependent, so p-values are too small."""
 SHORT = (3, 6, 12)
-"""Blocks at the beginning that may be a short warm-up."""
+"""Numbers of blocks at the beginning that may be a short warm-up."""
 CHANGE = 0.02
-"""Smallest change that is told, as a share: what no verdict would call a difference need not be told."""
+"""Smallest change that is reported, as a share; no verdict would call a smaller one a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The level of the step time changes by `share` after `after` blocks; a warm-up is a fall early on."""
+    """The level of the step time changes by `share` after `after` blocks; a warm-up is an early decrease."""
 
     after: int
     share: float
@@ -30,7 +30,7 @@ class Change:
 
 
 def change(durations: np.ndarray) -> Change | None:
-    """The change of level in a series of block durations, or None where it stands still or is short."""
+    """Return the change of level in a series of block durations; None if the series is steady or too short."""
     n = len(durations)
     if n < MIN_BLOCKS:
         return None
@@ -42,11 +42,12 @@ def change(durations: np.ndarray) -> Change | None:
 
 
 def _change_point(durations: np.ndarray) -> int | None:
-    """Where the level changes, anywhere but near the ends: a trend shows as a change near the middle.
+    """Return where the level changes, except near the ends; a trend appears as a change near the middle.
 
     The p-value is Pettitt's approximation for his statistic, the largest of the sums of signs between before and after.
-    The point is where the ranks before and after differ most clearly, by least squares: the largest sum itself lies too
-    near the middle. Source: Pettitt, A non-parametric approach to the change-point problem, Appl. Statist. 28 (1979).
+    The change point is where the ranks before and after differ most clearly, by least squares, because the largest sum
+    is too near the middle. Source: Pettitt, A non-parametric approach to the change-point problem, Appl. Statist. 28
+    (1979).
     """
     n = len(durations)
     before = np.arange(1, n)
@@ -57,7 +58,7 @@ def _change_point(durations: np.ndarray) -> int | None:
 
 
 def _short_warmup(durations: np.ndarray) -> int | None:
-    """The first few blocks where they are slower than the rest: too few for the change point to be seen."""
+    """Return the number of first blocks that are slower than the rest, if they are too few for a change point."""
     logs = np.log(durations)
     p_values = {first: unpaired(logs[first:], logs[:first]).p_above(math.log1p(CHANGE)) for first in SHORT}
     first = min(p_values, key=lambda each: p_values[each])

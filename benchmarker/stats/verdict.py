@@ -1,4 +1,4 @@
-"""From shifts to verdicts: is there a difference, is it too small to matter, or can that not be said."""
+"""Verdicts from shifts: a difference, one too small to matter, or undecided."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 Outcome = Literal["lower", "higher", "same", "undecided"]
 POWER = 0.8
-"""The chance with which a suggested number of rounds or trials decides."""
+"""Probability with which a suggested number of rounds or trials decides."""
 MOST_SUGGESTED = 1000
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for their number, so that any false claim among them stays as unlikely as one alone.
+    """Adjust p-values for their number, so that any false claim among them stays as unlikely as in a single test.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979).
     """
@@ -35,7 +35,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> Outcome:
-    """The verdict on a shift: `same` comes first, so that what is too small to matter is never called a difference."""
+    """Return the verdict on a shift; `same` is tested first, so a shift too small to matter is never a difference."""
     if p_same <= alpha:
         return "same"
     if p_different <= alpha:
@@ -44,12 +44,12 @@ def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> O
 
 
 def enough(shift: Shift, margin: float, alpha: float) -> int | None:
-    """Rounds (or trials a side) that would likely decide, if the truth is what was seen; None beyond a thousand.
+    """Return the rounds (or trials per side) that would probably decide if the estimate is true; None above a thousand.
 
-    The interval's half width is h ≈ t * s/√n, t being Student's quantile at the interval's own tail (the first two
-    terms of Abramowitz & Stegun 26.7.5): this gives the spread s. With the estimate normal around the truth, n values
-    decide unless it lies further from 0 than `same` allows and nearer than a difference needs. Where single values
-    show no spread, the fewest that can decide are told.
+    The interval's half width is h ≈ t * s/√n, where t is Student's quantile at the interval's own tail (the first two
+    terms of Abramowitz & Stegun 26.7.5). This gives the spread s. If the estimate is normal around the true shift, n
+    values decide unless it is further from 0 than `same` allows and nearer than a difference requires. Single values
+    show no spread; for them the result is the fewest that can decide.
     """
     normal = NormalDist()
     had = harmonic_mean(shift.sizes)
@@ -64,7 +64,7 @@ def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     different = normal.inv_cdf(1 - alpha / 2)
 
     def decides(n: int) -> bool:
-        errors = math.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate in one unit
+        errors = math.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
         truth, same = shift.estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
         between = sum(normal.cdf(different - side) - normal.cdf(same - side) for side in (truth, -truth))
         return between <= 1 - POWER

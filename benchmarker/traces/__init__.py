@@ -1,1 +1,1 @@
-"""Profiler traces: read from the files of any framework into one table of events, attributed, counted and checked."""
+"""Profiler traces: files of any framework, read into one event table, attributed, summarised and checked."""

@@ -1,30 +1,29 @@
 """The event table: one row for each step, scope, op, kernel, copy and runtime call of a trace; times in int64 ns.
 
-Column          What
+Column          Meaning
 event_id        the row's number; the index of the frame
-parent_id       the row that encloses it on its thread; of a kernel or a copy, the row that launched it
+parent_id       the row that encloses it on its thread; for a kernel or a copy, the row that launched it
 kind            step, scope, op, kernel, copy (memory copies and sets), runtime (calls of the device's runtime)
-name            as the profiler calls it
-op, opcode      the HLO instruction, or the op of the framework, that it is or was launched by; the HLO opcode
-category, rule  gemm, convolution, attention, communication, reduction, memory, elementwise, ...; the rule that said so
+name            the profiler's name for it
+op, opcode      the HLO instruction or framework op that it is or that launched it; the HLO opcode
+category, rule  gemm, convolution, attention, communication, reduction, memory, elementwise, ...; the rule that matched
 device, track   where it ran: `cpu`, `gpu:0`; the thread or stream
 ts_ns, dur_ns   begin and duration
-self_ns         its own time: without what it encloses, with that of its asynchronous tail when nothing else ran
-busy_ns         its share of the device's busy time: of each moment, an equal part to each row that was running itself
-end_ns          when an asynchronous op was complete, where the profiler marks it
+self_ns         its own time: without enclosed rows, with the part of its asynchronous tail in which nothing else ran
+busy_ns         its share of the device's busy time: each moment is divided equally among the rows running themselves
+end_ns          when an asynchronous op was complete, if the profiler marks it
 step            the profiled step, from 0
 phase           forward, backward (the reverse pass of automatic differentiation), remat (forward work done again in it)
-scope, leaf     path of the scopes around it, outermost first; the scope that it is counted to
+scope, leaf     path of the scopes around it, outermost first; the scope to which it is counted
 scope_id        the occurrence of that scope: the row that opened it, or the number of its path and run
-members         paths of the scopes of all instructions of a fusion, `;` between them; empty where nothing can be fused
-purity          share of a fusion's instructions that are of its own leaf; 1 where nothing is fused
-program         the compiled module; program_id the profiler's number of it; run its n-th execution
-correlation     joins a kernel to its launch; external_id joins either to the op; sequence_nr backward to forward
-flops, bytes    work of one execution, where its shapes say it
+members         paths of the scopes of all instructions of a fusion, separated by `;`; empty if nothing can be fused
+purity          share of a fusion's instructions that belong to its own leaf; 1 if nothing is fused
+program         the compiled module; program_id is the profiler's number of it, run the number of its execution
+correlation     links a kernel to its launch; external_id links either to the op, sequence_nr backward to forward
+flops, bytes    work of one execution, if it follows from the shapes
 source          file and line
 
--1 stands for none in a column of integers, NaN in one of floats, and the empty text in one of texts; in Parquet they
-are null.
+"None" is -1 in integer columns, NaN in float columns and the empty text in text columns; in Parquet it is null.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ ON_DEVICE = ("kernel", "copy")
 
 
 def frame(columns: Mapping[str, Any], rows: int) -> pd.DataFrame:
-    """A table of `rows` rows with all columns, those that are not given being empty."""
+    """A table of `rows` rows with all columns; columns that are not given are empty."""
     made: dict[str, Any] = {}
     for name in TEXTS:
         made[name] = columns[name] if name in columns else constant("", rows)
@@ -84,7 +83,7 @@ def frame(columns: Mapping[str, Any], rows: int) -> pd.DataFrame:
 
 
 class Kinds:
-    """Which rows are of which kind; `work` is what an accelerator executed, or where none did, the host's ops."""
+    """The rows of each kind; `work` are those that an accelerator executed, or if there are none, the host's ops."""
 
     def __init__(self, events: pd.DataFrame) -> None:
         kinds = events["kind"]
@@ -96,7 +95,7 @@ class Kinds:
 
 
 class Texts:
-    """Texts by number, each once; 0 is the empty one, which stands for none."""
+    """Numbered texts, each stored once; 0 is the empty text, which means "none"."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {"": 0}
@@ -113,7 +112,7 @@ class Texts:
         return self._values
 
     def codes(self, numbers: np.ndarray, names: Mapping[int, str]) -> np.ndarray:
-        """Numbers of the texts that other numbers stand for; what has no name has none."""
+        """The texts that `names` gives for other numbers, as numbers of texts; 0 for a number without a name."""
         inverse, unique = pd.factorize(numbers, sort=True)
         own: np.ndarray = np.array([self.code(names.get(number, "")) for number in unique.tolist()], np.int32)[inverse]
         return own
@@ -127,7 +126,7 @@ class Texts:
         return passed
 
     def translated(self, codes: np.ndarray, function: Callable[[str], int]) -> np.ndarray:
-        """The number that a function gives each text."""
+        """The number that a function returns for each text."""
         values, given = self.values(), np.zeros(len(self._codes), np.int64)
         for code in _occurring(codes):
             given[code] = function(values[code])
@@ -135,7 +134,7 @@ class Texts:
         return made
 
     def column(self, codes: np.ndarray) -> pd.Categorical:
-        """A column of texts, with those alone that occur in it."""
+        """A categorical column whose categories are only the texts that occur in it."""
         values, places = self.values(), np.zeros(len(self._codes), np.int32)
         occurring = _occurring(codes)
         places[occurring] = np.arange(len(occurring))
@@ -143,15 +142,15 @@ class Texts:
 
 
 def _occurring(codes: np.ndarray) -> list[int]:
-    """The numbers of texts that occur, in order."""
+    """The numbers of texts that occur, in ascending order."""
     occurring: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
     return occurring
 
 
 def grouped(*columns: Any, ordered: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each row, of rows that agree in all these columns of integers, and the first row of each group.
+    """The group of each row, made of rows that are equal in all these integer columns, and the first row of each group.
 
-    Groups are numbered as they occur, or if `ordered` by their values, the first column's first.
+    Groups are numbered as they occur; if `ordered`, they are sorted by their values, by the first column first.
     """
     group = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -163,7 +162,7 @@ def grouped(*columns: Any, ordered: bool = False) -> tuple[np.ndarray, np.ndarra
 
 
 def words(codes: np.ndarray, values: Sequence[str]) -> pd.Categorical:
-    """A column of texts, each the number of one in `values`; equal ones are made one."""
+    """A categorical column of indices into `values`; equal texts are merged."""
     unique = list(dict.fromkeys(values))
     if len(unique) != len(values):
         places = {value: place for place, value in enumerate(unique)}
@@ -172,18 +171,18 @@ def words(codes: np.ndarray, values: Sequence[str]) -> pd.Categorical:
 
 
 def constant(text: str, rows: int) -> pd.Categorical:
-    """A column of one text."""
+    """A categorical column with the same text in every row."""
     return words(np.zeros(rows, np.int32), [text])
 
 
 def codes(column: pd.Series) -> np.ndarray:
-    """The numbers that the texts of a column have in it, as int32."""
+    """The category numbers of a text column, as int32."""
     numbers: np.ndarray = column.cat.codes.to_numpy()
     return numbers.astype(np.int32)
 
 
 def with_missing(events: pd.DataFrame) -> pd.DataFrame:
-    """The table for those who go on by themselves: what stands for none in it is missing."""
+    """The table for further analysis by the user: values that mean "none" become missing values."""
     texts = {name: events[name].cat.remove_categories([""]) for name in TEXTS if "" in events[name].cat.categories}
     numbers = {name: events[name].astype("Int64").mask(events[name] == -1) for name in INTEGERS}
     return events.assign(**texts, **numbers)

@@ -1,4 +1,4 @@
-"""From a trace file to its event table and what it comes to."""
+"""Read a trace file into an event table, and summarise it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from benchmarker.traces.statistics import describe, work
 
 _COMMUNICATION = "communication"
 _LONGEST_NS = 1 << 61
-"""Sums of times that are longer are no longer exact, or do not fit."""
+"""Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is known of a trace before it is read: how often each scope is entered in a step, and how it was taken."""
+    """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded."""
 
     scopes: Mapping[str, int] = field(default_factory=dict)
     separable: bool = False
@@ -40,7 +40,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """An event table, what it comes to, and its scopes."""
+    """An event table, its summary and its scopes."""
 
     events: pd.DataFrame
     trace: Trace
@@ -56,19 +56,19 @@ class Ingested:
 
 
 def ingest(path: Path, expected: Expected | None = None) -> Ingested:
-    """Read a trace file of any format that is known; raises `UserError` where it is none."""
+    """Read a trace file of any known format. Raises `UserError` if it is not a trace."""
     expected = expected or Expected()
     reading = read(path)
     found = attribute(reading, expected.scopes.keys())
     if not len(work(found.events)):
-        raise UserError(f"{path}: no kernel and no op is in it" + "".join(f"; {each}" for each in reading.lost))
+        raise UserError(f"{path}: it contains no kernel and no op" + "".join(f"; {each}" for each in reading.lost))
     steps = _steps(found.events)
     each_scope = scopes(found.events, len(steps), expected.scopes)
     return Ingested(found.events, _trace(reading, found, steps, each_scope, expected), each_scope)
 
 
 def read(path: Path) -> Reading:
-    """The rows of a trace file, of the format that its first bytes tell."""
+    """Read the rows of a trace file; its first bytes determine the format."""
     source = Source(path)
     pieces = source.pieces()
     first = next(pieces, b"")
@@ -81,14 +81,14 @@ def read(path: Path) -> Reading:
             reading = xplane.read(b"".join(chain([first], pieces)))
     except WireError as error:
         raise UserError(
-            f"{path}: no trace in the XPlane or Chrome's JSON format, or it is cut short: {error}"
+            f"{path}: not a trace in XPlane or Chrome JSON format, or the file is cut short: {error}"
         ) from None
     except msgspec.DecodeError as error:
-        raise UserError(f"{path}: no trace in Chrome's JSON format: {error}") from None
+        raise UserError(f"{path}: not a trace in Chrome JSON format: {error}") from None
     if reading.events["dur_ns"].to_numpy().astype(float).sum() > _LONGEST_NS:
-        raise UserError(f"{path}: its events last 73 years together: the times are not those of a trace")
+        raise UserError(f"{path}: its events add up to more than 73 years: the times are not those of a trace")
     if reading.events["device"].nunique() > _MOST_DEVICES:
-        raise UserError(f"{path}: its events are of more than {_MOST_DEVICES} devices: this is no trace")
+        raise UserError(f"{path}: its events name more than {_MOST_DEVICES} devices: this is not a trace")
     if source.cut_short:
         return replace(reading, lost=(*reading.lost, "the compressed file is cut short"))
     return reading
@@ -137,7 +137,7 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
 
 
 def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
-    """Each device, and where it has several streams or threads, each of these."""
+    """Each device, and if it has several streams or threads, each of these."""
     begin, end = rows["ts_ns"], rows["ts_ns"] + rows["dur_ns"]
     steps = events[events["kind"] == "step"]
     first = min(begin.min(), steps["ts_ns"].min()) if len(steps) else begin.min()
@@ -155,7 +155,7 @@ def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
 
 
 def _uneven(rows: pd.DataFrame) -> int:
-    """Executions that an instruction lacks in some run of its program against the run in which it has most."""
+    """Number of missing executions, compared with the run of the program in which each instruction ran most often."""
     run = rows[(rows["run"] >= 0) & (rows["op"] != "")]
     if not len(run):
         return 0
@@ -168,7 +168,7 @@ def _uneven(rows: pd.DataFrame) -> int:
 
 
 def _communication(rows: pd.DataFrame) -> tuple[int, int]:
-    """Time in which data moved between devices, and that part of it in which a device computed too."""
+    """Time in which data moved between devices, and the part of it in which a device also computed, in ns."""
     moving = hidden = 0
     for _, of_device in rows.groupby("device", observed=True):
         moves = (of_device["category"] == _COMMUNICATION).to_numpy()
@@ -181,28 +181,28 @@ def _communication(rows: pd.DataFrame) -> tuple[int, int]:
 
 
 def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: Reading) -> list[str]:
-    """What should be in the trace and is not, in words."""
+    """Describe what should be in the trace but is missing."""
     counted = {
-        f"{found.unmatched_ops} executed instructions stand in no program of the trace": found.unmatched_ops,
+        f"{found.unmatched_ops} executed instructions are in no program of the trace": found.unmatched_ops,
         f"{found.unmatched_backward} backward ops have no forward op in the trace": found.unmatched_backward,
         f"{found.unlaunched} kernels and copies have no launch in the trace": found.unlaunched,
         f"{uneven} executions are missing, or the program branches: "
-        "instructions ran unlike often in different runs": uneven,
+        "some instructions ran a different number of times in different runs": uneven,
     }
     missing = [text for text, count in counted.items() if count]
     expected = [each for each in each_scope if each.expected]
     if expected and not any(each.occurrences for each in expected):
-        missing.append("none of the scopes is in the trace: a step that is compiled as a whole carries none")
+        missing.append("none of the scopes is in the trace: a step that is compiled as a whole has no scopes")
     else:
         missing += [
-            f"scope {each.scope} ran {each.occurrences or 0} times where {each.expected} were expected"
+            f"scope {each.scope} ran {each.occurrences or 0} times but {each.expected} were expected"
             for each in expected
             if each.occurrences != each.expected
         ]
     rows = found.events
     launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
     if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():
-        missing.append("work was launched on a device, but no kernel is in the trace: all times are those of the host")
+        missing.append("work was launched on a device, but no kernel is in the trace: all times are host times")
     if reading.framework == "jax" and not reading.programs:
-        missing.append("the trace holds no program: scopes are known where its events say them alone")
+        missing.append("the trace contains no program: only scopes that the events themselves name are known")
     return missing

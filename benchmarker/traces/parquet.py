@@ -1,4 +1,4 @@
-"""The event table as a Parquet file, with what it comes to in the file's metadata."""
+"""The event table as a Parquet file, with its summary in the file's metadata."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Summary(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(ingested: Ingested) -> bytes:
-    """The file's content; what stands for none in the table is null in it."""
+    """The file's content; values that mean "none" in the table are null in the file."""
     events = ingested.events
     columns: dict[str, pa.Array] = {"event_id": pa.array(events.index.to_numpy())}
     for name in TEXTS:
@@ -48,7 +48,7 @@ def encode(ingested: Ingested) -> bytes:
 
 
 def load(path: Path) -> Ingested:
-    """The event table in a file, and what it comes to; raises `UserError` where it is none."""
+    """The event table in a file, and its summary. Raises `UserError` if the file is not an event table."""
     try:
         table = pq.read_table(path)
         summary = msgspec.json.decode((table.schema.metadata or {})[_KEY], type=_Summary)
@@ -58,13 +58,13 @@ def load(path: Path) -> Ingested:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise UserError(f"{path}: no event table of this version: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path}: not an event table of this version: {' '.join(str(error).split())}") from None
     return Ingested(frame(columns, table.num_rows), summary.trace, summary.scopes)
 
 
 def _texts(column: pa.ChunkedArray) -> pd.Categorical:
     if not pa.types.is_dictionary(column.type):
-        raise ValueError("a column of texts is none")
+        raise ValueError("a text column is not dictionary-encoded")
     chunk = column.unify_dictionaries().combine_chunks()
     if isinstance(chunk, pa.ChunkedArray):
         chunk = chunk.chunk(0) if chunk.num_chunks else pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), [""])

@@ -1,4 +1,4 @@
-"""Where traces lie: the event table of a record stands beside it."""
+"""Where traces are stored: the event table of a record is in the same folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANNOTATED = ".annotated.json.gz"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A trace, where it was found, and the record that it belongs to, where there is one."""
+    """A trace, its path, and the record that it belongs to, if there is one."""
 
     path: Path
     record: Record | None
@@ -29,9 +29,9 @@ class Profile:
 
 
 def profiles(results: Sequence[Path]) -> list[Profile]:
-    """Every trace at results: records, event tables, profilers' own files, or folders of records.
+    """Every trace of the given results: records, event tables, profilers' own files, or folders of records.
 
-    Of a folder, the records without a trace are passed over. Raises `UserError` where a result has none.
+    In a folder, records without a trace are skipped. Raises `UserError` if a result has no trace.
     """
     found = []
     for result in results:
@@ -40,26 +40,26 @@ def profiles(results: Sequence[Path]) -> list[Profile]:
             continue
         tables = sorted(result.rglob(f"*{EVENTS}"))
         if not tables:
-            raise UserError(f"{result} holds no record with a profile; run with --profile")
+            raise UserError(f"{result} contains no record with a profile; run with --profile")
         found += [_profile(_record_path(table) if _record_path(table).exists() else table) for table in tables]
     return found
 
 
 def open_trace(result: Path) -> Ingested:
-    """The one trace at a result; raises `UserError` where there is none, or more."""
+    """The only trace of a result. Raises `UserError` if there is none or more than one."""
     found = profiles([result])
     if len(found) > 1:
-        raise UserError(f"{result} holds {len(found)} profiles; name one record of it, as {found[0].path}")
+        raise UserError(f"{result} contains {len(found)} profiles; name one record in it, such as {found[0].path}")
     return found[0].ingested
 
 
 def events_of(result: Path) -> pd.DataFrame:
-    """The event table at a result."""
+    """The event table of a result."""
     return open_trace(result).events
 
 
 def names(several: Sequence[Profile]) -> list[str]:
-    """What tells traces apart: in what their cases differ, and the trial; of those without a record, the file."""
+    """Names that distinguish traces: the factors that differ and the trial, or the file if any trace has no record."""
     cases = [factors(each.record.case) for each in several if each.record]
     if len(cases) < len(several):
         return [str(each.path) for each in several]
@@ -67,7 +67,7 @@ def names(several: Sequence[Profile]) -> list[str]:
     for name in reversed(needed.copy()):
         fewer = [each for each in needed if each != name]
         if len({label(case, fewer) for case in cases}) == len({label(case, needed) for case in cases}):
-            needed = fewer  # as `compile`, which goes with the framework
+            needed = fewer  # such as `compile`, if the framework determines it
     made = [label(case, needed) or str(case["problem"]) for case in cases]
     for further in zip(*(_further(each.record) for each in several if each.record), strict=True):
         more = [text if made.count(name) > 1 else "" for name, text in zip(made, further, strict=True)]
@@ -76,12 +76,12 @@ def names(several: Sequence[Profile]) -> list[str]:
 
 
 def _further(record: Record) -> tuple[str, str, str]:
-    """What tells records of one case apart, as far as it is needed."""
+    """What distinguishes records of one case; each part is used only if needed."""
     return "separable" * record.case.measuring.separable, f"trial {record.trial}", f"of run {record.run_id}"
 
 
 def annotated_path(result: Path) -> Path:
-    """Where the annotated trace of a result goes: beside its table."""
+    """The path of a result's annotated trace, in the same folder as its event table."""
     name = result.name
     for ending in (EVENTS, ".gz", ".json", ".pb", ".xplane"):
         name = name.removesuffix(ending)

@@ -12,9 +12,9 @@ from benchmarker.traces.statistics import work
 
 
 def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> list[Scope]:
-    """Every scope in each phase, the longest time first; what lies outside any has the empty name.
+    """Every scope in each phase, the longest time first; time outside all scopes has the empty name.
 
-    `expected` is how often each scope is entered in a step. A scope that never ran is in the list too.
+    `expected` is how often each scope is entered per step. A scope that never ran is in the list too.
     """
     rows = work(events)
     parts = pd.concat([_opened(rows[rows["members"] == ""]), _fused(rows[rows["members"] != ""])])
@@ -34,7 +34,7 @@ def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> lis
 
 
 def _opened(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows that can hold one scope alone: how often each scope was opened, and its time."""
+    """For rows that can belong to only one scope: how often each scope was opened, and its time."""
     rows = rows.assign(none=rows["scope_id"] < 0)
     lines = rows.groupby(["leaf", "phase"], observed=True).agg({"scope_id": "nunique", "none": "any", "busy_ns": "sum"})
     lines["scope_id"] -= lines.pop("none").astype(int)
@@ -46,9 +46,9 @@ def _opened(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fused(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of instructions: executions and time of each scope that one of their members is in.
+    """For instructions: executions and time of each scope that contains one of their members.
 
-    A path ran as often as that of its instructions which ran most, on one device: in a loop more than once a run.
+    A path ran as often as its most frequent instruction on one device; in a loop, that is more than once per run.
     """
     columns = ["device", "program_id", "op", "name", "phase", "members"]
     lines = rows.groupby(columns, observed=True)["busy_ns"].agg(["size", "sum"]).reset_index()

@@ -1,4 +1,4 @@
-"""Statistics of an event table, by name, category, scope, op, phase, or any of its columns of texts."""
+"""Statistics of an event table, by name, category, scope, op, phase, or any other text column."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
 
 
 def work(events: pd.DataFrame) -> pd.DataFrame:
-    """The rows whose time is counted: what an accelerator executed, or where none did, the host's ops."""
+    """The rows whose time is counted: those that an accelerator executed, or if there are none, the host's ops."""
     on_device = events["kind"].isin(ON_DEVICE)
     return events[on_device] if on_device.any() else events[events["kind"] == "op"]
 
 
 def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """One line for each group of rows that agree in the columns `by`, the longest busy time first.
+    """One line for each group of rows with equal values in the columns `by`, the longest busy time first.
 
-    `total_ns` is the sum of durations, with what a row encloses, but for rows within another of their group; `self_ns`
-    and `busy_ns` are that of own times and of shares of the device's busy time, `share` that of all busy time of
-    `rows`. Mean, median, percentiles (linear interpolation), extremes and deviation are of the rows' own times.
-    `flops` and `bytes` are sums over the rows that have them, NaN where none has; `flop_per_s` and `bytes_per_s` are
-    these by the busy time of all rows of the line: where some have none, the least that it can be.
+    `total_ns` is the sum of durations, including enclosed rows; rows within another row of their group are left out.
+    `self_ns` is the sum of own times and `busy_ns` the sum of shares of the device's busy time; `share` is the fraction
+    of the busy time of all `rows`. Mean, median, percentiles (linear interpolation), extremes and standard deviation
+    are those of the rows' own times. `flops` and `bytes` are sums over the rows that have them, NaN if none has.
+    `flop_per_s` and `bytes_per_s` are these sums divided by the busy time of all rows of the line: a lower bound if
+    some rows have no value.
     """
     group, labels = _groups(rows, by)
     count = len(labels)
@@ -61,13 +62,13 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def _groups(rows: pd.DataFrame, by: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """The number of each row's group, and what the groups have in common."""
+    """The number of each row's group, and the values that define each group."""
     group, first = grouped(*(codes(rows[column]) for column in by), ordered=True)
     return group, rows.iloc[first][list(by)].astype(object).reset_index(drop=True)
 
 
 def _within_own(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
-    """Which rows lie within another of their group on their thread; an accelerator's rows enclose nothing."""
+    """Which rows lie within another row of their group on the same thread; an accelerator's rows enclose nothing."""
     duration = rows["dur_ns"].to_numpy()
     if rows["kind"].isin(ON_DEVICE).any() or (rows["self_ns"].to_numpy() >= duration).all():
         return np.zeros(len(rows), bool)
@@ -78,14 +79,14 @@ def _within_own(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
 
 
 def _sum(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """Exact sums of integers."""
+    """Exact integer sums of each group."""
     found = np.zeros(count, np.int64)
     np.add.at(found, group, values)
     return found
 
 
 def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: float) -> np.ndarray:
-    """A quantile of each group of sorted values, between two by linear interpolation."""
+    """A quantile of each group of sorted values, with linear interpolation."""
     if not len(first):
         return np.empty(0)
     at = (sizes - 1) * share
@@ -99,8 +100,8 @@ def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: f
 def ops(events: pd.DataFrame) -> pd.DataFrame:
     """Statistics of HLO instructions, or of a framework's ops.
 
-    All come with `intensity`, FLOPs a byte; instructions with program, opcode, scope and phase. Ops that ran on the
-    host for an accelerator come with the busy time of what they launched, `device_ns`, the longest first.
+    All have `intensity`, in FLOP/byte. Instructions also have program, opcode, scope and phase. Host ops that launched
+    work on an accelerator have the busy time of that work, `device_ns`, and are sorted by it, longest first.
     """
     rows = work(events)
     hosts = events[events["kind"] == "op"]
@@ -116,7 +117,7 @@ def ops(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _launching(hosts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Ops of the host by what they launched on a device."""
+    """Host ops, with the busy time and cost of what they launched on a device."""
     rates = ["flops", "flop_per_s", "bytes", "bytes_per_s"]
     found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share", *rates])
     launched = describe(rows, ["op"]).set_index("op")

@@ -1,7 +1,7 @@
 """The worker: one process that does one task, then ends.
 
-It reads one request from standard input and writes events to the standard output that it was started with; whatever
-a library prints goes to standard error instead. It ends when the parent does.
+It reads one request from standard input and writes events to the standard output that it was started with. Anything
+that a library prints goes to standard error instead. The worker ends when its parent does.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     from benchmarker.api.problem import Support, Workload
 
 TELL_EVERY_S = 1.0
-"""Progress is told no oftener: telling and showing it takes processor time from what is measured."""
+"""Shortest time between progress reports: sending and showing them takes processor time from the measurement."""
 
 
 def main() -> None:
-    """Do the task that stands on standard input."""
+    """Do the task that is read from standard input."""
     started_s = time.monotonic()
     events = Events(os.dup(1))
     os.dup2(2, 1)
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
     events.send(took=["python", started_s - request.spawned_s])
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # out of time: send what there is, then end
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # timed out: send what is available, then end
     try:
         {"describe": _describe, "trial": _trial, "check": _check, "profile": _profile}[request.task](request, events)
     except UserError as error:
         events.send(refused=str(error))
     sys.stderr.flush()
-    os._exit(0)  # all is sent; the frameworks' own tidying up takes long and may hang
+    os._exit(0)  # everything is sent; the frameworks' own clean-up takes long and may hang
 
 
 def _end_with_parent() -> None:
@@ -76,12 +76,12 @@ def _describe(request: Request, events: Events) -> None:
         for mode, precisions in support.precisions.items():
             if unknown := ({mode} - {*MODES}) | ({*precisions} - {*PRECISIONS}):
                 address = f"workload.{request.problem}.{request.framework}"
-                raise UserError(f"{address} lists {', '.join(sorted(unknown))}, which is no mode and no precision")
+                raise UserError(f"{address} lists {', '.join(sorted(unknown))}, which is neither mode nor precision")
     events.send(info=info, support=support)
 
 
 def _check(request: Request, events: Events) -> None:
-    """Check each mode at the small size, and train it for some steps where training is among them."""
+    """Check each mode at the small size, and train it for some steps if training is among the modes."""
     (case,) = request.cases
     bench = Bench(case)
     size = bench.problem.small(bench.params)
@@ -96,7 +96,7 @@ def _check(request: Request, events: Events) -> None:
 
 
 def _profile(request: Request, events: Events) -> None:
-    """Trace some steps, each waited for; what it takes to warm up is not in the trace."""
+    """Trace some steps, with a synchronisation after each; the warm-up is not in the trace."""
     (case,) = request.cases
     stages = _Stages(events)
     with stages("open"):
@@ -130,7 +130,7 @@ def _trial(request: Request, events: Events) -> None:
                 stages.send(part=benches[-1].describe())
         if _measure(benches, stages, rng, edges):
             events.send(done=True)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes the record's error
+    except Exception as error:  # noqa: BLE001 - any exception becomes the record's error
         if not isinstance(error, UserError):
             traceback.print_exc()
         out_of_memory = any(bench.framework.is_out_of_memory(error) for bench in benches)
@@ -140,7 +140,7 @@ def _trial(request: Request, events: Events) -> None:
 
 
 class _Stages:
-    """Tells the parent of each stage as it begins and ends, and what concerns the case `of` that number."""
+    """Reports to the parent when each stage begins and ends, and events of the case whose number is `of`."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -171,9 +171,9 @@ class _Stages:
 
 
 def _measure(benches: list[Bench], stages: _Stages, rng: random.Random, edges: Edges) -> bool:
-    """Check, build, time and verify; returns whether all was right, having told of what was not.
+    """Check, build, time and verify; reports any failure, and returns whether there was none.
 
-    In a duet, which of the two goes first into each stage is drawn from `rng`.
+    In a duet, the order of the two cases in each stage is drawn from `rng`.
     """
 
     def each() -> Iterator[Bench]:
@@ -207,7 +207,7 @@ def _measure(benches: list[Bench], stages: _Stages, rng: random.Random, edges: E
             stages.send(part={"memory": Memory(device_peak_bytes=peak, host_peak_rss_bytes=_peak_rss_bytes())})
         for bench in each():
             if not bench.framework.is_finite(workloads[bench].step()):
-                stages.fail("check", f"the outputs in {bench.case.precision} at full size hold NaN or infinity")
+                stages.fail("check", f"the outputs in {bench.case.precision} at full size contain NaN or infinity")
                 return False
     return True
 
@@ -237,7 +237,7 @@ def _build_one(bench: Bench, stages: _Stages) -> Workload:
 
 
 def _time(stepper: timing.Stepper, measuring: Measuring, stages: _Stages, edges: Edges) -> None:
-    """Time the blocks between two readings of the meters; those that ended before an error are sent all the same."""
+    """Time the blocks between two readings of the meters; blocks that ended before an error are sent in any case."""
     steps = timing.steps_per_block(stepper)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
@@ -256,7 +256,7 @@ def _time(stepper: timing.Stepper, measuring: Measuring, stages: _Stages, edges:
 
 
 def _time_duet(steppers: list[timing.Stepper], measuring: Measuring, stages: _Stages, rng: random.Random) -> None:
-    """Time the blocks of two cases in turns; pairs that ended before an error are sent all the same."""
+    """Time the blocks of two cases in turns; pairs that ended before an error are sent in any case."""
     steps = [timing.steps_per_block(stepper) for stepper in steppers]
     durations: tuple[list[int], list[int]] = ([], [])
     second_first: list[bool] = []
@@ -280,10 +280,10 @@ def _time_duet(steppers: list[timing.Stepper], measuring: Measuring, stages: _St
 
 
 def _peak_rss_bytes() -> int:
-    """Largest resident set of this process so far.
+    """Largest resident set of this process so far, in bytes.
 
-    Linux: `VmHWM`, in KiB (proc(5)), for the maximum of getrusage(2) is handed down by the process that started this
-    one. Elsewhere that maximum, which macOS counts in bytes.
+    On Linux, this is `VmHWM`, in KiB (proc(5)), because the maximum of getrusage(2) is inherited from the process that
+    started this one. Elsewhere it is the maximum of getrusage(2), which macOS counts in bytes.
     """
     try:
         status = Path("/proc/self/status").read_text()

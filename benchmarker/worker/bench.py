@@ -1,4 +1,4 @@
-"""A case on the bench: its plugins loaded, its framework opened, ready to be built at any size."""
+"""A case that is ready to be built at any size: its plugins are loaded and its framework is opened."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from benchmarker.api.problem import Data, Problem, Workload
 
 BATCHES = 4
-"""Distinct input batches that a workload rotates, so that a cache does not hold the data."""
+"""Distinct input batches that a workload cycles through, so that the data does not stay in a cache."""
 
 
 class Bench:
-    """A case with its plugins loaded, its framework opened and its parameters made."""
+    """A case with its plugins loaded, its framework opened and its parameters converted."""
 
     def __init__(self, case: Case, profiling: Profiling = "no") -> None:
         self.case = case
@@ -40,7 +40,7 @@ class Bench:
         )
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):
-            found = "cannot tell its threads here" if self.threads is None else f"computes with {self.threads}"
+            found = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"
             raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
         self.problem: Problem = self.hooks.make_problem()
         self.params = parameters.convert(self.problem.params, case.params)
@@ -58,7 +58,7 @@ class Bench:
         return workload
 
     def describe(self) -> dict[str, Any]:
-        """What is known of the device, the types and the software, as parts of the record."""
+        """What is known about the device, the types and the software, as parts of the record."""
         info: FrameworkInfo = self.hooks.describe_framework()
         device: Device = next(device for device in info.devices if device.platform == self.case.device)
         precision = PRECISIONS[self.case.precision]
@@ -84,7 +84,7 @@ class Bench:
 
 
 def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Those environment variables that are set; folders in their values do not belong in a record."""
+    """The environment variables that are set; paths in their values are replaced, as they do not belong in a record."""
     return {
         name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
         for name in names

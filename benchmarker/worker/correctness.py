@@ -1,4 +1,4 @@
-"""Is a workload right? Its outputs against the problem's float64 reference."""
+"""Check a workload's outputs against the problem's float64 reference."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from benchmarker.api.problem import Data, Problem, Workload
 
 TRAINING_STEPS = 3
-"""Steps that a check of training takes: the later losses show whether the first gradients were right."""
+"""Steps in a check of training: the later losses show whether the first gradients were right."""
 
 
 def check(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Check:
-    """Hold a workload against the reference for the same parameters and data.
+    """Check a workload against the reference for the same parameters and data.
 
-    Raises RuntimeError where its outputs have other names or shapes than those of the reference, or where the
-    reference itself is not finite.
+    Raises `RuntimeError` if its outputs have other names or shapes than those of the reference, or if the reference
+    itself is not finite.
     """
     steps = TRAINING_STEPS if case.mode == "training" else 1
     bound = PRECISIONS[case.precision].bound
@@ -32,7 +32,7 @@ def check(workload: Workload, data: Data, problem: Problem, params: Any, case: C
         expected = next(reference)
         observed = workload.outputs(workload.step())
         if not expected or observed.keys() != expected.keys():
-            raise RuntimeError(f"outputs {sorted(observed)} where the reference has {sorted(expected)}")
+            raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(expected)}")
         for name, exact in expected.items():
             error = relative_error(np.asarray(observed[name], dtype=np.float64), exact)
             if error > worst.error:
@@ -41,11 +41,11 @@ def check(workload: Workload, data: Data, problem: Problem, params: Any, case: C
 
 
 def relative_error(value: np.ndarray, exact: np.ndarray) -> float:
-    """‖value − exact‖₂ / ‖exact‖₂; the largest float where `value` holds NaN or infinity."""
+    """‖value − exact‖₂ / ‖exact‖₂; the largest float if `value` contains NaN or infinity."""
     if value.shape != exact.shape:
-        raise RuntimeError(f"an output has shape {value.shape} where the reference has {exact.shape}")
+        raise RuntimeError(f"an output has shape {value.shape}, but the reference has {exact.shape}")
     if not np.isfinite(exact).all():
-        raise RuntimeError("the reference holds NaN or infinity")
+        raise RuntimeError("the reference contains NaN or infinity")
     if not np.isfinite(value).all():
         return sys.float_info.max
     return float(np.linalg.norm(value - exact) / (np.linalg.norm(exact) or 1.0))

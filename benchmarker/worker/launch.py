@@ -1,4 +1,4 @@
-"""The parent's side of a worker: start it, listen until it ends, leave nothing of it behind."""
+"""The parent's side of a worker: start it, listen until it ends, and clean up after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarker.worker.protocol import Request
 
 GRACE_S = 2.0
-"""What a worker that ran out of time is given to send the blocks that it has."""
+"""Time that a worker is given after its timeout to send the blocks that it has."""
 
 Event = Mapping[str, Any]
 Environment = Mapping[str, str]
@@ -28,7 +28,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a worker ended: its exit status (negative: the signal), whether it outran its time, and the time it had."""
+    """How a worker ended: its exit status (negative: the signal), whether it timed out, and how long it ran."""
 
     exit: int
     timed_out: bool
@@ -38,9 +38,9 @@ class Ending:
 def converse(
     request: Request, environment: Environment, timeout_s: float, log: Path, hear: Callable[[Event], None]
 ) -> Ending:
-    """Run a worker to its end, passing on each event; the parent sleeps while there is none.
+    """Run a worker to its end and pass on each event; the parent sleeps while there is none.
 
-    Whatever ends this function, an interrupt included, the worker and the processes that it started are ended too.
+    However this function ends, even by an interrupt, the worker and the processes that it started are ended too.
     """
     start = time.monotonic()
     with (
@@ -90,7 +90,7 @@ def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[E
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill whatever is left of the worker's session (it leads its own process group)."""
+    """Kill what is left of the worker's session (the worker leads its own process group)."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -98,9 +98,9 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def ending_text(ending: Ending, log: Path) -> str:
-    """One line on how a worker ended that did not do what was asked."""
+    """One line on how a worker ended without completing its task."""
     if ending.timed_out:
-        return f"no end after {ending.wall_s:.0f} s; --timeout allows longer"
+        return f"not finished after {ending.wall_s:.0f} s; allow more time with --timeout"
     if ending.exit < 0:
         name = signal.Signals(-ending.exit).name
         hint = "; the system may have run out of memory" if name == "SIGKILL" else ""

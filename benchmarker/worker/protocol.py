@@ -1,4 +1,4 @@
-"""What the parent and a worker say to each other: one JSON line a message."""
+"""The messages between the parent and a worker, each one line of JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarker.power.window import Line
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What the parent asks of a worker: to describe a framework, try or profile a case, or check a case's modes.
+    """A task for a worker: describe a framework, run a trial of a case, profile it, or check a case's modes.
 
-    A profile goes to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from `seed`.
-    `sensors` are the ways to the samplers of its meters. `spawned_s` is the monotonic clock, which processes share, as
-    the worker was started.
+    A profile is written to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from
+    `seed`. `sensors` are the connections to the samplers of its meters. `spawned_s` is when the worker was started, by
+    the monotonic clock, which processes share.
     """
 
     task: Literal["describe", "trial", "check", "profile"]
@@ -33,7 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Events:
-    """The way back to the parent, for the worker."""
+    """The channel from the worker to the parent."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "wb")

@@ -3,8 +3,8 @@
     |-- first step --|-- preheat or warm-up --|sync| k steps |sync| k steps |sync| ... |sync|
      compile_s        preheat                       <-block->      <-block->
 
-A block is `k` steps between two synchronisations; nothing but the steps stands between its two readings of the
-clock. Progress is told between blocks.
+A block is `k` steps between two synchronisations; only the steps are between its two readings of the clock. Progress
+is reported between blocks.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Measuring
 
 MIN_BLOCK_S = 0.01
-"""Shortest block: 100,000 times what reading the clock costs."""
+"""Shortest block, s: 100,000 times the cost of reading the clock."""
 SYNCS_PER_BLOCK = 1000
 """A block is at least this many times as long as one synchronisation."""
 WINDOW_S = 1.0
-"""Shortest preheat window."""
+"""Shortest preheat window, s."""
 PLATEAU = 0.01
-"""Two consecutive windows are a plateau when their rates, and powers, differ by no more than this share."""
+"""Two consecutive windows are a plateau if their rates and their powers differ by no more than this fraction."""
 PLATEAU_C = 1.0
-"""Nor, then, do their temperatures differ by more, °C."""
+"""For a plateau, their temperatures must not differ by more than this either, °C."""
 
 Tell = Callable[[int, float], None]
-"""Called between blocks with the number of blocks so far and the last block's seconds a step."""
+"""Called between blocks with the number of blocks so far and the last block's seconds per step."""
 
 
 class Turn(Protocol):
-    """Whose turn it is in a duet, and who is told of its progress."""
+    """Whose turn it is in a duet, and the receiver of its progress."""
 
     of: int
 
@@ -52,13 +52,13 @@ class Turn(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stepper:
-    """A step, and how to wait for what it returned."""
+    """A step, and how to wait for its result."""
 
     step: Callable[[], Any]
     synchronize: Callable[[Any], None]
 
     def block(self, steps: int) -> int:
-        """Take `steps` steps and wait for them; returns their duration in ns."""
+        """Run `steps` steps and wait for them; returns their duration in ns."""
         step = self.step
         start = time.perf_counter_ns()
         for _ in range(steps):
@@ -67,7 +67,7 @@ class Stepper:
         return time.perf_counter_ns() - start
 
     def sync_s(self) -> float:
-        """What waiting for a result that is already there costs, s: the least of ten."""
+        """The cost of waiting for a result that is already available, s: the minimum of ten."""
         result = self.step()
         self.synchronize(result)
         costs = []
@@ -79,9 +79,9 @@ class Stepper:
 
 
 def preheat(stepper: Stepper, measuring: Measuring, tell: Tell, gauge: Callable[[], Gauge] = Gauge) -> Preheat:
-    """Bring the workload to a steady rate: a fixed count of steps, or, where asked for, a plateau.
+    """Bring the workload to a steady rate: by a fixed number of steps or, if requested, until a plateau.
 
-    Where `gauge` tells power and temperature, they must stand still too.
+    If `gauge` reports power and temperature, they must be steady too.
     """
     start = time.perf_counter()
     if not measuring.preheat:
@@ -129,12 +129,12 @@ def preheat(stepper: Stepper, measuring: Measuring, tell: Tell, gauge: Callable[
 
 
 def _differs_by(values: Sequence[float]) -> float:
-    """By how much the last value differs from the one before; 0 where there is none."""
+    """By how much the last value differs from the one before; 0 if there is none."""
     return abs(values[-1] - values[-2]) if len(values) > 1 else 0.0
 
 
 def steps_per_block(stepper: Stepper) -> int:
-    """Steps of a block: enough that it is long against reading the clock and against synchronising."""
+    """Steps of a block: enough that it takes much longer than reading the clock and than synchronising."""
     least = max(MIN_BLOCK_S, SYNCS_PER_BLOCK * stepper.sync_s())
     steps = 1
     while (duration := stepper.block(steps) / 1e9) < least / 2:
@@ -143,7 +143,7 @@ def steps_per_block(stepper: Stepper) -> int:
 
 
 def quiet() -> None:
-    """Collect garbage, and take what is left out of the collector's sight."""
+    """Collect garbage, and exempt the remaining objects from later collections."""
     gc.collect()
     gc.freeze()
 
@@ -151,9 +151,9 @@ def quiet() -> None:
 def timed_blocks(
     stepper: Stepper, steps: int, measuring: Measuring, durations: list[int], tell: Tell, least_s: float = 0.0
 ) -> StoppedBy:
-    """Time blocks of `steps` steps until the count, the seconds or the precision asked for; returns which it was.
+    """Time blocks of `steps` steps until the requested count, seconds or precision; returns which ended it.
 
-    Before `least_s` the count and the precision do not end it. `durations` (ns) is filled as the blocks end, so that
+    The count and the precision do not end it before `least_s`. `durations` (ns) is filled as the blocks end, so that
     an error loses none of them.
     """
     start = time.perf_counter()
@@ -184,10 +184,10 @@ def duet_blocks(
     rng: random.Random,
     turn: Turn,
 ) -> StoppedBy:
-    """Time blocks of two workloads in turns, the order of each pair drawn anew; returns what ended it.
+    """Time blocks of two workloads in turns, in random order in every pair; returns what ended it.
 
-    `durations` (ns) of both, and whether the second of the two went first, are filled as the pairs end; `turn.of` is
-    kept at the one whose turn it is.
+    `durations` (ns) of both, and `second_first` (whether the second of the two went first), are filled as the pairs
+    end. `turn.of` is always the workload whose turn it is.
     """
     deadline = time.perf_counter() + 2 * measuring.seconds
     while True:

@@ -1,9 +1,9 @@
-"""Tell whether a step measured by the tool is as fast as in a bare loop.
+"""Check that a step measured by the tool is as fast as in a bare loop.
 
-In each of several fresh processes, blocks of the tool's measuring loop and blocks of a loop written by hand take turns
-in random order: the same shapes, the same number of steps, the same framework settings. For GEMM and attention the
-bare step is the framework's own call; for GPT-2 it is the same compiled step, called bare. The ratio of each process
-is the median over its pairs; the interval is over processes.
+In each of several fresh processes, blocks of the tool's measuring loop alternate in random order with blocks of a
+hand-written loop that has the same shapes, number of steps and framework settings. For GEMM and attention the bare
+step is the framework's own call; for GPT-2 it is the same compiled step, called directly. The ratio of each process is
+the median over its pairs; the interval is over processes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CASES = {
 @click.option("--processes", default=10, show_default=True)
 @click.option("--pairs", default=60, show_default=True)
 @click.option("--only", type=click.Choice(list(CASES)))
-@click.option("--process", hidden=True, nargs=3, help="Be one process: framework, case, seed.")
+@click.option("--process", hidden=True, nargs=3, help="Run as one of the processes: framework, case, seed.")
 def main(framework: str, processes: int, pairs: int, only: str | None, process: tuple[str, str, str] | None) -> None:
-    """Print, for each case and framework, the tool's step time over the bare loop's."""
+    """Print the tool's step time divided by the bare loop's, for each case and framework."""
     if process:
         one_process(process[0], process[1], int(process[2]), pairs)
         return
@@ -50,7 +50,7 @@ def main(framework: str, processes: int, pairs: int, only: str | None, process: 
 
 
 def one_process(framework: str, name: str, seed: int, pairs: int) -> None:
-    """Time one case in turns and print its log ratios as JSON."""
+    """Time both loops alternately for one case and print the log ratios as JSON."""
     from benchmarker.api.case import Case
     from benchmarker.hooks.parameters import resolve
     from benchmarker.hooks.registry import load
@@ -61,7 +61,7 @@ def one_process(framework: str, name: str, seed: int, pairs: int) -> None:
     values = resolve(load([f"problem.{problem}"]).hook.make_problem(), given, "cpu")
     bench = Bench(Case(problem=problem, framework=framework, device="cpu", params=values, seed=seed))
     data = bench.data(bench.params, BATCHES)
-    # Where arrays lie in memory changes speed: in every other process the bare loop's are made first.
+    # The position of arrays in memory affects speed, so every other process creates those of the bare loop first.
     early = bare_step(framework, problem, data) if seed % 2 else None
     workload = bench.build(bench.params, data)
     stepper = timing.Stepper(workload.step, bench.framework.synchronize)
@@ -89,7 +89,7 @@ def bare_block(step, wait, steps: int) -> int:
 
 
 def bare_step(framework: str, problem: str, data):
-    """The step of GEMM or attention as one would write it by hand; for GPT-2 there is none."""
+    """Return a hand-written step of GEMM or attention, or None for GPT-2."""
     if problem == "gpt2":
         return None
     if framework == "torch":

@@ -1,4 +1,4 @@
-"""Two ways of doing the same, timed in turns in one process, and the ratio of their times with its interval."""
+"""Time two implementations alternately in one process, and compute the ratio of their times with its interval."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarker.stats.shift import paired
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Time of the contender over that of the baseline: Hodges-Lehmann estimate and 95% interval."""
+    """Time of the contender divided by that of the baseline: Hodges-Lehmann estimate and 95% interval."""
 
     value: float
     low: float
@@ -24,7 +24,7 @@ class Ratio:
 
 
 def play(baseline: Callable[[], int], contender: Callable[[], int], pairs: int, seed: int) -> list[float]:
-    """Log ratios of durations (each callable returns its own, in ns), the order of every pair drawn anew."""
+    """Return log ratios of durations; each callable returns its duration in ns, and each pair runs in random order."""
     rng = random.Random(seed)
     logs = []
     for _ in range(pairs):
@@ -38,9 +38,9 @@ def play(baseline: Callable[[], int], contender: Callable[[], int], pairs: int, 
 
 
 def ratio(logs: list[float]) -> Ratio:
-    """The ratio that the logarithms stand for; raises ValueError for fewer than six, which have no 95% interval."""
+    """Estimate the ratio from log ratios. Raises ValueError for fewer than six, the least for a 95% interval."""
     shift = paired(np.asarray(logs))
     interval = shift.interval(0.95)
     if interval is None:
-        raise ValueError(f"{len(logs)} values have no 95% interval; six have")
+        raise ValueError(f"{len(logs)} values have no 95% interval; at least six are needed")
     return Ratio(*(float(np.exp(value)) for value in (shift.estimate, *interval)))

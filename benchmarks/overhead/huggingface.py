@@ -1,8 +1,8 @@
-"""Tell whether the GPT-2 measured here is as fast as that of Hugging Face `transformers`, and JAX's beside PyTorch's.
+"""Compare the speed of GPT-2 in this project with that of Hugging Face `transformers`, and JAX with PyTorch.
 
-In each of several fresh processes, a step of this project's PyTorch model and a step of `GPT2LMHeadModel` take turns in
-random order: random weights, the same size, batch, precision and optimizer (fused AdamW), scaled-dot-product attention
-in both. The ratio of each process is the median over its pairs; the interval is over processes.
+In each of several fresh processes, steps of this project's PyTorch model alternate in random order with steps of
+`GPT2LMHeadModel`. Both have random weights, scaled-dot-product attention and the same size, batch, precision and
+optimizer (fused AdamW). The ratio of each process is the median over its pairs; the interval is over processes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MODES = ("inference", "training")
 @click.option("--batch-size", default=1, show_default=True)
 @click.option("--size", default="small", show_default=True)
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True)
-@click.option("--process", hidden=True, nargs=2, help="Be one process: mode, seed.")
+@click.option("--process", hidden=True, nargs=2, help="Run as one of the processes: mode, seed.")
 def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: str | int) -> None:
-    """Print, for each mode, this project's step time over that of transformers; then JAX's and PyTorch's."""
+    """Print this project's step time divided by that of transformers, for each mode; then JAX's and PyTorch's."""
     if process:
         one_process(process[0], int(process[1]), pairs, size)
         return
@@ -47,7 +47,7 @@ def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: st
         ours, theirs = (statistics.median(each[side] for each in found) for side in ("ours_ms", "theirs_ms"))
         medians = [statistics.median(each["logs"]) for each in found]
         print(f"{mode:10} {ours:7.1f} ms {theirs:7.1f} ms   {ratio(medians)}", flush=True)
-    print("\nJAX beside PyTorch, each in processes of its own, through the tool:", flush=True)
+    print("\nJAX and PyTorch, each in separate processes, measured with the tool:", flush=True)
     for mode in MODES:
         with tempfile.TemporaryDirectory() as results:
             words = ["--framework=jax,torch", "--problem=gpt2", f"--mode={mode}", "--impl=fused", *options]
@@ -56,7 +56,7 @@ def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: st
 
 
 def one_process(mode: str, seed: int, pairs: int, size: dict[str, str | int]) -> None:
-    """Time one mode in turns and print its log ratios as JSON."""
+    """Time both models alternately in one mode and print the log ratios as JSON."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel

@@ -1,11 +1,11 @@
-"""Tell what a sampler takes from a workload that has all cores busy, and how late its ticks come.
+"""Measure how much a sampler slows a workload that uses all cores, and how late its ticks are.
 
-Blocks of matrix products in NumPy take turns in an order drawn anew each round: one without a sampler, one more
-without (what it differs by is the machine's noise), one at each rate. The sampler is the tool's own, in a process of
-its own, with the real binding on the tests' stand-in for the driver: what a true driver does in a call comes on top.
+Blocks of NumPy matrix products run in random order in every round: one without a sampler, a second one without (its
+difference is the noise of the machine), and one at each rate. The sampler is the tool's own, in a separate process,
+with the real binding on the tests' simulated driver. The time of calls in a real driver is not included.
 
-To start a sampler costs more than a block, so each is started once, and stopped by a signal but for its own blocks;
-of its ticks those count that were due within a block, so that one missed while it was stopped is not a late one.
+Starting a sampler costs more than a block, so each sampler is started once and is suspended by a signal except during
+its own blocks. Only ticks that were due within a block count, so a tick missed while suspended is not counted as late.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from support import nvml, sysfs
 
 BLOCK_S = 0.5
 SETTLE_S = 0.03
-"""Before a block for the sampler to catch up, after it to read a tick that is late; without a sampler, too."""
+"""Pause before a block for the sampler to catch up, and after it for late ticks; also made without a sampler."""
 SIZE = 1024
 
 
 @dataclass
 class Contender:
-    """Blocks beside one sampler, or beside none where there is no `sampling`."""
+    """Blocks with one sampler running, or with none if `sampling` is None."""
 
     name: str
     hz: float = 0.0
@@ -69,12 +69,12 @@ class Contender:
         self.send(signal.SIGSTOP)
 
     def send(self, number: int) -> None:
-        """A signal to the sampler, where there is one."""
+        """Send a signal to the sampler, if there is one."""
         if self.sampling:
             os.kill(self.pid, number)
 
     def cpu_ns(self) -> int:
-        """Processor time of the sampler, by its clock as clock_getcpuclockid(3) numbers it."""
+        """Return the processor time of the sampler, ns, from its clock; the id is as in clock_getcpuclockid(3)."""
         return time.clock_gettime_ns(~self.pid << 3 | 2) if self.sampling else 0
 
     @property
@@ -83,7 +83,7 @@ class Contender:
         return np.log([ended - began for began, ended in self.windows])
 
     def told(self) -> str:
-        """Lateness of the ticks, how many there were of how many due, and what they cost."""
+        """Return the lateness of the ticks, how many were read of how many due, and their cost, as text."""
         if not self.sampling:
             return ""
         self.send(signal.SIGCONT)
@@ -104,15 +104,21 @@ class Contender:
 
 
 @click.command()
-@click.option("--rounds", type=click.IntRange(min=6), default=60, show_default=True, help="Each takes 0.6 s a row.")
-@click.option("--hz", "rates", default="10,20,50,100", show_default=True, help="Rates, with commas between.")
+@click.option(
+    "--rounds", type=click.IntRange(min=6), default=60, show_default=True, help="Rounds; each takes 0.6 s per row."
+)
+@click.option("--hz", "rates", default="10,20,50,100", show_default=True, help="Rates, separated by commas.")
 @click.option("--meter", type=click.Choice(["nvml", "rapl"]), default="nvml", show_default=True)
 @click.option("--cards", "count", default=1, show_default=True, help="Cards (nvml) or packages (rapl).")
-@click.option("--threads", default=2, show_default=True, help="Threads of the workload: all cores, to be strict.")
+@click.option(
+    "--threads", default=2, show_default=True, help="Threads of the workload; use all cores for a strict test."
+)
 def main(rounds: int, rates: str, meter: str, count: int, threads: int) -> None:
-    """Print, for each rate, the workload's time over that without a sampler, the ticks' lateness and their cost."""
+    """Print, for each rate, the workload's time relative to no sampler, and the lateness and cost of ticks."""
     if meter == "nvml" and not (shutil.which("gcc") or shutil.which("cc")):
-        raise click.ClickException("no gcc is here to build the stand-in for NVIDIA's library with; --meter=rapl runs")
+        raise click.ClickException(
+            "gcc is needed to build the simulated NVIDIA library; install it or use --meter=rapl"
+        )
     started = time.perf_counter()
     contenders = [Contender("none"), Contender("none again")]
     with ExitStack() as stack, threadpool_limits(threads, user_api="blas"):
@@ -129,7 +135,9 @@ def main(rounds: int, rates: str, meter: str, count: int, threads: int) -> None:
             for contender in rng.sample(contenders, len(contenders)):
                 contender.play(work)
         readings = len(sampling.found[meter].channels)
-        print(f"meter.{meter}, {readings} readings a tick; {rounds} rounds, {threads} threads, {os.cpu_count()} cores")
+        print(
+            f"meter.{meter}, {readings} readings per tick; {rounds} rounds, {threads} threads, {os.cpu_count()} cores"
+        )
         print(
             f"{'sampler':10}   {'time / without, 95%':24}   late, ms: p50    p95    max    ticks, due     core  µs/tick"
         )
@@ -140,7 +148,7 @@ def main(rounds: int, rates: str, meter: str, count: int, threads: int) -> None:
 
 
 def pretended(meter: str, count: int, folder: Path) -> dict[str, str]:
-    """The variables with which a sampler finds so many cards or packages below a folder."""
+    """Return the environment variables that make a sampler find `count` simulated cards or packages in a folder."""
     if meter == "rapl":
         zones = {f"intel-rapl:{at}": f"package-{at}" for at in range(count)}
         sysfs.powercap(folder, zones | {f"{zone}:0": "dram" for zone in zones})
@@ -155,7 +163,7 @@ def pretended(meter: str, count: int, folder: Path) -> dict[str, str]:
 
 
 def workload() -> Callable[[], None]:
-    """As many matrix products as take BLOCK_S now."""
+    """Return a function that runs matrix products for about BLOCK_S seconds."""
     a, b = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), np.float32)
     out = np.empty_like(a)
     durations = []

@@ -1,4 +1,4 @@
-"""Tell what `--help`, `list` and a trial cost beside what they measure."""
+"""Measure the startup time of commands, and the fixed cost of a trial in addition to its measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 import click
 
 MEASURED = ("check", "compile", "preheat", "timed")
-"""Stages that are the measurement; the others are what a trial costs besides."""
+"""Stages that belong to the measurement; all others are fixed cost."""
 
 
 @click.command()
@@ -21,7 +21,7 @@ MEASURED = ("check", "compile", "preheat", "timed")
 @click.option("--framework", default="numpy,jax,torch", show_default=True)
 @click.option("--problem", default="gemm", show_default=True)
 def main(trials: int, framework: str, problem: str) -> None:
-    """Print processor time of the commands, and of a trial what is not measurement, by part (medians)."""
+    """Print the processor time of commands, and the fixed cost of a trial by stage (medians)."""
     print("command                      wall s   cpu s   (median of 5)")
     for words in (["--help"], ["list"], ["run", "--problem=gemm", "--help"], ["env"], ["describe", "gemm"]):
         walls, cpus = zip(*(spend(words) for _ in range(5)), strict=True)
@@ -46,7 +46,7 @@ def main(trials: int, framework: str, problem: str) -> None:
 
 
 def spend(words: list[str]) -> tuple[float, float]:
-    """Wall and processor seconds of a command."""
+    """Return wall-clock and processor seconds of a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     benchmarker(words)

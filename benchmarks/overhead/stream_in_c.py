@@ -1,10 +1,10 @@
-"""Hold what the tool finds as a ceiling against plain loops: of matrix products, and against STREAM's triad in C.
+"""Compare the ceilings that the tool finds with bare loops: of matrix products, and of STREAM's triad in C.
 
-In each of several fresh processes, everything takes turns in an order drawn anew each round: of each size that
-`benchmarker ceilings` tries, blocks of the tool's measuring loop and blocks of a bare loop over the same library; or
-the tool's triad and one that `gcc -O3 -fopenmp` builds here, over arrays as long. The highest of the tool's rates by
-the median block is the ceiling of that process, and it is held against the highest of the bare loops'. One after the
-other they could not be told apart here: from process to process, rates differ by a third.
+In each of several fresh processes, all blocks run in random order in every round. For each size that
+`benchmarker ceilings` tries, these are blocks of the tool's measuring loop and of a bare loop over the same library, or
+of the tool's triad and of a triad in C of the same length, compiled with `gcc -O3 -fopenmp`. The tool's highest rate by
+median block is the ceiling of that process. It is compared with the highest rate of the bare loops. Measured one after
+the other they could not be distinguished, because rates differ by a third between processes.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ void triad(float *a, const float *b, const float *c, size_t n) {
 
 @click.command()
 @click.option("--framework", default="jax,torch,numpy", show_default=True)
-@click.option("--processes", default=6, show_default=True, help="At least six, for an interval.")
+@click.option("--processes", default=6, show_default=True, help="Processes; at least six, for an interval.")
 @click.option("--rounds", default=7, show_default=True)
-@click.option("--process", hidden=True, nargs=3, help="Be one process: framework, resource, seed.")
+@click.option("--process", hidden=True, nargs=3, help="Run as one of the processes: framework, resource, seed.")
 def main(framework: str, processes: int, rounds: int, process: tuple[str, str, str] | None) -> None:
-    """Print the tool's highest rate over that of bare loops, by framework, and of the memory."""
+    """Print the tool's highest rate divided by that of bare loops, for compute and memory, by framework."""
     if process:
         print(json.dumps(one_process(process[0], process[1], int(process[2]), rounds)))
         return
@@ -65,7 +65,7 @@ def main(framework: str, processes: int, rounds: int, process: tuple[str, str, s
 
 def child(framework: str, resource: str, seed: int, rounds: int) -> list[dict[str, float]]:
     words = [sys.executable, __file__, "--rounds", str(rounds), "--process", framework, resource, str(seed)]
-    # A thread that waits for work must not spin while the other library computes.
+    # A waiting thread must not spin while the other library computes.
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     found: list[dict[str, float]] = json.loads(done.stdout)
@@ -73,7 +73,7 @@ def child(framework: str, resource: str, seed: int, rounds: int) -> list[dict[st
 
 
 def one_process(framework: str, resource: str, seed: int, rounds: int) -> list[dict[str, float]]:
-    """Rates of the tool and of the bare loops by size, each by its median block."""
+    """Return the rates of the tool and of the bare loops by size, each from its median block."""
     from benchmarker.planning import ceiling_search
     from benchmarker.worker import timing
     from benchmarker.worker.bench import BATCHES, Bench
@@ -103,7 +103,7 @@ def one_process(framework: str, resource: str, seed: int, rounds: int) -> list[d
 
 
 def bare_product(framework: str, data):
-    """A block of plain products, waited for; its duration in ns."""
+    """Return a function that times a block of plain products, including the final wait, in ns."""
     if framework == "numpy":
         pairs = cycle([(batch["a"], batch["b"]) for batch in data.batches])
         multiply, wait = np.matmul, at_once
@@ -129,11 +129,11 @@ def bare_product(framework: str, data):
 
 
 def at_once(result):
-    """What the library returns is done."""
+    """Return immediately, because the library has finished when it returns."""
 
 
 def triad_in_c(n: int):
-    """A block of triads over arrays of n numbers; its duration in ns."""
+    """Return a function that times a block of triads over arrays of n numbers, in ns."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "triad.c", Path(folder) / "triad.so"
         source.write_text(TRIAD)

@@ -1,12 +1,12 @@
-"""Tell whether XPlane files read here say of each op what xprof, an independent reader, says of it.
+"""Check this tool's reading of XPlane files against xprof, an independent reader.
 
-Of each HLO instruction, occurrences, total time and self time are compared, and where a GPU ran, occurrences and total
-time of each kernel; what differs is printed. Profilers of CPUs and GPUs write whole nanoseconds, so equal
-is equal to the picosecond.
+For each HLO instruction, occurrences, total time and self time are compared. For GPUs, occurrences and total time of
+each kernel are compared too. Differences are printed. Profilers of CPUs and GPUs write whole nanoseconds, so values
+must agree to the picosecond.
 
-xprof tells the ops of no CPU, so a thread of a CPU is handed to it as a core of a TPU: its instructions, with the times
-that they have, as the line of XLA's ops, which xprof nests by itself. It knows nothing of what an op does after its
-call has returned, which self times here have in them; they are compared without.
+xprof does not report ops of CPUs. A CPU thread is therefore presented to it as a TPU core: its instructions and their
+times become the line of XLA ops, which xprof nests by itself. xprof does not count the time of an op after its call
+has returned. Self times of this tool include that time, so they are compared without it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ for step in steps: step(x).block_until_ready()
 with jax.profiler.trace(sys.argv[1], profiler_options=options):
     for step in 5 * steps: step(x).block_until_ready()
 """
-"""A program whose profile has loops in loops, and a loop in a branch."""
+"""A program whose profile has nested loops, and a loop in a branch."""
 
 ASK = """
 import json, sys
@@ -52,21 +52,23 @@ from xprof.convert import raw_to_tool_data
 ask = lambda tool: raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], tool, {"use_saved_result": False})[0]
 print(json.dumps([json.loads(ask(tool)) for tool in sys.argv[2:]]))
 """
-"""What the Python that has xprof runs: the tables of a file."""
+"""Code for the Python with xprof: print the tables of a file."""
 
 OPS = {"program_id": "program", "hlo_op_name": "name", "occurrences": "count", "total_time": "total_ps"}
 OPS["total_self_time"] = "self_ps"
 KERNELS = {"kernel_name": "name", "occurrences": "count", "total_duration_us": "total_ps"}
-"""Columns of xprof's tables, and what they are called here."""
+"""Columns of xprof's tables, and their names here."""
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--xprof-python", default=sys.executable, help="A Python that has xprof; without, this one.")
+@click.option("--xprof-python", default=sys.executable, help="Python interpreter with xprof; by default this one.")
 def main(files: tuple[Path, ...], xprof_python: str) -> None:
-    """Compare XPlane files, or without any, two profiles made for it: of GPT-2, and of loops in loops."""
+    """Compare XPlane files; without any, profile GPT-2 and a program with nested loops and compare these."""
     if subprocess.run([xprof_python, "-c", "import xprof"], check=False, capture_output=True).returncode:
-        raise click.UsageError("no xprof: `pip install xprof` somewhere, and name its Python with --xprof-python")
+        raise click.UsageError(
+            "xprof is missing: `pip install xprof` in some environment and name its Python with --xprof-python"
+        )
     with tempfile.TemporaryDirectory() as folder:
         tables = [table for path in files or profiles(Path(folder)) for table in compare(path, xprof_python)]
     lines, rows = sum(len(table.both) for table in tables), sum(table.rows for table in tables)
@@ -77,7 +79,7 @@ def main(files: tuple[Path, ...], xprof_python: str) -> None:
 
 
 def profiles(folder: Path) -> list[Path]:
-    """Profiles of two programs, made on this machine."""
+    """Profile two programs on this machine."""
     words = ["run", "--framework=jax", "--problem=gpt2", "--n-layer=2", "--seq-len=32", "--blocks=2", "--profile"]
     for command in (["-m", "benchmarker", *words, f"--results={folder}"], ["-c", NESTED, str(folder)]):
         subprocess.run([sys.executable, *command], capture_output=True, check=True)
@@ -86,19 +88,19 @@ def profiles(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Table:
-    """What both say, a line for each op or kernel: NaN for what one of them has not."""
+    """The values of both, one line per op or kernel; NaN if one of them does not have it."""
 
     both: pd.DataFrame
     rows: int
 
     def differing(self) -> pd.DataFrame:
-        """The lines on which they differ."""
+        """Return the lines that differ."""
         ours, theirs = (self.both.xs(side, axis=1, level=1) for side in ("ours", "xprof"))
         return self.both[(ours != theirs).any(axis=1)]
 
 
 def compare(path: Path, xprof_python: str) -> list[Table]:
-    """Compare one file, and print what differs."""
+    """Compare one file, and print the differences."""
     reading = read(path)
     events = attribute(replace(reading, events=reading.events.assign(end_ns=-1))).events
     on_device = bool(events["kind"].isin(ON_DEVICE).any())
@@ -108,7 +110,9 @@ def compare(path: Path, xprof_python: str) -> list[Table]:
     content = b"".join(Source(path).pieces())
     ops, kernels = ask(content if on_device else as_tpu(content), xprof_python)
     late = int((work(reading.events)["end_ns"] >= 0).sum())
-    print(f"{path.name}: {late} of {len(rows)} rows ended after their call returned; {len(rows) - len(told)} say no op")
+    print(
+        f"{path.name}: {late} of {len(rows)} rows ended after their call returned; {len(rows) - len(told)} have no op"
+    )
     by_program = [
         describe(chosen, ["op"]).assign(program=str(program)) for program, chosen in told.groupby("program_id")
     ]
@@ -121,7 +125,7 @@ def compare(path: Path, xprof_python: str) -> list[Table]:
 
 
 def table(what: str, ours: pd.DataFrame, theirs: pd.DataFrame) -> Table:
-    """Both sides' lines beside each other, printed where they differ."""
+    """Join the lines of both sides, and print those that differ."""
     key = [name for name in ("program", "name") if name in theirs]
     numbers = [name for name in theirs if name not in key]
     ours = ours.assign(total_ps=ours["total_ns"] * 1000, self_ps=ours["self_ns"] * 1000)
@@ -131,7 +135,7 @@ def table(what: str, ours: pd.DataFrame, theirs: pd.DataFrame) -> Table:
     differing = found.differing()
     enclosing = int((ours["self_ps"] < ours["total_ps"]).sum())
     print(
-        f"  {what}s: {len(both)}, of {found.rows} occurrences, {enclosing} enclose others; "
+        f"  {what}s: {len(both)}, with {found.rows} occurrences; {enclosing} enclose others; "
         f"{len(differing)} differ in {', '.join(numbers)}"
     )
     if len(differing):
@@ -140,7 +144,7 @@ def table(what: str, ours: pd.DataFrame, theirs: pd.DataFrame) -> Table:
 
 
 def ask(content: bytes, xprof_python: str) -> list[dict[str, Any]]:
-    """Tables of ops and of kernels by xprof, in a folder of its own, for it leaves files beside what it reads."""
+    """Return xprof's tables of ops and kernels, from a temporary folder because it writes files next to its input."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "host.xplane.pb"
         path.write_bytes(content)
@@ -153,7 +157,7 @@ def ask(content: bytes, xprof_python: str) -> list[dict[str, Any]]:
 
 
 def pick(answer: dict[str, Any], names: dict[str, str]) -> pd.DataFrame:
-    """Columns of a table of xprof, times in whole picoseconds."""
+    """Return columns of an xprof table, with times in whole picoseconds."""
     columns = [column["id"] for column in answer["cols"]]
     rows = [[cell["v"] for cell in row["c"]] for row in answer["rows"]]
     found = pd.DataFrame(rows, columns=columns)[list(names)].rename(columns=names)
@@ -163,7 +167,7 @@ def pick(answer: dict[str, Any], names: dict[str, str]) -> pd.DataFrame:
 
 
 def as_tpu(content: bytes) -> bytes:
-    """The programs of an XPlane file, and what each thread executed of them as the ops of a TPU's core."""
+    """Return an XPlane file with the same programs, and the ops of each thread as those of a TPU core."""
     planes = []
     number = count()
     for plane in every(memoryview(content), 1):
@@ -178,7 +182,7 @@ def as_tpu(content: bytes) -> bytes:
 
 
 def core(line: memoryview, texts: dict[Any, str], number: count[int]) -> bytes:
-    """The plane of a TPU's core that executed a thread's instructions; nothing of a thread without one."""
+    """Return a TPU core's plane with the instructions of a thread; empty if the thread has none."""
     ops: dict[tuple[int, str], int] = {}
     made = [part(2, "XLA Ops"), *(part(3, start) for start in every(line, 3))]
     for event in every(line, 4):
@@ -202,22 +206,22 @@ def core(line: memoryview, texts: dict[Any, str], number: count[int]) -> bytes:
 
 
 def every(message: memoryview, field: int) -> list[Any]:
-    """The values of one field of a message."""
+    """Return the values of one field of a message."""
     return [value for number, value in fields(message) if number == field]
 
 
 def integer(held: dict[int, Any]) -> int:
-    """A statistic's number, signed or not."""
+    """Return the number of a statistic, signed or unsigned."""
     return int(held.get(3, held.get(4, 0)))
 
 
 def entry(field: int, index: int, value: bytes) -> bytes:
-    """An entry of a plane's map of what its events or statistics refer to by number."""
+    """Return an entry of a plane's map of event or statistic metadata, which are referred to by number."""
     return part(field, part(1, index) + part(2, part(1, index) + value))
 
 
 def part(field: int, value: int | str | bytes) -> bytes:
-    """A field of a message."""
+    """Encode a field of a message."""
     if isinstance(value, int):
         return number_of(field << 3) + number_of(value)
     held = value.encode() if isinstance(value, str) else value
@@ -225,7 +229,7 @@ def part(field: int, value: int | str | bytes) -> bytes:
 
 
 def number_of(value: int) -> bytes:
-    """An unsigned integer in groups of seven bits."""
+    """Encode an unsigned integer as a varint, in groups of seven bits."""
     low = value & 127
     return bytes([low]) if value < 128 else bytes([low | 128]) + number_of(value >> 7)
 

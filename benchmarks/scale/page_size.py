@@ -1,4 +1,4 @@
-"""Tell what a page costs: seconds to build, megabytes, and seconds to open in Chromium, of large inputs."""
+"""Measure the cost of pages with large inputs: seconds to build, megabytes, and seconds to open in Chromium."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ PLOTLY = "the script of Plotly"
 
 
 @click.command()
-@click.option("--records", default=10_000, show_default=True, help="Records of the one page.")
+@click.option("--records", default=10_000, show_default=True, help="Records of the first page.")
 @click.option("--blocks", default=100, show_default=True, help="Timed blocks of each.")
-@click.option("--events", default=1_000_000, show_default=True, help="Events of the profile of the other page.")
-@click.option("--repeats", default=3, show_default=True, help="How often each page is opened.")
+@click.option("--events", default=1_000_000, show_default=True, help="Events in the profile of the second page.")
+@click.option("--repeats", default=3, show_default=True, help="Times that each page is opened.")
 def main(records: int, blocks: int, events: int, repeats: int) -> None:
-    """Print what two pages cost: one of many records, one of a record with a long profile."""
+    """Print the cost of two pages: one of many records, one of a record with a long profile."""
     from plotly.offline import get_plotlyjs
 
     print(f"{PLOTLY}: {len(get_plotlyjs()) / 1e6:.1f} MB of each page")
-    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: from navigation to all drawn)")
+    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until all figures are drawn)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "many").mkdir()
@@ -48,7 +48,7 @@ def main(records: int, blocks: int, events: int, repeats: int) -> None:
 
 
 def profiled(folder: Path, events: int) -> None:
-    """A record with the event table of a synthetic trace of PyTorch."""
+    """Write a record with the event table of a synthetic PyTorch trace."""
     folder.mkdir()
     ten_thousand_records.write(folder, 1, 100)
     (path,) = folder.rglob("*.json")
@@ -76,7 +76,7 @@ def tell(what: str, place: Path, repeats: int) -> None:
 
 
 def opened(page: Path, repeats: int) -> float | None:
-    """Median seconds from navigation until every figure is drawn; None without Chromium and playwright."""
+    """Return the median seconds from navigation until all figures are drawn; None without Chromium and Playwright."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright

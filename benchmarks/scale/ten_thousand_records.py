@@ -1,4 +1,4 @@
-"""Tell what it costs to read and compare many records: seconds and memory, and how both grow."""
+"""Measure the cost of reading and comparing many records: seconds and memory, and how both grow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import click
 @click.option("--blocks", default=100, show_default=True, help="Timed blocks of each.")
 @click.option("--measure", hidden=True, type=click.Path(path_type=Path))
 def main(records: str, blocks: int, measure: Path | None) -> None:
-    """Print seconds and memory of loading and of comparing, each size in a process of its own."""
+    """Print seconds and memory for loading and comparing, each size in a fresh process."""
     if measure:
         print(json.dumps(cost(measure)))
         return
@@ -39,7 +39,7 @@ def main(records: str, blocks: int, measure: Path | None) -> None:
 
 
 def write(folder: Path, number: int, blocks: int) -> None:
-    """Records of runs of 10 blocks of two frameworks at many seeds, made from one real record of NumPy."""
+    """Write runs of 10 rounds of two frameworks with many seeds, derived from one real NumPy record."""
     words = ["run", "--framework=numpy", "--problem=gemm", "--m=32", "--n=32", "--k=32", "--blocks=1", "--json"]
     with tempfile.TemporaryDirectory() as results:
         command = [sys.executable, "-m", "benchmarker", *words, f"--results={results}"]
@@ -62,7 +62,7 @@ def write(folder: Path, number: int, blocks: int) -> None:
 
 
 def cost(folder: Path) -> dict[str, float]:
-    """Seconds and peak memory of reading, comparing and framing the records of a folder."""
+    """Return seconds and peak memory for reading and comparing the records of a folder and loading them as a frame."""
     from benchmarker import load
     from benchmarker.comparing import matching
     from benchmarker.comparing.judge import compare

@@ -1,7 +1,8 @@
-"""Tell how long it takes until a true difference of a few percent is called, by each design.
+"""Measure how long each design takes to detect a true difference of a few percent.
 
-The contender does the same real work a few percent oftener in each step. `blocks` and `duet` stop as `ab` does, at the
-first look that decides; `fixed` runs 20 processes, 10 of each side in random order, and looks once. Designs take turns.
+The contender repeats the same real work a few percent more often in each step. `blocks` and `duet` stop like `ab`, at
+the first look that decides. `fixed` runs 20 processes, 10 of each side in random order, and tests once. The experiments
+with the different designs run in random order.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ DESIGNS = ("duet", "blocks", "fixed")
 @click.option("--framework", default="jax,torch", show_default=True)
 @click.option("--work", default="gemm", show_default=True)
 @click.option("--slower", default=2, show_default=True, help="True difference, %.")
-@click.option("--repeat", default=3, show_default=True, help="Times that each is done.")
-@click.option("--minutes", default=30.0, show_default=True, help="Begin nothing later than this.")
+@click.option("--repeat", default=3, show_default=True, help="Experiments of each kind.")
+@click.option("--minutes", default=30.0, show_default=True, help="Start no experiment after this time.")
 @click.option("--timed", default=100, show_default=True, help="Timed blocks of a trial.")
 def main(framework: str, work: str, slower: int, repeat: int, minutes: float, timed: int) -> None:
-    """Print seconds and blocks to the verdict."""
+    """Print the seconds and rounds to the verdict."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as results:
         install(Path(folder))
         from benchmarker.planning.capabilities import usable
@@ -46,14 +47,14 @@ def main(framework: str, work: str, slower: int, repeat: int, minutes: float, ti
             cases = two_cases(able[name], work, slower, timed)
             found.setdefault((name, design), []).append(experiment(cases, design, Path(results)))
     print(f"{work}, {slower}% more work; verdicts at delta 1%\n")
-    print(f"{'in':8} {'design':8} {'seconds, median':>16} {'blocks, median':>16}   verdicts")
+    print(f"{'in':8} {'design':8} {'seconds, median':>16} {'rounds, median':>16}   verdicts")
     for (name, design), rows in sorted(found.items()):
         seconds, blocks = (statistics.median(row[index] for row in rows) for index in (0, 1))
         print(f"{name:8} {design:8} {seconds:16.0f} {blocks:16.0f}   {', '.join(row[2] for row in rows)}")
 
 
 def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
-    """Seconds, blocks and the verdict of one experiment."""
+    """Return seconds, rounds and the verdict of one experiment."""
     from benchmarker.comparing import matching
     from benchmarker.comparing.judge import compare
     from benchmarker.comparing.results import Rules

@@ -1,1 +1,1 @@
-"""Built-in plugins; they enter by the same entry points as anyone's."""
+"""Built-in plugins, registered by entry points like any other plugin."""

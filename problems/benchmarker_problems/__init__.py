@@ -1,1 +1,1 @@
-"""Built-in problems, one folder each: the problem itself, and one module for each framework that does it."""
+"""Built-in problems, one folder each: the problem itself, and one module for each framework that implements it."""

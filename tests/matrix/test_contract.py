@@ -46,7 +46,7 @@ def case_maker(problem, framework):
         try:
             return make_case(asked, made, framework, ability)
         except UserError as refused:  # what is listed runs, but for the exclusions that are listed too
-            assert "does not do --impl=fused with --precision" in str(refused)
+            assert "does not support --impl=fused with --precision" in str(refused)
             return None
 
     device = choose_device(framework, ability.info, "cpu")

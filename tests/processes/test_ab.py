@@ -47,7 +47,7 @@ def test_a_duet_takes_turns_in_random_order_in_one_process(cli, tmp_path):
     assert [not early for early in first.design.partner_first] == second.design.partner_first
     assert 8 <= sum(first.design.partner_first) <= 32
     assert len(first.blocks.duration_ns) == len(second.blocks.duration_ns) == 40
-    assert first.reasons["memory"] == "two cases shared the process, and what each took cannot be told apart"
+    assert first.reasons["memory"] == "two cases shared the process, and what each used cannot be told apart"
 
 
 def test_resume_goes_on_and_a_half_of_a_duet_is_repeated(cli, tmp_path):
@@ -60,7 +60,7 @@ def test_resume_goes_on_and_a_half_of_a_duet_is_repeated(cli, tmp_path):
     (folder(tmp_path) / f"{records[-2].trial_id}.json").unlink()
     again = cli(*words, "--resume")
     assert again.returncode == 0, again.stderr
-    assert f"trial {halves[1].trial_id} of a duet has no partner: taken away" in again.stderr
+    assert f"trial {halves[1].trial_id} of a duet has no partner: its record is deleted" in again.stderr
     records, faults = store.read([folder(tmp_path)])
     assert faults == []
     assert sorted((record.trial, record.design.case_number) for record in records) == [
@@ -77,7 +77,7 @@ def test_the_partner_of_what_fails_fails_with_it(cli, tmp_path):
     done = cli(*AB, "--a=--ms=1", "--b=--ms=1 --fault=raise --after=9")
     assert done.returncode == 1
     found = json.loads(done.stdout)
-    assert found["ended"] == "ended after 2 rounds, for no trial of one side came through"
+    assert found["ended"] == "ended after 2 rounds because every trial of one side failed"
     records, _ = store.read([folder(tmp_path)])
     assert sorted(record.error.kind for record in records if record.trial == 0) == ["exception", "partner"]
     assert "the other case of the duet failed: ValueError: told to fail" in {r.error.message for r in records}
@@ -90,8 +90,8 @@ def test_the_partner_of_what_fails_fails_with_it(cli, tmp_path):
         (["--a=--no-such=1", "--b=--ms=1"], "--a: No such option '--no-such'"),
         (["--a=--ms=1", "--b=--framework=numpy"], "--b: numpy has no implementation of nap"),
         (["--a=--ms=1", "--b=--precision=fp64", "--design=duet"], "the cases differ in precision (fp32, fp64)"),
-        (["--budget=soon"], "'soon' is no duration: write 90s, 10m or 1.5h"),
-        (["--target=0"], "'0' is no share"),
+        (["--budget=soon"], "'soon' is not a duration: write 90s, 10m or 1.5h"),
+        (["--target=0"], "'0' is not a share"),
         (["--a=--ms=1", "--b=--ms=2", "--metric=speed"], "no metric is named 'speed'; there are: samples_per_s"),
         (["--a=--ms='1"], "--a: No closing quotation"),
     ],
@@ -113,7 +113,7 @@ def test_what_cannot_share_a_process_is_measured_in_rounds(cli, tmp_path):
 def test_a_budget_ends_it_undecided(cli):
     done = cli(*AB, "--a=--ms=20", "--b=--ms=20 --seed=1", "--budget=2s")
     found = json.loads(done.stdout)
-    assert found["ended"].endswith("for another would exceed --budget")
+    assert found["ended"].endswith("because another would exceed --budget")
     assert found["family"]["comparisons"][0]["verdict"] == "undecided"
 
 

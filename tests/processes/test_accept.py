@@ -71,16 +71,16 @@ def test_out_of_bounds_says_by_how_much(derive):
 def test_a_failed_trial_fails_the_case_and_is_named(derive):
     records = trials(1.0, 1.0, 1.0, failing=(1,))
     assert reasons(asked(1.0), records, derive) == ["1 of 3 trials failed: out_of_memory: too much"]
-    assert reasons(asked(1.0, trials=3), records, derive)[1] == "2 of the 3 trials asked for went well"
+    assert reasons(asked(1.0, trials=3), records, derive)[1] == "2 of the 3 required trials succeeded"
 
 
 def test_too_few_trials_and_those_that_were_not_run(derive):
     records = trials(1.0, 1.0)
-    assert reasons(asked(1.0, trials=6), records, derive) == ["2 of the 6 trials asked for went well"]
+    assert reasons(asked(1.0, trials=6), records, derive) == ["2 of the 6 required trials succeeded"]
     unrun = [Unrun("run", records[0].case, 4)]
     assert reasons(asked(1.0), records, derive, unrun) == ["4 trial(s) of run run not run"]
     none = reasons(asked(1.0), [], derive, unrun)
-    assert none == ["4 trial(s) of run run not run", "0 of the 1 trials asked for went well"]
+    assert none == ["4 trial(s) of run run not run", "0 of the 1 required trials succeeded"]
 
 
 def test_a_metric_without_a_value_fails_with_its_reason(derive):
@@ -151,7 +151,7 @@ def test_the_command_passes_and_lists_what_it_did_not_judge(command, stored, tmp
     assert done.returncode == 0
     assert "PASS evil \\x1b[31m<b>: samples_per_s 2 (1 to 2, 3 trials), min 0.5\n" in done.stdout
     assert "     repeat with: python -m benchmarker run --framework=toy --problem=nap" in done.stdout
-    assert "not judged, for no case of the reference matches: problem=nap framework=toy seed=1" in done.stdout
+    assert "not judged, no case of the reference matches: problem=nap framework=toy seed=1" in done.stdout
     assert done.stdout.endswith("PASSED: 1 of 1 passed\n")
     suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
@@ -201,22 +201,22 @@ def test_a_reference_is_written_once_and_is_met_by_its_records(command, stored, 
     assert "min = 1.8  # median of 3 trials: 2 1/s" in (tmp_path / "made.toml").read_text()
     again = command("accept", "run", "--write=made.toml")
     assert again.returncode == 2
-    assert "made.toml is there already" in again.stderr
+    assert "made.toml exists already" in again.stderr
     assert command("accept", "run", "--reference=made.toml").stdout.endswith("PASSED: 2 of 2 passed\n")
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "give --reference=FILE to hold the records against, or --write=FILE to make one"),
-        (["--reference=reference.toml", "--write=x.toml"], "give --reference=FILE to hold"),
-        (["--reference=reference.toml", "--metric=flop_per_s"], "--tolerance and --metric go with --write"),
-        (["--write=x.toml", "--junit=x.xml"], "--junit and --json go with --reference"),
+        ([], "give --reference=FILE to check the records against, or --write=FILE to create one"),
+        (["--reference=reference.toml", "--write=x.toml"], "give --reference=FILE to check"),
+        (["--reference=reference.toml", "--metric=flop_per_s"], "--tolerance and --metric need --write"),
+        (["--write=x.toml", "--junit=x.xml"], "--junit and --json need --reference"),
         (["--reference=none.toml"], "cannot read none.toml: No such file"),
         (["--reference=reference.toml", "--junit=none/x.xml"], "cannot write none/x.xml: No such file"),
         (["--write=none/x.toml"], "cannot write none/x.toml: No such file"),
-        (["--write=x.toml", "--metric=tokens_per_s"], "no configuration is left to make a reference of"),
-        (["--write=x.toml", "--tolerance=2"], "'2' is no share"),
+        (["--write=x.toml", "--metric=tokens_per_s"], "no configuration is left for the reference"),
+        (["--write=x.toml", "--tolerance=2"], "'2' is not a share"),
     ],
 )
 def test_mistakes_are_told_in_one_line(command, stored, args, message):

@@ -155,7 +155,10 @@ def test_the_vendors_peak_stands_beside_where_it_is_known(command):
         (["--precision=fp31"], "no precision is named 'fp31'"),
         (["--framework=nump"], "did you mean"),
         (["--trials=0"], "--trials"),
-        (["--known", "--precision=fp64"], "--known measures nothing and shows all; leave --precision out"),
+        (
+            ["--known", "--precision=fp64"],
+            "--known measures nothing and shows all stored ceilings; leave --precision out",
+        ),
     ],
 )
 def test_wrong_options_are_refused(command, options, text):

@@ -27,8 +27,8 @@ NAP = ("--framework=toy", "--problem=nap", "--blocks=2")
         ("run --framework=toy --problem=nap --sm=1", "No such option '--sm'"),
         ("run --framework=toy --problem=nap --fault=odd", "Invalid value for '--fault'"),
         ("run --framework=toy --problem=nap --blocks=0", "Invalid value for '--blocks'"),
-        ("run --framework=toy --problem=nap --mode=training", "nap in toy does no training; its modes are: inference"),
-        ("run --framework=toy --problem=nap --precision=bf16", "does not do inference in bf16; it does: fp64, fp32"),
+        ("run --framework=toy --problem=nap --mode=training", "nap in toy does not support training; its modes are"),
+        ("run --framework=toy --problem=nap --precision=bf16", "does not support inference in bf16; it supports: fp64"),
         ("run --framework=toy --problem=nap --precision=fp31", "Invalid value for '--precision'"),
         ("run --framework=toy --problem=nap --device=cuda", "toy 1.0 reports no device 'cuda' here; it reports: cpu"),
         ("run --framework=toy --problem=nap --gpus=0", "--gpus=0: no such GPU (nvidia-smi finds none)"),
@@ -38,7 +38,7 @@ NAP = ("--framework=toy", "--problem=nap", "--blocks=2")
         ("list gadgets", "'gadgets' is not one of 'frameworks', 'problems'"),
         ("show", "Missing argument 'RESULT...'"),
         ("frobnicate", "No such command 'frobnicate'"),
-        ("check --problem=nap --framework=toy --precision=bf16", "nap in toy does not do inference in bf16"),
+        ("check --problem=nap --framework=toy --precision=bf16", "nap in toy does not support inference in bf16"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(cli, tmp_path, args, message):
@@ -67,14 +67,16 @@ def test_underscores_are_dashes(cli):
     done = cli("run", "--framework=numpy", "--problem=gemm", "--m=8", "--batch_size=3", "--blocks=1", "--json")
     assert json.loads(done.stdout)[0]["case"]["params"]["batch_size"] == 3
     done = cli("run", *NAP, "--mode=forward_backward")
-    assert "nap in toy does no forward_backward" in done.stderr
+    assert "nap in toy does not support forward_backward" in done.stderr
 
 
 def test_help_shows_the_options_of_the_problem(cli):
     own = cli("run", "--problem=nap", "--help").stdout
     assert "--ms FLOAT" in own
     assert "milliseconds a step sleeps; default: 1.0" in " ".join(own.split())
-    assert "own options are shown: attention, gemm, gpt2, nap" in " ".join(cli("run", "--help").stdout.split())
+    assert "--problem=NAME --help shows them. Problems: attention, gemm, gpt2, nap" in " ".join(
+        cli("run", "--help").stdout.split()
+    )
 
 
 def test_list_says_what_is_there_and_why_not(cli):

@@ -127,12 +127,12 @@ def test_an_effect_of_the_slot_is_told(derive):
 def test_three_rounds_cannot_decide_and_the_tool_knows(derive):
     found = verdict(run([1.0, 1.0, 1.0], [2.0, 2.1, 2.2]), derive)
     assert found.verdict == "undecided"
-    assert "3 rounds cannot reach p < 0.05, whatever they say: 6 can" in found.notes
+    assert "3 rounds cannot reach p < 0.05 whatever their values; at least 6 are needed" in found.notes
     assert found.low is None
     made = matching.between([("x", run([1.0, 1.1, 1.2], [], name="x")), ("y", run([2.0, 2.1, 2.2], [], name="y"))])
     (found,) = compare(made.matches, Rules(), derive).comparisons
     assert found.p_value == pytest.approx(0.1)
-    assert "3 and 3 trials cannot reach p < 0.05, whatever they say: 4 a side can" in found.notes
+    assert "3 and 3 trials cannot reach p < 0.05 whatever their values; at least 4 per side are needed" in found.notes
 
 
 def test_one_process_a_side_gives_no_verdict_unless_asked(derive):
@@ -150,7 +150,7 @@ def test_of_single_processes_the_distribution_is_shown(cli, tmp_path):
         atomic.write(tmp_path / f"{record.trial_id}.json", atomic.encode(record))
     shown = cli("compare", ".").stdout
     assert "UNDECIDED" in shown
-    assert "with a single process on a side, or none, the spread between processes cannot be seen" in shown
+    assert "a side has fewer than two processes, so the variation between processes is unknown" in shown
     assert "Step times of all timed blocks" in shown
     assert "rank-sum statistic" not in shown
     assert "rank-sum statistic" in cli("compare", ".", "--classical").stdout
@@ -187,7 +187,7 @@ def test_rounds_that_both_have_are_paired_though_one_side_has_more(derive):
     made = matching.by([*run(a, b), *run(a[:3] * 9, [], name="later")], "seed", "0")
     (found,) = compare(made.matches, Rules(), derive).comparisons
     assert (found.method, found.rounds, found.trials) == ("paired", 10, (13, 10))
-    assert "seed=0: 3 trials left out, for the other side has none in their rounds" in found.notes
+    assert "seed=0: 3 trials left out because the other side has none in their rounds" in found.notes
 
 
 def test_two_runs_of_the_same_with_itself_are_compared_with_all_trials(derive):
@@ -370,13 +370,13 @@ def test_the_command_and_its_exit_status(cli, stored):
     [
         (["--fail-on=slow"], "--fail-on=slow: the verdicts are faster, slower"),
         (["--metric=speed"], "no metric is named 'speed'; there are: "),
-        (["--metric=compile_s", "--statistic=p10"], "--statistic is of the step time"),
+        (["--metric=compile_s", "--statistic=p10"], "--statistic applies only to the step time"),
         (["--unit=block", "--metric=samples_per_s"], "--unit=block compares the step times of timed blocks"),
         (["--fail-on="], "--fail-on names no verdict; there are: faster, slower"),
         (["--baseline=0"], "--baseline is a value of the axis that --by names"),
-        (["--delta=2"], "'2' is no share: write 2% or 0.02"),
+        (["--delta=2"], "'2' is not a share: write 2% or 0.02"),
         (["nowhere"], "no record was read from nowhere"),
-        (["--plot=x.doc"], "cannot draw x.doc: the formats are .png, .svg, .pdf"),
+        (["--plot=x.doc"], "cannot draw x.doc: the supported formats are .png, .svg, .pdf"),
         (["--plot=none/x.svg"], "cannot write none/x.svg: No such file or directory"),
     ],
 )

@@ -183,7 +183,7 @@ def test_what_one_side_lacks_is_named_with_its_share_and_where_it_went():
     assert [each.case["scope"] for each in found.comparisons] == ["mlp"]
     assert found.unmatched == [
         "framework=y: scope=ln phase=forward (20.0% of its busy time); in framework=x it does not occur",
-        "framework=x: scope=gelu phase=forward (10.0% of its busy time); in framework=y it is fused with others",
+        "framework=x: scope=gelu phase=forward (10.0% of its busy time); in framework=y it is fused with other scopes",
         "framework=x: scope=(outside any) phase=- (4.0% of its busy time); in framework=y it does not occur",
     ]
 
@@ -200,14 +200,14 @@ def test_kernels_are_compared_by_name_scope_and_phase():
         "framework=x: kernel=k scope=attn phase=forward (10.0% of its busy time); in framework=y it is not listed",
         "framework=y: kernel=other scope=attn phase=forward (10.0% of its busy time); in framework=x it is not listed",
     ]
-    assert "0 kernels and those that records do not list (70.0% in framework=x, 74.0% in framework=y)" in found.notes[1]
+    assert "0 kernels and those not listed in records (70.0% in framework=x, 74.0% in framework=y)" in found.notes[1]
 
 
 def test_instructions_that_run_kernels_of_one_name_are_weighed_by_their_runs():
     lines = [kernel("k", 10_000, count=3, op="dot.1"), kernel("k", 30_000, count=1, op="dot.2")]
     (found,) = family(sides([of_kernels(*lines)] * 2, [of_kernels(kernel("k", 15_000))] * 2), "kernel").comparisons
     assert found.baseline_value == pytest.approx(15e-6)
-    assert "it runs 2 and 1 times in a step; what is compared is the time of one run" in found.notes
+    assert "it is executed 2 and 1 times per step; the time of one execution is compared" in found.notes
 
 
 @pytest.mark.parametrize(
@@ -221,17 +221,17 @@ def test_instructions_that_run_kernels_of_one_name_are_weighed_by_their_runs():
         (
             of_scopes(scope("mlp", [9_000] * 2)),
             of_scopes(scope("mlp", [9_000] * 2), separable=True),
-            "not all was profiled with --separable, which changes what is fused: 0 of 2 and 2 of 2 trials were",
+            "only some trials were profiled with --separable, which changes what is fused: 0 of 2 and 2 of 2 trials",
         ),
         (
             of_scopes(scope("mlp", [9_000] * 2), scope("ln", [5] * 2, purity=0.1)),
             of_scopes(scope("mlp", [9_000] * 2, purity=0.85)),
-            "framework=y: fused with others, purity 85%: its time by root holds time of theirs",
+            "framework=y: fused with other scopes, purity 85%: its time by root includes time of theirs",
         ),
         (
             of_scopes(scope("mlp", [9_000] * 2, any_ns=36_000)),
             of_scopes(scope("mlp", [9_000] * 2, any_ns=18_500)),
-            "framework=x: fused with others: 50% of the time that it has a part in is counted to them",
+            "framework=x: fused with other scopes: 50% of the time that contains its work is attributed to them",
         ),
     ],
 )
@@ -246,7 +246,7 @@ def test_notes_on_the_timed_part_are_left_out_and_work_that_differs_is_told():
     one, two = ten(1.2)
     two = [{**fields, "cost": heavier, "interference": disturbed} for fields in two]
     found = family(sides(one, two)).comparisons[0]
-    assert found.notes == ["a step is not the same work: 1000 and 2000 FLOP"]
+    assert found.notes == ["the work per step differs: 1000 and 2000 FLOP"]
 
 
 def test_trials_without_a_profile_or_the_part_are_left_out_and_told():
@@ -255,17 +255,17 @@ def test_trials_without_a_profile_or_the_part_are_left_out_and_told():
     two[1] = of_scopes(scope("attn", [50_000] * 2))
     mlp, attn = family(sides(one, two)).comparisons
     assert (mlp.rounds, mlp.trials) == (8, (9, 9))
-    no_profile = "framework=x: 1 of 10 trials have no scope_time_median_s: it was not profiled; --profile does"
+    no_profile = "framework=x: 1 of 10 trials have no scope_time_median_s: it was not profiled; use --profile"
     assert no_profile in mlp.notes
     assert no_profile in attn.notes
-    assert "framework=y: 1 of 10 trials have no scope_time_median_s: its profile does not have it" in mlp.notes
+    assert "framework=y: 1 of 10 trials have no scope_time_median_s: its profile does not contain it" in mlp.notes
 
 
 def test_a_case_without_profiles_is_named_and_the_others_are_compared():
     records = [*sides(*ten(1.2)), *sides([{}] * 2, ten(1.2)[1][:2], run="r", case={"seed": 1})]
     found = family(records)
     assert len(found.comparisons) == 2
-    reason = "it was not profiled; --profile does"
+    reason = "it was not profiled; use --profile"
     assert found.unmatched == [f"seed=1 framework=x: no trial has a profile ({reason})"]
 
 
@@ -273,7 +273,7 @@ def test_without_profiles_or_common_names_the_remedy_is_named():
     with pytest.raises(UserError, match=r"no trial of framework=y has a profile .* run with --profile"):
         family(sides(ten(1.0)[0], [{}] * 10))
     one, two = ([of_kernels(kernel(name, 50_000))] * 2 for name in ("gemm", "aten::mm"))
-    with pytest.raises(UserError, match="no kernel has a counterpart on the other side; --level=scope compares"):
+    with pytest.raises(UserError, match="no kernel has a counterpart on the other side; compare scopes with --level=scope"):
         family(sides(one, two), "kernel")
 
 
@@ -301,14 +301,14 @@ def test_the_command_shows_scopes_and_kernels(cli, stored):
     assert mlp.split()[:2] == ["mlp", "forward"]
     assert mlp.endswith("slower")
     assert attn.endswith("same")
-    assert "note: times are those under the profiler" in done.stdout
+    assert "note: times were measured under the profiler" in done.stdout
     assert "Step times of all timed blocks" not in done.stdout
     assert cli("compare", str(stored), "--level=scope", "--delta=30%", "--fail-on=slower").returncode == 0
     kernels = cli("compare", str(stored), "--level=kernel")
     assert f"{'k' * 28}…{'k' * 27}  mlp" in kernels.stdout
     plain = json.loads(cli("compare", str(stored), "--level=kernel", "--json").stdout)["family"]
     assert plain["comparisons"][0]["case"]["kernel"] == "k" * 100
-    assert plain["notes"][0].startswith("times are those under")
+    assert plain["notes"][0].startswith("times were measured under")
     speedup = cli("compare", str(stored), "--level=scope", "--speedup").stdout
     assert "speed-up over framework=x by scope_time_median_s" in speedup
     assert "0.833x" in speedup
@@ -329,7 +329,7 @@ def test_a_single_scope_is_named(cli, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--classical"], "--level=scope compares profiled times alone; leave --classical out"),
+        (["--classical"], "--level=scope compares only profiled times; leave --classical out"),
         (["--unit=block"], "leave --unit=block out"),
         (["--metric=samples_per_s"], "leave --metric out"),
         (["--statistic=p10", "--plot=x.svg"], "leave --statistic, --plot out"),

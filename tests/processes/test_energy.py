@@ -118,7 +118,7 @@ def test_a_hot_card_marks_the_trial(trial):
     record, _ = trial("--power-min=1", cards=[Card(uuid=AA, throttle=(0x40, 0.0, 1e9))])
     assert record.telemetry[0].throttle["thermal"] == 1.0
     assert "throttled" in record.energy.flags
-    assert "held its clocks down: thermal" in disturbances(record, [record])["slowdown"]
+    assert "reduced its clocks: thermal" in disturbances(record, [record])["slowdown"]
 
 
 def test_preheat_waits_for_power_and_temperature(trial):
@@ -136,7 +136,7 @@ def test_a_duet_shares_one_power(cli, tmp_path):
         "sweep", "--framework=toy", "--problem=nap", "--axis=ms=1,2", "--design=duet", "--power=rapl", "--trials=1"
     )
     assert done.returncode == 2
-    assert "takes of its power cannot be told apart" in done.stderr
+    assert "in one process cannot be measured separately" in done.stderr
     done = cli(
         "sweep",
         "--framework=toy",
@@ -159,16 +159,19 @@ NAPS = ("--framework=toy", "--problem=nap")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", *NAPS, "--power-hz=nan"), "no finite number"),
-        (("run", *NAPS, "--power-min=inf"), "no finite number"),
+        (("run", *NAPS, "--power-hz=nan"), "not a finite number"),
+        (("run", *NAPS, "--power-min=inf"), "not a finite number"),
         (("run", *NAPS, "--power-hz=1000"), "not in the range"),
         (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
-        (("run", *NAPS, "--power=none", "--power-nvml"), "none goes with no other name"),
+        (("run", *NAPS, "--power=none", "--power-nvml"), "none cannot be combined with other names"),
         (("run", *NAPS, "--power=auto", "--timeout=30"), "--timeout=30 ends a trial before --power-min=60"),
         (("sweep", *NAPS, "--axis=power=none,auto"), "differ only in how they are profiled or their power is read"),
         (("sweep", *NAPS, "--axis=ms=1,2", "--axis=power=ralp"), "did you mean rapl"),
         (("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=samples_per_J", "--power=none"), "reads no meter"),
-        (("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=energy_J", "--design=duet"), "a duet shares one power"),
+        (
+            ("ab", *NAPS, "--a=--ms=1", "--b=--ms=2", "--metric=energy_J", "--design=duet"),
+            "cannot be told apart in power readings",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, message):
@@ -189,7 +192,8 @@ def test_a_comparison_of_energies_is_no_duet(cli, tmp_path):
 
 def test_which_meters_are_read_is_told_where_it_was_asked(cli):
     done = cli("run", *NAPS, "--power=auto", "--power-min=0", "--blocks=2", env={"BENCHMARKER_SYSFS": "/nowhere"})
-    assert "power: reading no meter; not amdsmi, hwmon, nvml, rapl: `benchmarker power` says why\n" in done.stderr
+    said = "power: reading no meter; unavailable: amdsmi, hwmon, nvml, rapl (`benchmarker power` shows why)\n"
+    assert said in done.stderr
     done = cli("run", *NAPS, "--blocks=2")
     assert "power" not in done.stderr
 

@@ -47,8 +47,8 @@ def test_every_null_has_a_reason(plain):
         (("blocks", "duration_ns"), [1, 0], r"`int` >= 1 - at `\$.blocks.duration_ns\[1\]`"),
         (("case", "mode"), "sleeping", r"at `\$.case.mode`"),
         (("build_s",), "NaN", r"at `\$.build_s`"),
-        (("blocks",), None, "an 'ok' record holds at least one timed block"),
-        (("status",), "failed", "`error` stands exactly where `status` is 'failed'"),
+        (("blocks",), None, "an 'ok' record must contain at least one timed block"),
+        (("status",), "failed", "`error` must be present exactly if `status` is 'failed'"),
         (("machine", "surprise"), 1, "unknown field `surprise`"),
     ],
 )

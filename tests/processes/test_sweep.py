@@ -54,7 +54,7 @@ def test_axes_zips_and_cases_make_the_cases_and_every_round_holds_each_once(cli,
 
 def test_what_is_not_done_is_left_out_and_said_and_kept(cli, tmp_path):
     done = cli(*SWEEP, "--axis=precision=fp32,bf16", "--trials=2")
-    reason = "framework=toy precision=bf16: nap in toy does not do inference in bf16; it does: fp64, fp32"
+    reason = "framework=toy precision=bf16: nap in toy does not support inference in bf16; it supports: fp64, fp32"
     assert done.returncode == 0
     assert f"left out: {reason}" in done.stderr
     assert f"left out: {reason}" in done.stdout
@@ -145,7 +145,7 @@ def test_a_dry_run_runs_nothing(cli, tmp_path):
     assert lines[1:5] == ["framework   ms", "toy        1.0", "toy        2.0", "toy        3.0"]
     assert "3 cases, 4 trials of each (rounds): 12 processes" in lines
     assert "left out: framework=toy precision=bf16 (3 cases): nap in toy" in done.stdout
-    assert "at most 60 s beside start-up and compilation for 3 cases of which there is no earlier record" in lines[-1]
+    assert "at most 60 s, plus start-up and compilation, for 3 cases without an earlier record" in lines[-1]
     assert not (tmp_path / "results").exists()
 
 
@@ -185,7 +185,7 @@ def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
     (tmp_path / "plan.toml").write_text(PLAN.replace("30]", "30, 40]"))
     text = cli("plan", "plan.toml").stdout
     assert "for 2 cases, from 6 earlier records" in text
-    assert "for 1 case of which there is no earlier record" in text
+    assert "for 1 case without an earlier record" in text
 
 
 def test_a_probe_that_fails_leaves_the_time_open(cli, tmp_path):
@@ -225,16 +225,16 @@ def test_a_probe_tells_the_time_of_blocks_and_of_the_shortest_preheat(cli, tmp_p
         ("--axis=afer=1", "no setting of nap is named 'afer'; did you mean after?"),
         ("--axis=ms=-1", "--ms=-1: expected `float` >= 0"),
         ("--axis=ms=1 --axis=ms=2", "--axis gives ms twice"),
-        ("--axis=ms=1 --ms=2", "ms is given as an option, and varied as well; leave one out"),
-        ("--axis=preheat-max=1,2 --preheat-max=3", "preheat_max_s is given as an option, and varied as well"),
+        ("--axis=ms=1 --ms=2", "ms is both given as an option and varied; leave one out"),
+        ("--axis=preheat-max=1,2 --preheat-max=3", "preheat_max_s is both given as an option and varied"),
         ("--axis=ms=1 --case=ms=2", "ms is varied twice"),
         ("--axis=framework=toy", "--axis gives framework twice"),
-        ("--axis=problem=nap", "a sweep is of one problem"),
+        ("--axis=problem=nap", "a sweep measures one problem"),
         ("--zip='ms=1,2 after=1'", "but ms has 2 values and after 1"),
         ("--case='ms'", "--case 'ms': write NAME=VALUE"),
         ("--axis=ms=1,2 --trials=50001", "the plan has 100002 trials, more than 100000"),
         ("--axis=precision=bf16,fp16", "nothing is left to run: framework=toy precision=bf16: "),
-        ("--axis=ms=1,2,3 --design=duet", "a duet is played by two cases, not by 3"),
+        ("--axis=ms=1,2,3 --design=duet", "a duet measures two cases, not 3"),
         ("--axis=ms=1,2 --resume", "no unfinished run of this plan under results"),
     ],
 )

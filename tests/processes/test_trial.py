@@ -49,7 +49,7 @@ def test_a_trial_that_works(cli, tmp_path):
         ("kill", "killed", "timed", "the worker was ended by SIGKILL; the system may have run out of memory", -9),
         ("wrong", "check", "check", "wrong result: x is off by 0.5", 0),
         ("shape", "exception", "check", "an output has shape (3,)", 0),
-        ("nan", "check", "verify", "hold NaN or infinity", 0),
+        ("nan", "check", "verify", "contain NaN or infinity", 0),
     ],
 )
 def test_a_trial_that_fails_is_a_record_that_says_how(cli, fault, kind, stage, message, exit_status):
@@ -82,7 +82,7 @@ def test_a_hanging_worker_is_ended_and_keeps_its_blocks(cli):
     assert time.monotonic() - start < 20
     (record,) = records(done)
     assert record["error"]["kind"] == "timeout"
-    assert "--timeout allows longer" in record["error"]["message"]
+    assert "allow more time with --timeout" in record["error"]["message"]
     assert record["blocks"]["duration_ns"]
     assert record["reasons"]["memory"] == "the trial failed in stage 'timed'"
 
@@ -128,7 +128,7 @@ def test_an_interrupt_ends_the_worker_and_resume_goes_on(cli, toy_folder, tmp_pa
         _, err = run.communicate(timeout=30)
     assert run.returncode == 130
     assert "interrupted: 1 of 3 trials are stored" in err
-    assert "--resume goes on" in err
+    assert "continue with the same command and --resume" in err
     assert "Traceback" not in err
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
     again = cli(*RUN, *slow, "--resume")

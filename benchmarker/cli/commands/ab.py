@@ -39,30 +39,34 @@ from benchmarker.stats.sequential import LOOKS, looks
 @what_options
 @measuring_options
 def _side(**options: Any) -> dict[str, Any]:
-    """One side: the options of `run` that say what is measured and how."""
+    """Parse one side: the options of `run` that define what is measured and how."""
     return options
 
 
 @click.command(
     "ab",
-    short_help="Find out which of two configurations is faster.",
+    short_help="Compare two configurations in alternating trials.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.option("--a", metavar="OPTIONS", default="", help="Options of the baseline.")
-@click.option("--b", metavar="OPTIONS", default="", help="Options of the contender.")
+@click.option("--a", metavar="OPTIONS", default="", help="Options of the baseline (A) only.")
+@click.option("--b", metavar="OPTIONS", default="", help="Options of the contender (B) only.")
 @click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--design",
     type=Design(["auto", "rounds", "duet"]),
     default="auto",
     show_default=True,
-    help="A process for each trial, or both in turns in one; auto is a duet where they can share a process.",
+    help="rounds: a fresh process for each trial; duet: both sides alternate in one process; auto: duet if possible.",
 )
-@click.option("--target", type=Share(), metavar="SHARE", help="Go on until the ratio is known to ± this share.")
-@click.option("--budget", type=Duration(), metavar="TIME", help="Longest time for all trials: 90s, 10m, 1.5h.")
-@click.option("--max-rounds", type=click.IntRange(min=2), default=LOOKS[-1], show_default=True, help="Most rounds.")
+@click.option(
+    "--target", type=Share(), metavar="SHARE", help="Continue until the ratio is known to within ± this share."
+)
+@click.option("--budget", type=Duration(), metavar="TIME", help="Maximum time for all trials: 90s, 10m, 1.5h.")
+@click.option(
+    "--max-rounds", type=click.IntRange(min=2), default=LOOKS[-1], show_default=True, help="Maximum number of rounds."
+)
 @click.option("--max-blocks", type=click.IntRange(min=2), hidden=True)
-@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Of the order; else drawn anew.")
+@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
 @json_option
@@ -82,15 +86,18 @@ def command(
     as_json: bool,
     **judging: Any,
 ) -> int:
-    """Run two configurations in interleaved rounds until it is plain which is faster, or that they are the same.
+    """Compare two configurations in interleaved rounds until one is faster or both are the same within δ.
 
-    What is measured and how is said by options of `run`: those of one side in --a or --b, those of both beside them.
+    Options of `run` define what is measured and how. Options for one side go into --a or --b, in quotes if there are
+    several; options given directly apply to both sides.
 
-      benchmarker ab --framework=jax --problem=attention --a='--impl=einsum' --b='--impl=matmul'
+      benchmarker ab --problem=gemm --a=--framework=jax --b=--framework=torch
 
-    The verdict is looked at after 8, 11, 15, 20 and 30 rounds, so strictly that looking again does not make it wrong
-    the oftener. Without a verdict by then, or within --budget, it is undecided. The exit status is 1 where no trial of
-    a side came through, or where the verdict is one of --fail-on.
+    By default the verdict is tested after 8, 11, 15, 20 and 30 rounds; --alpha is divided among these looks, so that
+    looking repeatedly does not cause more false verdicts. If there is no verdict by then, or within --budget, it is
+    undecided.
+
+    The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if max_blocks is not None:
@@ -104,9 +111,11 @@ def command(
     known_metric(rules, derive(not_begun(cases[0])))
     trouble = duet_trouble(cases)
     if rules.metric.endswith(("_J", "_W")):
-        trouble = trouble or f"a duet shares one power, and has no {rules.metric}"
+        trouble = (
+            trouble or f"the two sides of a duet cannot be told apart in power readings, so there is no {rules.metric}"
+        )
         if any(case.measuring.power == samplers.NONE for case in cases):
-            raise UserError(f"--power=none reads no meter, and gives no {rules.metric}")
+            raise UserError(f"--power=none reads no meter, so there is no {rules.metric}; leave --power=none out")
     if design == "duet" and trouble:
         raise UserError(f"{trouble}; leave --design=duet out")
     wanted = make_plan(
@@ -120,7 +129,7 @@ def command(
     with opened as folder, Progress() as progress:
         referee = Referee(rules, derive, looks(max_rounds), target, budget, progress.say)
         if cases[0] == cases[1]:
-            progress.say("A and B are the same configuration: the run shows what this machine makes of no difference")
+            progress.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
         records = execute(folder, progress, referee)
     family = compare(matching.within(records).matches, rules, derive)
     if as_json:
@@ -134,9 +143,9 @@ def command(
 
 
 def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
-    """The case that the words of both sides and a side's own ask for, and the device as it was asked for.
+    """Return the case of one side, from the common options and its own, and the device as requested.
 
-    Raises `UserError` that names the side.
+    Raises `UserError`, naming the side, if the options are invalid.
     """
     try:
         try:
@@ -151,8 +160,8 @@ def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:
         asked = question.asked
         names = names_of(framework, asked.problem)
         if len(names) > 1:
-            raise UserError(f"--framework={framework}: a side is one framework")
-        with working(f"asking {framework} what it does here"):
+            raise UserError(f"--framework={framework}: name one framework for each side")
+        with working(f"querying the capabilities of {framework}"):
             able = usable(asked.problem, names, gpus.environment(asked.gpu, os.environ))
         return make_case(asked, question.problem, names[0], able[names[0]]), asked.device
     except click.ClickException as error:

@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
-@click.command("accept", short_help="Hold records against the bounds of a reference.")
+@click.command("accept", short_help="Check records against the bounds of a reference.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--reference", "asked", type=click.Path(path_type=Path), metavar="FILE", help="TOML: what is asked for.")
-@click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too.")
-@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Make a reference of the records.")
-@click.option("--tolerance", type=Share(), metavar="SHARE", help="With --write: how much worse may be. [default: 5%]")
-@click.option("--metric", metavar="NAME", help=f"With --write: any of `show`. [default: {reference.METRIC}]")
+@click.option(
+    "--reference", "asked", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with the bounds."
+)
+@click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
+@click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Create a reference from the records.")
+@click.option(
+    "--tolerance", type=Share(), metavar="SHARE", help="With --write: how much worse a value may be. [default: 5%]"
+)
+@click.option(
+    "--metric", metavar="NAME", help=f"With --write: any metric that `show` prints. [default: {reference.METRIC}]"
+)
 @json_option
 def command(
     results: tuple[Path, ...],
@@ -43,19 +49,21 @@ def command(
     metric: str | None,
     as_json: bool,
 ) -> int:
-    """Say of each case of a reference whether the records reach it: PASS or FAIL, and why.
+    """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
-    RESULT is a record, the folder of a run, or a folder of runs. A case passes where its median over trials is within
-    its bounds, and no trial failed, lacks or is fewer than asked for. With --write, a reference is made instead.
+    RESULT is a record, the folder of a run, or a folder of runs. A case passes if its median over trials is within its
+    bounds, no trial failed or is missing, and there are as many trials as required. With --write, a reference is
+    created from the records instead.
 
-    The exit status is 0 where every case passed, no trial failed or was not run, and every file could be read; else 1.
+    The exit status is 0 if every case passed, no trial failed or was not run, and every file could be read; otherwise
+    1.
     """
     if (asked is None) == (write is None):
-        raise UserError("give --reference=FILE to hold the records against, or --write=FILE to make one")
+        raise UserError("give --reference=FILE to check the records against, or --write=FILE to create one")
     if write and (xml or as_json):
-        raise UserError("--junit and --json go with --reference")
+        raise UserError("--junit and --json need --reference")
     if asked and (tolerance or metric):
-        raise UserError("--tolerance and --metric go with --write; a reference names its own")
+        raise UserError("--tolerance and --metric need --write; a reference contains its own")
     wanted = reference.read(asked) if asked else []
     records, faults = store.read(list(results))
     plans = completeness.asked(results, records)
@@ -96,7 +104,7 @@ def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) 
         if each.command:
             click.echo(clean(f"     repeat with: {each.command}"))
     for name in found.unasked:
-        click.echo(clean(f"not judged, for no case of the reference matches: {name}"))
+        click.echo(clean(f"not judged, no case of the reference matches: {name}"))
     for reason in left_out:
         click.echo(clean(f"left out of the runs: {reason}"))
     passed = sum(each.verdict == "PASS" for each in found.outcomes)
@@ -106,7 +114,7 @@ def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) 
 
 
 def _figures(each: Outcome) -> str:
-    """A value with its spread over trials, and what was asked for."""
+    """Return a value with its range over trials and its bounds, as text."""
     if each.metric is None:
         return ""
     value = "-"
@@ -138,16 +146,16 @@ def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Faul
 
 
 def _write(path: Path, records: Sequence[Record], metric: str, tolerance: float, results: Sequence[Path]) -> list[str]:
-    """Write a reference; returns what is left out of it, and why."""
+    """Write a reference; returns what is left out of it, with the reasons."""
     if path.exists():
-        raise UserError(f"{path} is there already; name another file, or move it away")
+        raise UserError(f"{path} exists already; name another file, or move it away")
     if not records:
-        raise UserError("there is no record to make a reference of")
+        raise UserError("no record was read, so no reference can be created; name records, runs, or folders of runs")
     made, left_out = draft_reference.draft(records, metric, tolerance, load_metrics(results))
     for reason in left_out:
         click.echo(f"left out: {clean(reason)}", err=True)
     if not made:
-        raise UserError("no configuration is left to make a reference of")
+        raise UserError("no configuration is left for the reference; the lines above say why")
     _save(path, draft_reference.text(made).encode())
     click.echo(clean(f"reference of {len(made)} cases: {path}"))
     return left_out

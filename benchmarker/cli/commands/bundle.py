@@ -12,29 +12,29 @@ from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.formatting import si
 
 
-@click.command("bundle", short_help="Pack a run with checksums, to hand it in.")
+@click.command("bundle", short_help="Pack a run with checksums for hand-in.")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write it there.  [default: RUN.zip, here]",
+    help="Name of the zip file.  [default: RUN.zip in the current folder]",
 )
 @click.option(
-    "--profiles/--no-profiles", default=True, show_default=True, help="Pack event tables and profiler files, too."
+    "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
 )
 @json_option
 def command(run: Path, output: Path | None, profiles: bool, as_json: bool) -> int:
-    """Pack the folder of a run into a zip, with a manifest of checksums and what it ran on.
+    """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
 
-    Hand over the SHA-256 that is printed by another way than the zip. The exit status is 1, and nothing is written,
-    where a record is damaged or of another run.
+    The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
+    is damaged or belongs to another run, nothing is written and the exit status is 1.
     """
     bundled = bundle(run, output, profiles=profiles)
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
-        click.echo("benchmarker: nothing was written: move these files away, or mend them", err=True)
+        click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
         if as_json:
             print_json({"faults": bundled})
         return 1

@@ -34,12 +34,12 @@ OPS = ("copy", "triad")
 _ONE = ("batch_size", 1)
 
 
-@click.command("ceilings", short_help="Measure what this device can reach.")
+@click.command("ceilings", short_help="Measure the peak FLOP/s and bytes/s of the device.")
 @click.option(
     "--framework",
     "frameworks",
     metavar="NAME[,NAME...]",
-    help="Frameworks to measure with. [default: all that can be used]",
+    help="Frameworks to measure with. [default: all that can be used here]",
 )
 @click.option(
     "--precision",
@@ -47,22 +47,30 @@ _ONE = ("batch_size", 1)
     metavar="NAME[,NAME...]",
     default="fp32",
     show_default=True,
-    help="Precisions of the matrix products; a pass over memory is taken in fp32.",
+    help="Precisions of the matrix products; memory is always measured in fp32.",
 )
-@click.option("--device", default="auto", show_default=True, help="cpu, cuda, ...")
+@click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
 @click.option("--gpu", type=click.IntRange(min=0), help="Index of the GPU.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; then of trials with as many alone.")
 @click.option(
-    "--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Processes that measure a winner anew."
+    "--threads",
+    type=click.IntRange(min=1),
+    help="CPU threads; the ceilings then apply only to trials with as many threads.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Trials (fresh processes) that measure each winner of the search again.",
 )
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("results"),
     show_default=True,
-    help="Folder that records go to.",
+    help="Folder for the records.",
 )
-@click.option("--known", "only_known", is_flag=True, help="Measure nothing: show the ceilings that are kept.")
+@click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
 @json_option
 def command(
     frameworks: str | None,
@@ -75,14 +83,14 @@ def command(
     only_known: bool,
     as_json: bool,
 ) -> int:
-    """Measure the most FLOP/s that matrix products reach on this device, and the most bytes/s of its memory.
+    """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
-    Several sizes of product are tried, and copy and triad over arrays that no cache holds. What wins is measured anew
-    in --trials fresh processes: the median of these is the ceiling, and LOW and HIGH are the least and the most of
-    them. Ceilings are kept for this user, by device, framework and precision; `roofline`, `report` and the metrics
-    mfu_measured and roof_share go by them.
+    The search tries several matrix sizes, and arrays too large for any cache. The fastest of each kind is then measured
+    again in --trials fresh processes. The ceiling is the median of these; LOW and HIGH are their minimum and maximum.
+    Ceilings are stored for the current user, by device, framework and precision. `roofline`, `report` and the metrics
+    mfu_measured and roof_share use them.
 
-    The exit status is 1 where something asked for was not measured.
+    The exit status is 1 if something requested was not measured.
     """
     if only_known:
         _refuse_others(click.get_current_context())
@@ -104,24 +112,24 @@ def command(
         for name, precision in product(names, wanted)
     ]
     settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
-    with working("asking the frameworks what they do here"):
+    with working("querying the frameworks' capabilities"):
         plan = search(settings)
-    with Progress(again="; no ceiling is kept: a search begins anew each time") as progress:
+    with Progress(again="; no ceiling was stored, and a search cannot be resumed") as progress:
         for reason in plan.left_out:
             progress.say(f"left out: {reason}")
         progress.say(f"search: {len(plan.cases)} sizes, {plan.trials} trials each")
         _, searched = _run(plan, results, progress)
         again = final(searched, trials)
         if again is None:
-            raise UserError(f"no trial went well; `benchmarker show {results}` says why")
-        progress.say(f"the best of each kind, measured anew: {len(again.cases)} winners, {trials} trials each")
+            raise UserError(f"every trial failed; `benchmarker show {results}` shows why")
+        progress.say(f"measuring the fastest of each kind again: {len(again.cases)} winners, {trials} trials each")
         folder, measured = _run(again, results, progress)
     found = ceilings_of(searched, measured)
     try:
         ceilings.write(folder / store.CEILINGS, found)
         ceilings.keep(found)
     except OSError as error:
-        raise UserError(f"cannot keep the ceilings: {error.filename}: {error.strerror}; records: {folder}") from error
+        raise UserError(f"cannot store the ceilings: {error.filename}: {error.strerror}; records: {folder}") from error
     _print(found, as_json)
     click.echo(f"\nrecords: {folder}", err=True)
     failed = [record for record in (*searched, *measured) if record.error]
@@ -135,7 +143,7 @@ def command(
 
 
 def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) -> list[str]:
-    """Kinds of a search that have no ceiling, and precisions that no framework does here."""
+    """Return the kinds of a search that have no ceiling, and the precisions that no framework supports here."""
     had = {(each.resource, each.framework, each.precision) for each in found}
     kinds = dict.fromkeys((RESOURCES[case.problem], case.framework, case.precision) for case in plan.cases)
     done = {precision for resource, _, precision in kinds if resource == "compute"}
@@ -143,11 +151,11 @@ def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) ->
 
 
 def _refuse_others(context: click.Context) -> None:
-    """What is kept is shown whole: options of a measurement do not go with that."""
+    """Raise `UserError` if --known is combined with options of a measurement."""
     for param in context.command.params:
         given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
         if given and param.name not in ("only_known", "as_json"):
-            raise UserError(f"--known measures nothing and shows all; leave {param.opts[0]} out")
+            raise UserError(f"--known measures nothing and shows all stored ceilings; leave {param.opts[0]} out")
 
 
 def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Record]]:
@@ -156,15 +164,26 @@ def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Reco
 
 
 def _print(found: Sequence[Ceiling], as_json: bool) -> None:
-    """The ceilings, the highest of each device, resource and precision first, and the vendor's where there is one."""
+    """Print the ceilings, highest first for each device, resource and precision, with the vendor's peak if known."""
     if as_json:
         print_json([_plain(each) for each in found])
         return
     if not found:
-        click.echo("no ceiling is known; `benchmarker ceilings` measures those of this device")
+        click.echo("no ceiling is known; run `benchmarker ceilings` to measure those of this device")
         return
     ordered = sorted(found, key=lambda each: (str(each.device), each.resource, each.precision, -each.value))
-    headings = ["device", "of", "precision", "framework", "ceiling", "low", "high", "trials", "by", "measured"]
+    headings = [
+        "device",
+        "resource",
+        "precision",
+        "framework",
+        "ceiling",
+        "low",
+        "high",
+        "trials",
+        "parameters",
+        "measured",
+    ]
     rows = [_row(each) for each in ordered]
     if any(map(_vendor, ordered)):
         headings += ["vendor peak", "of peak"]
@@ -186,18 +205,18 @@ def _row(each: Ceiling) -> list[str]:
 
 
 def _beside(each: Ceiling) -> list[str]:
-    """The vendor's figure, and what share of it was reached."""
+    """Return the vendor's peak and the share of it that was reached."""
     vendor = _vendor(each)
     return [si(vendor, UNITS[each.resource]), "-" if vendor is None else f"{each.value / vendor:.0%}"]
 
 
 def _shown(ceiling: Ceiling) -> dict[str, Value]:
-    """The parameters that say what the winner was."""
+    """Return the parameters that identify the winner."""
     return {name: value for name, value in ceiling.params.items() if value is not False and (name, value) != _ONE}
 
 
 def _vendor(ceiling: Ceiling) -> float | None:
-    """What the vendor says of the device; None where the data file does not have it."""
+    """Return the vendor's peak of the device; None if the data file does not contain it."""
     found = peak(ceiling.device.name)
     if found is None:
         return None

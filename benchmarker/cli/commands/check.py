@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 @click.command("check", cls=ProblemCommand, short_help="Check a problem's implementations.")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check; else all that can be used here.")
+@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all that can be used here]")
 @what_options
 @click.option(
     "--steps", type=click.IntRange(min=40), metavar="N", default=40, show_default=True, help="Training steps."
 )
 @json_option
 def command(framework: str | None, steps: int, as_json: bool, **options: Any) -> int:
-    """Hold every implementation of a problem, at a small size, against its float64 reference.
+    """Check every implementation of a problem against its float64 reference, at a small size.
 
-    Where the problem can be trained, each framework trains it from the same weights on the same data; the losses
-    must fall and agree. The exit status is 1 where anything is wrong.
+    If the problem can be trained, each framework trains it from the same weights on the same data; the losses must
+    fall and agree. The exit status is 1 if any check fails.
     """
     question = ask(options, mode="inference", measuring=Measuring())
     asked = question.asked
@@ -43,7 +43,7 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
     names = names_of(framework, asked.problem) if framework else registry.implementing(asked.problem)
     findings: list[Finding] = []
     losses: dict[str, list[float]] = {}
-    with working(f"asking {', '.join(names)} what they do here"):
+    with working(f"querying the capabilities of {', '.join(names)}"):
         able = abilities(asked.problem, names, environment)
     for name, ability in able.items():
         try:

@@ -20,16 +20,20 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 
 
-@click.command("compare", short_help="Compare records.")
+@click.command("compare", short_help="Compare stored records.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--by", metavar="AXIS", help="Compare what differs in this alone: framework, m, host, ...")
-@click.option("--baseline", metavar="VALUE", help="Of the axis; else the first that was asked for.")
+@click.option(
+    "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."
+)
+@click.option(
+    "--baseline", metavar="VALUE", help="Value of --by that is the baseline. [default: the first in the plan]"
+)
 @click.option(
     "--level",
     type=click.Choice(get_args(Level)),
     default="trial",
     show_default=True,
-    help="Whole trials, or of those that were profiled each scope, or each kernel; δ of these is 5% by default.",
+    help="Compare whole trials, or each scope or kernel of profiled trials (δ is then 5% by default).",
 )
 @judging_options
 @click.option(
@@ -37,13 +41,20 @@ from benchmarker.records import store
     type=click.Choice(["trial", "block"]),
     default="trial",
     show_default=True,
-    help="What counts as one value; blocks of one process are not independent.",
+    help="What counts as one sample; blocks of one process are not independent.",
 )
 @click.option(
-    "--classical", "classically", is_flag=True, help="Rank-sum tests, means and deviations of all blocks too."
+    "--classical",
+    "classically",
+    is_flag=True,
+    help="Also print rank-sum tests, means and standard deviations of all blocks.",
 )
-@click.option("--speedup", is_flag=True, help="A table of speed-ups instead: cases by contenders.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Box plot: .png or .svg.")
+@click.option(
+    "--speedup", is_flag=True, help="Print a table of speed-ups instead: a row per case, a column per contender."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a box plot: .png or .svg."
+)
 @json_option
 def command(
     results: tuple[Path, ...],
@@ -58,18 +69,18 @@ def command(
     as_json: bool,
     **judging: Any,
 ) -> int:
-    """Say of records whether the contender is faster, slower, the same within δ, or that it cannot be said.
+    """Compare stored records: the contender is faster, slower, the same within δ, or undecided.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Of several, the first is the baseline of the others,
-    case by case. With --by, or within one run, configurations that differ in one axis alone are compared. Trials of
-    one interleaved run are paired by round; others are not, and the output says so. With --level the same is said of
-    each scope or kernel that takes 1% of the busy time or more.
+    RESULT is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
+    the others is compared with it, case by case. With --by, or with a single RESULT, configurations that differ in
+    only one axis are compared. Trials of one interleaved run are paired by round; other trials are not paired, and the
+    output says so. With --level, each scope or kernel that takes at least 1% of the busy time is compared.
 
-    The exit status is 1 where a file cannot be read, or where a verdict is one of --fail-on.
+    The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on.
     """
     if baseline is not None and by is None:
         raise UserError(
-            "--baseline is a value of the axis that --by names; of several results the first is the baseline"
+            "--baseline is a value of the axis that --by names; without --by, the first RESULT is the baseline"
         )
     if unit == "block" and (judging["metric"] or judging["statistic"]):
         raise UserError("--unit=block compares the step times of timed blocks; leave --metric and --statistic out")
@@ -81,7 +92,7 @@ def command(
         "--plot": plot,
     }
     if level != "trial" and (given := [name for name, value in timed.items() if value]):
-        raise UserError(f"--level={level} compares profiled times alone; leave {', '.join(given)} out")
+        raise UserError(f"--level={level} compares only profiled times; leave {', '.join(given)} out")
     rules = rules_of(level=level, blocks_as_trials=unit == "block", **judging)
     unwanted = verdicts_of(fail_on)
     read = [store.read([result]) for result in results]
@@ -106,7 +117,7 @@ def command(
         from benchmarker.report.plots import boxes
 
         boxes(made.matches, plot)
-        click.echo(f"picture: {plot}", err=True)
+        click.echo(f"plot: {plot}", err=True)
     described = classically or (level == "trial" and any(each.method == "none" for each in family.comparisons))
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     if as_json:

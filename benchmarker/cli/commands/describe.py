@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 @click.argument("problem")
 @json_option
 def command(problem: str, as_json: bool) -> None:
-    """Describe a problem: its options, its cost, its scopes, and what each framework here does of it."""
+    """Describe a problem: its options, its cost, its scopes, and what each framework supports here."""
     made = registry.load([f"problem.{problem}"]).hook.make_problem()
     fields = parameters.fields(made)
     environment = gpus.environment(None, os.environ)
     names = registry.implementing(problem)
-    with working(f"asking {', '.join(names)} what they do here"):
+    with working(f"querying the capabilities of {', '.join(names)}"):
         able = abilities(problem, names, environment)
     rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
     done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
@@ -53,7 +53,7 @@ def command(problem: str, as_json: bool) -> None:
         return
     click.echo(f"{problem}: {made.summary}\n")
     print_table(
-        ["option", "values", "default on a CPU", "elsewhere", "meaning"],
+        ["option", "values", "default on a CPU", "on accelerators", "meaning"],
         [
             [
                 field.option,
@@ -67,7 +67,7 @@ def command(problem: str, as_json: bool) -> None:
     )
     click.echo(f"\ncost of a step: {made.cost_formula}\nscopes: {', '.join(scopes)}\n")
     if parts:
-        click.echo(f"parts of a step with the defaults on a CPU, {done[-1]} in fp32, by formula:")
+        click.echo(f"cost of each scope by formula, with the defaults on a CPU ({done[-1]}, fp32):")
         print_table(["scope", "flops", "bytes", "flop/byte"], [_part_row(name, parts[name]) for name in scopes])
         click.echo()
     print_table(
@@ -85,12 +85,12 @@ def _part_row(name: str, work: Work) -> list[str]:
 
 def _default(value: Any) -> str:
     if value is None:
-        return "from the others"
+        return "derived"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str, Any]]:
-    """A row for each device and mode of a framework, or one that says why there is none."""
+    """Return a row for each device and mode of a framework, or one row with the reason why there are none."""
     if isinstance(ability, UserError):
         return [{"framework": framework, "device": "-", "mode": "-", "precisions": [], "limits": [str(ability)]}]
     support = ability.support

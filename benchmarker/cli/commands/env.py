@@ -13,7 +13,7 @@ from benchmarker.machine import description
 @click.command("env", short_help="Describe this machine.")
 @json_option
 def command(as_json: bool) -> None:
-    """Describe this machine as a record will, and say what will make its timings noisy."""
+    """Describe this machine as in a record, and report what will make its timings noisy."""
     here = description.describe()
     noise = description.noise(here)
     if as_json:

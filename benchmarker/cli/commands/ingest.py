@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
 
 
-@click.command("ingest", short_help="Read traces that other tools took.")
+@click.command("ingest", short_help="Import profiler traces of other tools.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
     metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the event tables; else each goes beside its trace.",
+    help="Folder for the event tables. [default: next to each trace]",
 )
 @json_option
 def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
-    """Read profilers' traces into event tables, which `kernels`, `scopes`, `ops`, `sql` and `trace` take.
+    """Convert profiler traces to event tables, which `kernels`, `scopes`, `ops`, `sql` and `trace` read.
 
-    FILE is what JAX's profiler writes (`.xplane.pb`, or the viewer's `.trace.json.gz`), what PyTorch's does, or any
-    trace in Chrome's JSON format, compressed with gzip or not. An event table is a Parquet file.
+    FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
+    trace in Chrome's JSON format, with or without gzip compression. An event table is a Parquet file.
     """
     from benchmarker.files import atomic
     from benchmarker.traces import parquet
@@ -39,7 +39,9 @@ def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
     tables = {file: _table(file, output) for file in dict.fromkeys(files)}
     twice = [table for table in tables.values() if list(tables.values()).count(table) > 1]
     if twice:
-        raise UserError(f"several of these files would become {twice[0]}; read them apart, each with an -o of its own")
+        raise UserError(
+            f"several of these files would become {twice[0]}; import them one by one, each with an -o of its own"
+        )
     for file, table in tables.items():
         try:
             ingested = from_result(file)
@@ -64,7 +66,7 @@ def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
 
 
 def _table(file: Path, output: Path | None) -> Path:
-    """Where the event table of a file goes."""
+    """Return the path of the event table of a file."""
     from benchmarker.traces.profile_files import ANNOTATED, EVENTS, annotated_path
 
     beside = annotated_path(file)
@@ -72,11 +74,12 @@ def _table(file: Path, output: Path | None) -> Path:
 
 
 def _print(file: Path, trace: Trace) -> None:
-    """What was read, and how the time of each device and stream divides."""
+    """Print what was read, and how the time of each device and stream is divided."""
     busy = max(1, trace.busy_ns)
     click.echo(
         clean(
-            f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, {trace.kernels} of them work; "
+            f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, "
+            f"{trace.kernels} of them counted as busy time; "
             f"{trace.uncategorised_ns / busy:.1%} of the busy time without a category, "
             f"{trace.outside_ns / busy:.1%} outside any scope"
         )
@@ -84,7 +87,9 @@ def _print(file: Path, trace: Trace) -> None:
     for note in trace.notes:
         click.echo(clean(f"  note: {note}"))
     if moved := trace.communication_ns:
-        click.echo(f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it beside other work")
+        click.echo(
+            f"  communication {si(moved / 1e9, 's')}, {trace.hidden_ns / moved:.1%} of it hidden behind other work"
+        )
     rows = [
         [
             cell("device", each.device),

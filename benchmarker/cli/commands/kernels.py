@@ -23,12 +23,10 @@ _BY = {
 
 @click.command("kernels", short_help="Show the kernels of a profile.")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
-@click.option(
-    "--by", type=click.Choice(list(_BY)), default="name", show_default=True, help="What the lines have in common."
-)
-@click.option("--scope", help="Only what is counted to this scope.")
+@click.option("--by", type=click.Choice(list(_BY)), default="name", show_default=True, help="Group by this.")
+@click.option("--scope", help="Show only what is attributed to this scope.")
 @phase_option
-@click.option("--rule", is_flag=True, help="The rule that gave each its category, too.")
+@click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
 @sort_options
 @json_option
 @csv_option
@@ -42,12 +40,12 @@ def command(
     as_csv: bool,
     **shown: Any,
 ) -> None:
-    """Show what ran on the device in a profile: how often, how long, for what share of the busy time.
+    """Show what ran on the device in a profile: how often, how long, and its share of the busy time.
 
-    RESULT is a record that was profiled, an event table, or a profiler's own file. On a CPU the kernels are the
-    instructions or ops themselves. SHARE is of the busy time of the whole profile. TOTAL is with what a kernel
-    encloses, SELF without; where they do not differ from BUSY they are not shown. Mean, median, percentiles and
-    extremes are of SELF. FLOPs are divided by the time of the whole line, also where only some of its rows say theirs.
+    RESULT is a record of a profiled trial, an event table, or a profiler's trace file. On a CPU, the kernels are the
+    HLO instructions or the ops themselves. SHARE is relative to the busy time of the whole profile. TOTAL includes
+    nested work and SELF excludes it; a column equal to BUSY is hidden. Mean, median, percentiles and extremes refer to
+    SELF. FLOP/s is the known FLOPs divided by the time of all events of a line, even if some report no FLOPs.
     """
     from benchmarker.traces.statistics import describe, work
 

@@ -16,13 +16,13 @@ PLURALS = {
 }
 
 
-@click.command("list", short_help="List what is registered.")
+@click.command("list", short_help="List the registered plugins.")
 @click.argument("kind", type=click.Choice(list(PLURALS)), required=False)
 @json_option
 def command(kind: str | None, as_json: bool) -> None:
-    """List what is registered, from which distribution, and whether it can be used here.
+    """List the registered plugins, the distribution that provides each, and whether it can be used here.
 
-    No framework is imported for it.
+    No framework is imported.
     """
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
     reasons = [registry.trouble(plugin) for plugin in plugins]

@@ -19,9 +19,11 @@ from benchmarker.cli.display.profiles import from_result, print_statistics, sort
 def command(result: Path, as_json: bool, as_csv: bool, **shown: Any) -> None:
     """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
 
-    An instruction is shown with its program, opcode and scope, an op with the time of what it launched on a device.
-    FLOPs are those of matrix products and convolutions, bytes the least that must move; both as far as the shapes
-    in the profile say them. RESULT is as for `kernels`.
+    For an HLO instruction the table shows its program, opcode and scope; for an op, the time of the work it launched on
+    a device. FLOPs count matrix products and convolutions. Bytes are the minimum that must be moved. Both are shown
+    only if the profile contains the shapes.
+
+    RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """
     from benchmarker.traces.statistics import ops
 

@@ -15,7 +15,7 @@ from benchmarker.records import store
 from benchmarker.records.configurations import text, varying
 
 
-@click.command("pareto", short_help="Find the configurations that none beats in every metric.")
+@click.command("pareto", short_help="Find the Pareto-optimal configurations.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--metric",
@@ -23,14 +23,16 @@ from benchmarker.records.configurations import text, varying
     metavar="NAME[,NAME...]",
     default="samples_per_s,host_peak_rss_bytes",
     show_default=True,
-    help="Metrics of `show`, each taken in its better direction.",
+    help="Metrics that `show` prints; each is judged in its better direction.",
 )
 @json_option
 def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
-    """Mark the configurations that no other one beats in every metric (Pareto-optimal ones).
+    """Mark the Pareto-optimal configurations.
 
-    It goes by medians over trials; `compare` says whether two of them really differ. The exit status is 1 where a
-    file cannot be read.
+    A configuration is Pareto-optimal if no other one is at least as good in every metric and better in one.
+
+    RESULT is a record, the folder of a run, or a folder of runs. The medians over trials are compared; use `compare`
+    to test whether two configurations really differ. The exit status is 1 if a file cannot be read.
     """
     metrics = [name.strip() for name in names.split(",") if name.strip()]
     if not metrics:
@@ -39,7 +41,7 @@ def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if not records:
-        raise UserError("there is no record to look at")
+        raise UserError("no record was read; name records, runs, or folders of runs")
     found = front(records, metrics, load_metrics(results))
     axes = varying([point.configuration.factors for point in found.points]) or ["framework"]
     if as_json:
@@ -66,11 +68,9 @@ def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
     print_table([*axes, *metrics, ""], rows)
     work = {record.cost.flops for point in found.points for record in point.configuration.records if record.cost}
     if len(work) > 1:
-        click.echo(
-            "note: a step is not the same work in all of them; of metrics, flop_per_s compares rates all the same"
-        )
+        click.echo("note: a step is not the same amount of work in all of them; --metric=flop_per_s compares rates")
     if found.left_out:
         click.echo(
-            f"{found.left_out} configuration(s) left out, for a metric that no trial of theirs has (memory in a duet)"
+            f"{found.left_out} configuration(s) left out: no trial of theirs has the metric (such as memory in a duet)"
         )
     return 1 if faults else 0

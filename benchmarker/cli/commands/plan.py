@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("results"),
     show_default=True,
-    help="Folder with earlier records, which tell how long a trial takes.",
+    help="Folder with earlier records, from which the time of a trial is estimated.",
 )
-@click.option("--probe", is_flag=True, help="Run a short trial of each case without earlier records, to tell the time.")
+@click.option(
+    "--probe", is_flag=True, help="Run a short trial of each case without earlier records, to estimate its time."
+)
 @json_option
 def command(file: Path, results: Path, probe: bool, as_json: bool) -> int:
     """Show what a plan file would run: its cases, what is left out and why, and how long it would take.
 
-    The exit status is 1 where a probe failed.
+    The exit status is 1 if a probe failed.
     """
     return preview(planned(file), results, probe, as_json)

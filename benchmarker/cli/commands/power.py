@@ -28,37 +28,37 @@ if TYPE_CHECKING:
     from benchmarker.power.samplers import Sampling
 
 APART_S = 0.5
-"""Between the two looks that make a mean power of a counter."""
+"""Time between the two readings that turn an energy counter into a mean power."""
 LOOK_S = 0.1
-"""How often --watch looks; what it saw it shows every `SHOW_S`."""
+"""Sampling period of --watch; it shows the readings every `SHOW_S`."""
 SHOW_S = 1.0
 FORGET_S = 60.0
-"""How often --watch drops what the samplers have written."""
+"""How often --watch discards what the samplers have written."""
 _RARE_HZ = 0.01
-"""The samplers read when they are asked, and hardly of themselves."""
+"""So low that the samplers practically read only on request."""
 
 
-@click.command("power", short_help="Show the sensors of power here.")
+@click.command("power", short_help="Show the power sensors here.")
 @click.option(
     "--power",
     metavar="METER[,METER...]",
     default=samplers.AUTO,
     show_default=True,
-    help="Meters to ask; auto: all that are registered.",
+    help="Meters to query; auto: all that are registered.",
 )
-@click.option("--watch", is_flag=True, help="Go on showing what they read, each second, until Ctrl-C.")
-@click.option("--seconds", type=Number(min=0, min_open=True), metavar="N", help="End --watch after so many seconds.")
+@click.option("--watch", is_flag=True, help="Update the readings every second until Ctrl-C.")
+@click.option("--seconds", type=Number(min=0, min_open=True), metavar="N", help="End --watch after this many seconds.")
 @json_option
 def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> int:
-    """Show the sensors that the meters find here, what they read now, and why others cannot be read.
+    """Show the power sensors found here, their current readings, and why others cannot be read.
 
-    The power of a sensor that only counts energy is its mean over half a second, with --watch over the last second; of
-    others it is what they read. Energy, mean and peak are those since --watch began: energy and mean by the counter
-    where there is one, the peak of what was read. The cards that CUDA_VISIBLE_DEVICES hides are not shown; the order is
-    each meter's own, and a framework may count them in another.
+    For a sensor that only counts energy, the power shown is the mean over half a second (with --watch: over the last
+    second); for other sensors it is the reading itself. With --watch, energy, mean and peak cover the time since the
+    start: energy and mean come from the energy counter if there is one, the peak from the power readings. Cards hidden
+    by CUDA_VISIBLE_DEVICES are not shown. Each meter uses its own order of cards, which may differ from a framework's.
     """
     if seconds is not None and not watch:
-        raise UserError("--seconds ends --watch; give both")
+        raise UserError("--seconds needs --watch; give both")
     names = samplers.meters(power)
     with _sampled(names) as (running, edges):
         several = sensors(running.found)
@@ -73,7 +73,7 @@ def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> in
     if not as_json:
         _print(several, running.found)
     elif watch:
-        click.echo("benchmarker: no sensor of power can be read here", err=True)
+        click.echo("benchmarker: no power sensor can be read here", err=True)
     else:
         print_json(_plain(several, running.found))
     return 0
@@ -81,15 +81,15 @@ def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> in
 
 @contextmanager
 def _sampled(names: Sequence[str]) -> Iterator[tuple[Sampling, Edges]]:
-    """Samplers of meters, that read when they are asked."""
+    """Start samplers of the meters that read only on request."""
     with ExitStack() as stack:
-        with working(f"asking {', '.join(names)}"):
+        with working(f"querying {', '.join(names)}"):
             running = stack.enter_context(samplers.Sampling(names, None, _RARE_HZ, {}))
         yield running, stack.enter_context(closing(Edges(running.lines())))
 
 
 def _watch(several: Sequence[Sensor], edges: Edges, running: Sampling, seconds: float | None, as_json: bool) -> None:
-    """Look and show until it is interrupted, or the time is over, or no meter answers any more."""
+    """Read and show until interrupted, the time is over, or no meter responds any more."""
     shown = console()
     live = Live(console=shown, auto_refresh=False) if shown.is_terminal and not as_json else None
     start = time.monotonic()
@@ -114,26 +114,26 @@ def _watch(several: Sequence[Sensor], edges: Edges, running: Sampling, seconds: 
         except KeyboardInterrupt:
             return
     if not samples:
-        click.echo("benchmarker: no meter answers any more", err=True)
+        click.echo("benchmarker: no meter responds any more", err=True)
 
 
 _WATCHED = ["now", "mean", "peak", "energy", *(HEADINGS[name] for name in ("temperature_C", "sm_clock_MHz"))]
-_WATCHED += [HEADINGS["utilisation_percent"], "held down by"]
+_WATCHED += [HEADINGS["utilisation_percent"], "throttled by"]
 
 
 def _cells(now: Now) -> list[str]:
-    """What a sensor reads, by the headings of `_WATCHED`; then what is wrong with it."""
+    """Return the readings of a sensor in the order of `_WATCHED`, then its problems."""
     powers = [si(value, "W") for value in (now.power_W, now.mean_W, now.peak_W)]
     state = [amount(name, getattr(now, name)) for name in ("temperature_C", "sm_clock_MHz", "utilisation_percent")]
     return [*powers, si(now.energy_J, "J"), *state, ", ".join(now.throttle) or "-", ", ".join(now.trouble)]
 
 
 def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: bool) -> None:
-    """Show what the sensors read now."""
+    """Show the current readings of the sensors."""
     if live:
         rows = [[each.sensor, *_cells(each)] for each in several]
         table = make_table(["sensor", *_WATCHED, ""], rows)
-        table.caption, table.caption_justify = f"{elapsed_s:.0f} s; Ctrl-C ends it", "left"
+        table.caption, table.caption_justify = f"{elapsed_s:.0f} s; press Ctrl-C to stop", "left"
         live.update(table, refresh=True)
         return
     for each in several:
@@ -146,7 +146,7 @@ def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: 
 
 
 def _plain(several: Sequence[Sensor], found: Mapping[str, Found]) -> dict[str, Any]:
-    """Sensors with all their channels, and what is unavailable, as JSON has them."""
+    """Return the sensors with all their channels, and what is unavailable, as JSON values."""
     return {
         "sensors": [
             {
@@ -186,20 +186,20 @@ def _channel(channel: Channel, value: float | str | None) -> dict[str, Any]:
 
 
 def _print(several: Sequence[Sensor], found: Mapping[str, Found]) -> None:
-    """What there is now, how it is read, and what cannot be."""
+    """Print the current readings, what is read from each sensor, and what cannot be read."""
     if several:
         _print_now(several)
         click.echo()
         print_table(["sensor", "what is read", "as documented"], _read(several))
     else:
-        click.echo("No sensor of power can be read here." if found else "No meter was asked.")
+        click.echo("No power sensor can be read here." if found else "No meter was queried.")
     remarks = {
-        each.name: each.first.scope + ("; a case may have only a part of it" if each.first.shared else "")
+        each.name: each.first.scope + ("; a case may cause only part of it" if each.first.shared else "")
         for each in several
         if each.first.scope
     }
     for name, scope in remarks.items():
-        click.echo(clean(f"{name} sees {scope}"))
+        click.echo(clean(f"{name} covers {scope}"))
     unavailable = [[meter, missing.text] for meter, each in found.items() for missing in each.unavailable]
     if unavailable:
         click.echo("\nWhat cannot be read, and why:")
@@ -207,7 +207,7 @@ def _print(several: Sequence[Sensor], found: Mapping[str, Found]) -> None:
 
 
 def _print_now(several: Sequence[Sensor]) -> None:
-    """A row a sensor; what none of them has is not shown."""
+    """Print a row per sensor, without empty columns."""
     headings = ["sensor", "id", "device", *_WATCHED[:1], *_WATCHED[4:], ""]
     rows = []
     for each in several:
@@ -218,13 +218,13 @@ def _print_now(several: Sequence[Sensor]) -> None:
 
 
 def _known(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """A table without the columns in which no row has anything."""
+    """Return a table without its empty columns."""
     kept = [at for at in range(len(headings)) if any(row[at] not in ("-", "") for row in rows)]
     return [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def _read(several: Sequence[Sensor]) -> list[list[str]]:
-    """What is read of sensors, a row a quantity; those that are read alike share it."""
+    """Return what is read from the sensors, a row per quantity; sensors with the same quantity and data share a row."""
     alike: dict[tuple[str, str], list[str]] = {}
     for each in several:
         quantities: dict[tuple[str, str], list[str]] = {}
@@ -241,10 +241,10 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _documented(channel: Channel) -> str:
-    """What the documentation of a sensor says of it."""
+    """Return the documented properties of a channel as text."""
     said = {
-        f"new every {channel.update_ms or 0:g} ms": channel.update_ms,
-        f"mean of {channel.window_ms or 0:g} ms": channel.window_ms,
+        f"updated every {channel.update_ms or 0:g} ms": channel.update_ms,
+        f"mean over {channel.window_ms or 0:g} ms": channel.window_ms,
         f"±{channel.accuracy_percent or 0:g}%": channel.accuracy_percent,
         f"wraps at {si(channel.wraps_at, 'J')}": channel.wraps_at,
     }

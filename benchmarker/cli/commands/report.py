@@ -19,7 +19,7 @@ from benchmarker.records import store
 ENDINGS = (".html", ".htm")
 
 
-@click.command("report", short_help="Write a page that stands alone.")
+@click.command("report", short_help="Write a self-contained HTML report.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -28,11 +28,15 @@ ENDINGS = (".html", ".htm")
     default="report.html",
     show_default=True,
     metavar="FILE",
-    help="Where the page goes.",
+    help="Name of the HTML file.",
 )
-@click.option("--by", metavar="AXIS", help="Compare what differs in this alone: framework, m, host, ...")
-@click.option("--baseline", metavar="VALUE", help="Of the axis; or which RESULT is the baseline, else the first.")
-@click.option("--title", metavar="TEXT", help="The heading, instead of what was measured.")
+@click.option(
+    "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."
+)
+@click.option(
+    "--baseline", metavar="VALUE", help="Baseline: a value of --by, or one of the RESULTs. [default: the first]"
+)
+@click.option("--title", metavar="TEXT", help="Heading of the report. [default: what was measured]")
 @judging_options
 def command(
     results: tuple[Path, ...],
@@ -43,14 +47,15 @@ def command(
     fail_on: str | None,
     **judging: Any,
 ) -> int:
-    """Write one HTML page with verdicts, figures, and the data behind them; it needs no network.
+    """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Of several, the first is the baseline of the others,
-    or the one that --baseline names. With --by, or within one result, configurations that differ in one axis alone are
-    compared, the framework where nothing else is plain; where nothing can be compared, the page says why.
+    RESULT is a record, the folder of a run, or a folder of runs. With several, the baseline is the first or the one
+    that --baseline names, and each of the others is compared with it. With --by, or with a single RESULT,
+    configurations that differ in only one axis are compared. If it is not clear which axis, frameworks are compared. If
+    nothing can be compared, the report states why.
 
-    The exit status is 1 where a file cannot be read, or where a verdict is one of --fail-on. The page is written all
-    the same, and says so.
+    The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. The report is written even then,
+    and states the problem.
     """
     from benchmarker.report.assemble import page
     from benchmarker.report.gather import gather
@@ -60,7 +65,7 @@ def command(
     except ImportError as error:
         raise UserError(f"report needs the module '{error.name}'; pip install 'benchmarker[report]'") from error
     if output.suffix.lower() not in ENDINGS:
-        raise UserError(f"--output={output}: the name of a page ends in {' or '.join(ENDINGS)}")
+        raise UserError(f"--output={output}: the name of a report must end in {' or '.join(ENDINGS)}")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     read = [(result, *store.read([result])) for result in results]
     for _, _, faults in read:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from benchmarker.roofline.model import Point, Roofline
 
 
-@click.command("roofline", short_help="Show records under the roof of their device.")
+@click.command("roofline", short_help="Place records on the roofline of their device.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--level",
     type=click.Choice(get_args(Level)),
-    help="Only whole steps, scopes or kernels; the latter two of trials that were profiled. [default: all]",
+    help="Show only steps, scopes or kernels; scopes and kernels need profiled trials. [default: all]",
 )
 @click.option(
     "--roof",
@@ -32,30 +32,35 @@ if TYPE_CHECKING:
     type=click.Choice(get_args(Source)),
     default="measured",
     show_default=True,
-    help="As `ceilings` measured it, or by the data sheet of the vendor.",
+    help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
 )
 @top_option
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Plot: .png, .svg or .pdf."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a plot: .png, .svg or .pdf.",
 )
 @json_option
 def command(
     results: tuple[Path, ...], level: Level | None, source: Source, top: int, output: Path | None, as_json: bool
 ) -> int:
-    """Show what the device would let a step, its scopes and its kernels attain, and how near they come.
+    """Show how close steps, scopes and kernels come to the roofline of their device.
 
-    RESULT is a record, the folder of a run, or a folder of runs. Work of so many FLOPs a byte (INTENSITY) can attain
-    the peak or the bandwidth times the intensity, whichever is less; SHARE is the least time that this allows over
-    the time that was measured. FLOPs and bytes of steps and scopes are by formula, those of kernels by their shapes.
+    RESULT is a record, the folder of a run, or a folder of runs. INTENSITY is the work in FLOP per byte. The attainable
+    FLOP/s are the smaller of the peak and the bandwidth times the intensity. SHARE is the minimum time that this allows
+    divided by the measured time. FLOPs and bytes of steps and scopes are computed by formula, those of kernels from
+    their shapes.
 
-    The exit status is 1 where a file cannot be read or a record has no roof, 2 where none has.
+    The exit status is 1 if a file cannot be read or a record has no roof, and 2 if no record has a roof.
     """
     records, faults = store.read(list(results))
     known = ceilings.known(results)
     for fault in (*faults, *known.faults):
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if not records:
-        raise UserError("there is no record to look at")
+        raise UserError("no record was read; name records, runs, or folders of runs")
     found, reasons = rooflines(records, known, source)
     if not found:
         raise UserError("; ".join(reasons) or "every trial failed")
@@ -67,7 +72,7 @@ def command(
         from benchmarker.report.plots import roofs
 
         roofs(found, output)
-        click.echo(f"picture: {output}", err=True)
+        click.echo(f"plot: {output}", err=True)
     if as_json:
         print_json({"rooflines": found, "without": reasons})
     else:
@@ -76,12 +81,12 @@ def command(
         if beyond(found):
             click.echo(f"note: {BEYOND}")
         for reason in reasons:
-            click.echo(clean(f"without a roof: {reason}"))
+            click.echo(clean(f"no roof: {reason}"))
     return 1 if faults or known.faults or reasons else 0
 
 
 def _print(found: Roofline, level: Level | None, top: int) -> None:
-    """The roof in a line, then a line for each piece of work."""
+    """Print the roof on one line, then a table of the work under it."""
     roof = found.roof
     click.echo(clean(f"{found.configuration} ({found.trials} trials)"))
     click.echo(
@@ -91,7 +96,7 @@ def _print(found: Roofline, level: Level | None, top: int) -> None:
         )
     )
     if found.model_s is not None:
-        click.echo(f"  its parts one after the other, each at the roof: {si(found.model_s, 's')}")
+        click.echo(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}")
     points = found.points
     if not points:
         click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")

@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Fresh processes for each case.",
+    help="Trials of each case, each in a fresh process.",
 )
 @store_options
 @json_option
 def command(framework: str, trials: int, results: Path, resume: bool, as_json: bool, **options: Any) -> int:
-    """Measure a problem in one framework or several; store a record for each trial and print a table.
+    """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
-    Records go to a new folder below --results. The exit status is 1 where a trial failed.
+    Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
     """
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
     question = ask(options, measuring=measuring)
     asked = question.asked
     environment = gpus.environment(asked.gpu, os.environ)
     names = names_of(framework, asked.problem)
-    with working(f"asking {', '.join(names)} what they do here"):
+    with working(f"querying the capabilities of {', '.join(names)}"):
         able = usable(asked.problem, names, environment)
     cases = [make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     same_device(cases)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @store_options
 @json_option
 def command(file: Path, results: Path, resume: bool, as_json: bool) -> int:
-    """Run a plan file: one trial of every case, in an order of its own, then the next of every case.
+    """Run a plan file in rounds: each round is one trial of every case, in random order.
 
-    Records go to a new folder below --results. A trial that fails is a record that says why, and the others go on;
-    the exit status is 1 where one did.
+    Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
+    continues; the exit status is then 1.
     """
     return execute_plan(planned(file), results, resume, as_json)

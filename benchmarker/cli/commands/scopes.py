@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from benchmarker.traces.profile_files import Profile
 
 _KNOWN = 30
-"""Names of scopes that are listed where none is as asked for."""
+"""Number of scope names that are listed if none matches the request."""
 
 
-@click.command("scopes", short_help="Show the scopes of profiles side by side.")
+@click.command("scopes", short_help="Show the time of each scope in profiles.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--scope", help="Only this scope.")
+@click.option("--scope", help="Show only this scope.")
 @phase_option
 @top_option
 @json_option
@@ -34,11 +34,14 @@ _KNOWN = 30
 def command(
     results: tuple[Path, ...], scope: str | None, phase: str | None, top: int, as_json: bool, as_csv: bool
 ) -> None:
-    """Show the time of each scope in a profile; of several, the time a step of each, side by side.
+    """Show the time of each scope in a profile; for several profiles, the times per step side by side.
 
-    ROOT is the time of what is counted to a scope: where a compiler fused instructions of several scopes, by the
-    fusion's root. ANY is that of all in which an instruction of the scope has a part, PURE that of what holds nothing
-    else. RAN is how often the scope ran, EXPECTED how often it should have. RESULT is as for `kernels`, or a folder.
+    A compiler may fuse instructions of several scopes into one kernel. ROOT attributes such a kernel to the scope of
+    its root instruction, so these times add up. ANY is the time of all kernels that contain an instruction of the
+    scope, PURE the time of those that contain nothing else. RAN is how often the scope ran, EXPECTED how often it
+    should have.
+
+    RESULT is a record of a profiled trial, an event table, a profiler's trace file, or a folder of records.
     """
     import pandas as pd
 
@@ -60,7 +63,7 @@ def command(
     elif as_csv:
         print_csv(table)
     elif not len(table):
-        click.echo(f"no scope is as asked for; there are: {', '.join(_known(found))}")
+        click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
     elif len(found) == 1:
         headline(found[0].ingested.trace)
         _print(table.drop(columns="result"), found[0].ingested.trace, top)
@@ -85,7 +88,7 @@ def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
 
 
 def _known(found: Sequence[Profile]) -> list[str]:
-    """The first names of scopes in profiles."""
+    """Return the first names of scopes in the profiles."""
     names = list(dict.fromkeys(of.scope or OUTSIDE for profile in found for of in profile.ingested.scopes))
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
@@ -94,22 +97,22 @@ def _print(table: pd.DataFrame, trace: Trace, top: int) -> None:
     rows = [[cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
     _print_top([name.removesuffix("_ns") for name in table.columns], rows, top)
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
-        remedy = "" if trace.separable else "; --separable keeps apart what can be"
+        remedy = "" if trace.separable else "; --separable keeps some of them apart"
         click.echo(clean(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}"))
 
 
 def _print_top(headings: Sequence[str], rows: Sequence[Sequence[str]], top: int) -> None:
-    """The first lines of a table, and how many more there are."""
+    """Print the first lines of a table and the number of lines left out."""
     print_table(headings, rows[: top or None])
     if top and len(rows) > top:
         click.echo(f"and {len(rows) - top} more; --top=0 shows all")
 
 
 def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
-    """Each result's time a step, and its share of that result's busy time."""
+    """Print each result's time per step and its share of that result's busy time."""
     results = sorted(dict.fromkeys(table["result"]))
     cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
-    click.echo("time a step by root, and share of the busy time")
+    click.echo("time per step (ROOT), and share of the busy time")
     lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))
     rows = []
     for scope, phase in lines:

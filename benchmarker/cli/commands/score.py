@@ -23,18 +23,25 @@ from benchmarker.records import store
 METRICS = ("samples_per_s", "samples_per_J")
 
 
-@click.command("score", short_help="Sum up two sides over all cases.")
+@click.command("score", short_help="Score two results over all cases.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--by", metavar="AXIS", help="The sides are values of this: framework, precision, host, ...")
-@click.option("--baseline", metavar="SIDE", help="One of the results, or a value of the axis; else the first.")
-@click.option("--contender", metavar="SIDE", help="Another one; else the second.")
-@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE", help="TOML: what cases weigh; else 1.")
-@click.option("--cost", type=click.Path(path_type=Path), metavar="FILE", help=f"TOML: prices, for {COST_METRIC}.")
+@click.option("--by", metavar="AXIS", help="Score two values of this axis: framework, precision, host, ...")
+@click.option("--baseline", metavar="SIDE", help="One of the RESULTs, or a value of --by. [default: the first]")
+@click.option("--contender", metavar="SIDE", help="Another RESULT or value of --by. [default: the second]")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file with weights of cases. [default: all 1]",
+)
+@click.option(
+    "--cost", type=click.Path(path_type=Path), metavar="FILE", help=f"TOML file with prices, for {COST_METRIC}."
+)
 @click.option(
     "--metric",
     "named",
     metavar="NAME[,NAME...]",
-    help=f"Any of `show`; else {', '.join(METRICS)}, and with --cost {COST_METRIC}.",
+    help=f"Metrics to score, any that `show` prints. [default: {', '.join(METRICS)}; with --cost also {COST_METRIC}]",
 )
 @json_option
 def command(
@@ -47,13 +54,13 @@ def command(
     named: str | None,
     as_json: bool,
 ) -> int:
-    """Sum up a baseline and a contender over all cases: the weighted geometric mean of their ratios, by metric.
+    """Score a contender against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The sides are two of the results, or with --by two
-    values of an axis. Every ratio is turned so that above 1 means that the contender is better.
+    RESULT is a record, the folder of a run, or a folder of runs. The two sides are two of the RESULTs, or two values
+    of the axis --by. Ratios are inverted where lower is better, so above 1 always means that the contender is better.
 
-    The exit status is 0 where the score is of all that was asked for; 1 where a trial failed or was not run, a case
-    has no counterpart, or no samples_per_s (with --metric: no value of one named there), or a file cannot be read.
+    The exit status is 0 if the score covers everything requested. It is 1 if a trial failed or was not run, a case has
+    no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read.
     """
     metrics = _metrics(named, cost)
     costs = read_costs(cost) if cost else None
@@ -93,15 +100,15 @@ def command(
 
 
 def _two(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, Path]:
-    """The two results that are scored, the baseline first."""
+    """Return the two results to score, the baseline first; raises `UserError` if there are not two."""
     for option, name in (("--baseline", baseline), ("--contender", contender)):
         if name is not None and Path(name) not in results:
-            raise UserError(f"{option}={name} is none of the results: {', '.join(map(str, results))}")
+            raise UserError(f"{option}={name} is not one of the results: {', '.join(map(str, results))}")
     named = {Path(name) for name in (baseline, contender) if name is not None}
     others = iter([result for result in results if result not in named])
     one, two = (next(others, None) if name is None else Path(name) for name in (baseline, contender))
     if one is None or two is None or one == two:
-        raise UserError("a score takes two results; name another one, or an axis with --by")
+        raise UserError("a score needs two different results; name another one, or an axis with --by")
     for result in results:
         if result not in (one, two):
             click.echo(f"not scored: {clean(str(result))}", err=True)
@@ -109,7 +116,7 @@ def _two(results: tuple[Path, ...], baseline: str | None, contender: str | None)
 
 
 def _metrics(named: str | None, cost: Path | None) -> list[str]:
-    """The metrics that are asked for."""
+    """Return the requested metrics; raises `UserError` if they do not fit the options."""
     if named is None:
         return [*METRICS, *([COST_METRIC] if cost else [])]
     names = [name.strip() for name in named.split(",") if name.strip()]

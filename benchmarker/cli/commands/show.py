@@ -17,9 +17,9 @@ from benchmarker.records import store
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 def command(results: tuple[Path, ...], as_json: bool) -> int:
-    """Show one record in full, or several as one table.
+    """Show a single record in full, or several records as one table.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 where a file cannot be read.
+    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
     """
     records, faults = store.read(list(results))
     derive = load_metrics(results)

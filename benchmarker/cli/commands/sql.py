@@ -21,23 +21,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@click.command("sql", short_help="Query a trace in Perfetto's SQL.")
+@click.command("sql", short_help="Query a profile with Perfetto's SQL.")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.argument("statement", metavar="SQL")
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@click.option(
-    "--engine", metavar="FILE", type=click.Path(path_type=Path), help="A trace_processor_shell to query with."
-)
-@click.option("--download", is_flag=True, help="Where there is no engine, let Perfetto download one.")
+@click.option("--engine", metavar="FILE", type=click.Path(path_type=Path), help="The trace_processor_shell to use.")
+@click.option("--download", is_flag=True, help="Let Perfetto download an engine if there is none.")
 def command(result: Path, statement: str, as_json: bool, as_csv: bool, engine: Path | None, download: bool) -> None:
-    """Query the trace of RESULT in Perfetto's SQL.
+    """Query the profile of RESULT with Perfetto's SQL.
 
-    RESULT is a record, a table of events, or a trace of any framework. `args.name` is the scope of a slice:
+    RESULT is a record of a profiled trial, an event table, or a profiler's trace file. The argument `args.name` of a
+    slice is its scope:
 
       SELECT name, extract_arg(arg_set_id, 'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'
 
-    Times are nanoseconds since the first event.
+    Times are in nanoseconds since the first event.
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other; give one of them")
@@ -60,7 +59,7 @@ def command(result: Path, statement: str, as_json: bool, as_csv: bool, engine: P
 
 
 def _writable(result: Path) -> bool:
-    """Whether the annotated trace can go beside a result."""
+    """Return whether the annotated trace can be stored next to a result."""
     return os.access(result if result.is_dir() else result.parent, os.W_OK)
 
 
@@ -69,13 +68,13 @@ def _tell(text: str) -> None:
 
 
 def _lost(dropped: dict[str, int]) -> str:
-    """What a reader must know of a trace that was not taken in whole."""
+    """Return the warning for a trace that was not imported in full."""
     names = ", ".join(dropped)
     return f"perfetto dropped {sum(dropped.values())} slices ({names}): counts and sums over this trace are too low"
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """Values of a column as JSON has them; bytes in hexadecimal digits."""
+    """Return the values of a column as JSON values; bytes become hexadecimal digits."""
     return [
         None if missing else value.hex() if isinstance(value, bytes) else value
         for value, missing in zip(column.tolist(), column.isna().tolist(), strict=True)

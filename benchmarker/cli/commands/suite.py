@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.group("suite", invoke_without_command=True, short_help="List the suites of the project, or run one.")
+@click.group("suite", invoke_without_command=True, short_help="List the built-in benchmark suites, or run one.")
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Run the curated plans that come with the project; `run-plan` runs one of your own."""
+    """List or run the built-in benchmark suites, which are curated plans; `run-plan` runs plans of your own."""
     if context.invoked_subcommand is None:
-        raise UserError("say what to do: suite list, or suite run NAME")
+        raise UserError("no subcommand was given; use `suite list` or `suite run NAME`")
 
 
 @command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the suites: how many cases they ask for, how often each, and how long that takes.
+    """List the suites with their number of cases, trials of each case, and run time.
 
-    No framework is started: of the cases, those that it does not do here are left out when the suite runs.
+    No framework is started. Cases that a framework does not support here are left out when the suite runs.
     """
     found = [
         {
@@ -51,10 +51,14 @@ def list_command(as_json: bool) -> None:
 
 @command.command("run")
 @click.argument("name")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure, in place of those of the suite.")
-@click.option("--device", metavar="PLATFORM", help="A platform that the frameworks report, or gpu; else they choose.")
+@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure, instead of those of the suite.")
+@click.option(
+    "--device",
+    metavar="PLATFORM",
+    help="A platform that the frameworks report, or gpu. [default: the framework's choice]",
+)
 @store_options
-@click.option("--dry-run", is_flag=True, help="Show what would run, and how long it would take, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
 @json_option
 def run_command(
     name: str,
@@ -65,9 +69,10 @@ def run_command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Run the suite NAME; with --resume, go on with it.
+    """Run the suite NAME; with --resume, continue an unfinished run.
 
-    What a framework or a device does not do is left out and said. The exit status is 1 where a trial failed.
+    Cases that a framework or a device does not support are left out and reported. The exit status is 1 if a trial
+    failed.
     """
     description = suites.find(name).plan
     if framework is not None:

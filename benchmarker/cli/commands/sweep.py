@@ -22,36 +22,44 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command("sweep", cls=ProblemCommand, short_help="Measure every combination of values.")
+@click.command("sweep", cls=ProblemCommand, short_help="Measure every combination of parameter values.")
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
-@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Values of one setting.")
+@click.option(
+    "--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Vary one parameter over these values."
+)
 @click.option(
     "--zip",
     "zips",
     multiple=True,
     metavar="'NAME=VALUES NAME=VALUES...'",
-    help="Values of several settings, walked together.",
+    help="Vary several parameters in step: all first values, all second values, ...",
 )
-@click.option("--case", "cases", multiple=True, metavar="'NAME=VALUE NAME=VALUE...'", help="One choice of a list.")
+@click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="'NAME=VALUE NAME=VALUE...'",
+    help="One case of a list; repeat the option for each.",
+)
 @measuring_options
 @click.option(
     "--trials",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Fresh processes for each case.",
+    help="Trials of each case, each in a fresh process.",
 )
 @click.option(
     "--design",
     type=Design(get_args(DesignKind)),
     default="rounds",
     show_default=True,
-    help="Rounds, each a fresh process for every case in turn; or a duet, two cases taking turns in one process.",
+    help="rounds: each round runs every case in a fresh process; duet: two cases alternate in one process.",
 )
-@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Of the order of trials; else drawn.")
+@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Seed of the random trial order.")
 @store_options
-@click.option("--dry-run", is_flag=True, help="Show what would run, and how long it would take, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
 @json_option
 def command(
     framework: str | None,
@@ -67,10 +75,16 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Measure every combination of values: all --axis and --zip are multiplied, and all --case together with them.
+    """Measure every combination of parameter values.
 
-    A name is that of an option, a value is as the option takes it. What a framework or a device does not do is left
-    out and said. A plan file (`run-plan`) can say the same, and vary the problem too.
+    Each --axis and each --zip is one factor; all --case options together are another. The sweep measures the product of
+    all factors. NAME is an option without the leading dashes, VALUE a value of that option. Cases that a framework or a
+    device does not support are left out and reported. A plan file (`run-plan`) can describe the same sweep, and can
+    also vary the problem.
+
+      benchmarker sweep --framework=jax,torch --problem=gemm --axis m=256,512
+
+    The exit status is 1 if a trial failed.
     """
     base = {name: options[name] for name in options if _is_given(name)}
     description = Description(
@@ -84,9 +98,9 @@ def command(
     )
     for name in {name for part in (description.axes, *description.zips, *description.cases) for name in part}:
         if name == "problem":
-            raise UserError("a sweep is of one problem; a plan file (`run-plan`) can vary it")
+            raise UserError("a sweep measures one problem; a plan file (`run-plan`) can vary it")
         if name in base:
-            raise UserError(f"{name} is given as an option, and varied as well; leave one out")
+            raise UserError(f"{name} is both given as an option and varied; leave one out")
     plan = made(description)
     if dry_run:
         return preview(plan, results, False, as_json)
@@ -94,12 +108,12 @@ def command(
 
 
 def _is_given(name: str) -> bool:
-    """Whether an option stands on the command line, and is no default."""
+    """Return whether an option was given on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _lists(option: str, words: Sequence[str]) -> dict[str, list[str]]:
-    """Lists of values by setting, from words such as `m=256,512`."""
+    """Return lists of values by parameter, from words such as `m=256,512`."""
     lists = {name: text.split(",") if text else [] for name, text in _assignments(option, words).items()}
     for name, values in lists.items():
         if not all(values):
@@ -108,7 +122,7 @@ def _lists(option: str, words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _assignments(option: str, words: Sequence[str]) -> dict[str, str]:
-    """Values by setting, from words such as `precision=fp64`."""
+    """Return values by parameter, from words such as `precision=fp64`."""
     values: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")

@@ -26,42 +26,47 @@ if TYPE_CHECKING:
     from benchmarker.api.meter import Channel
 
 _NAMED = 8
-"""So many files are named where one must be chosen."""
+"""Maximum number of files that are named if one must be chosen."""
 _WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8)
 """Widths of the bins, times a power of ten, s."""
 _WIDE = ("memory_temperature_C", "memory_clock_MHz", "memory_used_bytes", "power_limit_W")
 """Quantities that the table shows only with --wide."""
 _POWERS = ("energy_J", "power_average_W", "power_instant_W")
 _LONG = 16
-"""Sensors with a longer name have a number in the headings."""
+"""Sensors with a longer name appear as a number in the headings."""
 
 
 @click.command("telemetry", short_help="Show the time series of a trial.")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.option(
-    "--rows", type=click.IntRange(min=1), metavar="N", default=40, show_default=True, help="Most lines of the table."
+    "--rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=40,
+    show_default=True,
+    help="Maximum number of table rows.",
 )
-@click.option("--wide", is_flag=True, help="All quantities: memory and power limit, too.")
+@click.option("--wide", is_flag=True, help="Show all quantities, including memory and power limit.")
 @json_option
 @csv_option
 def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) -> None:
-    """Show what the meters read during a trial, over time.
+    """Show the time series of everything the meters read during a trial.
 
-    RESULT is a record, the folder of a run with one time series, or the time series itself. Times are seconds since the
-    timed part began. The table shows the mean of each quantity by stretches of time, each from the time that stands
-    there: a counter of energy as its mean power, why clocks were held down in words, the time for which they were as
-    what it rose. --csv and --json have every reading.
+    RESULT is a record, the folder of a run with one time series, or the time series itself. Times are in seconds since
+    the timed part began. Each row of the table covers the interval that begins at its time and shows the mean of each
+    quantity. For an energy counter it shows the mean power, for throttling the reasons in words, and for throttle time
+    its increase. --csv and --json contain every reading.
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other; give one of them")
     path = _find(result)
     with working(f"reading {path}"):
-        from benchmarker.power import telemetry  # Arrow takes longer to import than all else
+        from benchmarker.power import telemetry  # Arrow takes longer to import than everything else
 
         line = telemetry.read(path)
     table = line.readings
     if not len(table):
-        raise UserError(f"{path}: a time series without a reading")
+        raise UserError(f"{path}: the time series contains no readings")
     begun = table.loc[table["mark"] == "begin", "time_ns"]
     zero_ns = int(begun.iloc[0]) if len(begun) else int(table["time_ns"].iloc[0])
     table.insert(0, "time_s", (table["time_ns"] - zero_ns) / 1e9)
@@ -76,7 +81,7 @@ def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) ->
 
 
 def _find(result: Path) -> Path:
-    """The time series of a result; raises `UserError` where there is none, or more than one."""
+    """Return the time series of a result; raises `UserError` if there is none, or more than one."""
     if not result.is_dir():
         if not result.exists():
             raise UserError(clean(f"{result}: no such file or folder"))
@@ -86,13 +91,13 @@ def _find(result: Path) -> Path:
         return found[0]
     if found:
         names = ", ".join(str(path) for path in found[:_NAMED]) + ", …" * (len(found) > _NAMED)
-        raise UserError(f"{clean(str(result))} holds {len(found)} time series; name one: {clean(names)}")
+        raise UserError(f"{clean(str(result))} contains {len(found)} time series; name one: {clean(names)}")
     records, _ = store.read([result])
-    raise UserError(f"{clean(str(result))} holds no time series" + (f": {_reason(records[0])}" if records else ""))
+    raise UserError(f"{clean(str(result))} contains no time series" + (f": {_reason(records[0])}" if records else ""))
 
 
 def _beside(path: Path) -> Path:
-    """The time series beside a record."""
+    """Return the time series next to a record; raises `UserError` if there is none."""
     record = store.read_record(path)
     if not isinstance(record, Record):
         raise UserError(clean(str(record)))
@@ -103,14 +108,14 @@ def _beside(path: Path) -> Path:
 
 
 def _reason(record: Record) -> str:
-    """Why a trial has no time series."""
+    """Return why a trial has no time series."""
     if any(report.channels for report in record.meters):
-        return f"it should be beside the record, as {record.trial_id}{store.TELEMETRY}"
-    return clean(f"nothing was sensed: {why_nothing(record)}")
+        return f"it should be next to the record, as {record.trial_id}{store.TELEMETRY}"
+    return clean(f"nothing was measured: {why_nothing(record)}")
 
 
 def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows: int, wide: bool) -> None:
-    """A row for each stretch of time, a column for each quantity of each sensor."""
+    """Print a row for each time interval and a column for each quantity of each sensor."""
     import pandas as pd
 
     times = table["time_s"].drop_duplicates()
@@ -151,7 +156,7 @@ _SENSOR = ["meter", "id", "domain"]
 
 
 def _labels(table: pd.DataFrame) -> dict[_Name, tuple[str, str]]:
-    """What each sensor is called in headings, and in full: a number for a name that is too long."""
+    """Return the name of each sensor in headings (a number if its name is too long) and in full."""
     names: list[_Name] = list(table[_SENSOR].drop_duplicates().itertuples(index=False, name=None))
     full = [label(*name) for name in names]
     return {
@@ -161,9 +166,9 @@ def _labels(table: pd.DataFrame) -> dict[_Name, tuple[str, str]]:
 
 
 def _series(table: pd.DataFrame, wide: bool) -> Iterator[tuple[_Name, str, pd.DataFrame]]:
-    """What is shown: a sensor, the quantity, and the readings that are numbers, in order of time.
+    """Yield what is shown: a sensor, the quantity, and the numeric readings in order of time.
 
-    Of energy and powers a sensor shows one; of all its other quantities, `_WIDE` only where asked for.
+    Unless `wide`, each sensor has one column for energy and power, and no quantity of `_WIDE`.
     """
     for name, of in table.groupby(_SENSOR, sort=False):
         power = next((each for each in _POWERS if (of["quantity"] == each).any()), "")
@@ -173,7 +178,7 @@ def _series(table: pd.DataFrame, wide: bool) -> Iterator[tuple[_Name, str, pd.Da
 
 
 def _word(quantity: str, what: pd.Series, *, wide: bool) -> str:
-    """A quantity in the words of a heading."""
+    """Return the heading of a quantity."""
     if quantity == "throttle_time_s":
         return f"{what.iloc[0] if len(what) else ''} throttle".strip()
     if quantity in _POWERS:
@@ -182,7 +187,7 @@ def _word(quantity: str, what: pd.Series, *, wide: bool) -> str:
 
 
 def _by_bin(readings: pd.DataFrame, channel: Channel) -> dict[int, float]:
-    """What is shown of each bin: a counter's mean power, what a time rose, the bits that were set, or a mean."""
+    """Return the value of each bin: a counter's mean power, a time's increase, the bits that were set, or a mean."""
     quantity = channel.quantity
     if quantity == "throttle_mask":
         bits: dict[int, float] = {}
@@ -192,7 +197,7 @@ def _by_bin(readings: pd.DataFrame, channel: Channel) -> dict[int, float]:
     if quantity in ("energy_J", "throttle_time_s"):
         rises = readings.assign(rise=readings["value"].diff(), seconds=readings["time_s"].diff())
         rises.loc[rises["rise"] < 0, "rise"] += channel.wraps_at or 0.0
-        rises = rises[rises["rise"] >= 0]  # where it fell, and does not wrap, it is broken
+        rises = rises[rises["rise"] >= 0]  # a counter that decreases without wrapping is broken
         sums = rises.groupby("bin")[["rise", "seconds"]].sum()
         if quantity == "energy_J":
             enough = sums["seconds"] > rises["seconds"].median() / 2  # an edge may be read close to a tick
@@ -209,7 +214,7 @@ def _cell(channel: Channel, value: float | None) -> str:
 
 
 def _width(times: pd.Series, rows: int) -> float:
-    """The least round width of bins that makes so many rows, of which each has a reading or two."""
+    """Return the smallest round bin width, s, that gives at most `rows` bins with a reading or two in each."""
     first, last = float(times.min()), float(times.max())
     least = max((last - first) / rows, 2 * float(times.diff().median()) if len(times) > 1 else 0.0, 1e-3)
     power = 10.0 ** math.floor(math.log10(least))
@@ -221,7 +226,7 @@ def _width(times: pd.Series, rows: int) -> float:
 
 
 def _digits(width: float) -> int:
-    """Decimals that tell bins apart."""
+    """Return the number of decimals needed to distinguish the bins."""
     digits = 0
     while digits < 6 and abs(width * 10**digits - round(width * 10**digits)) > 1e-9:
         digits += 1

@@ -9,15 +9,21 @@ import click
 from benchmarker.traces.perfetto.annotated_file import write
 
 
-@click.command("trace", short_help="Write a trace with scopes in it, for Perfetto's viewer.")
+@click.command("trace", short_help="Export a profile for the Perfetto viewer.")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Name of the trace file. [default: next to the event table]",
+)
 def command(result: Path, output: Path | None) -> None:
-    """Write the trace of RESULT with the scope of every event in it, and print where it is.
+    """Export the profile of RESULT for the Perfetto viewer, with the scope of every event, and print the file name.
 
-    RESULT is a record, a table of events, or a trace of any framework. Without -o the file goes beside the table of
-    events, and is not written again as long as it is newer than RESULT.
+    RESULT is a record of a profiled trial, an event table, or a profiler's trace file. Without -o, the trace is stored
+    next to the event table and is only rewritten if RESULT is newer.
     """
     written = write(result, output)
     click.echo(str(written))
-    click.echo("https://ui.perfetto.dev opens it, in the browser alone: the trace is not sent anywhere", err=True)
+    click.echo("open it at https://ui.perfetto.dev; the trace stays in the browser and is not sent anywhere", err=True)

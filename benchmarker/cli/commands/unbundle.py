@@ -21,25 +21,25 @@ from benchmarker.cli.display.output import json_option, print_json, print_table
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("results"),
     show_default=True,
-    help="Unpack the run into a folder of its own in there.",
+    help="Folder below which the run's folder is created.",
 )
-@click.option("--check", is_flag=True, help="Verify only.")
-@click.option("--sha256", metavar="HEX", help="SHA-256 that FILE must have, as `bundle` printed it.")
+@click.option("--check", is_flag=True, help="Verify only; do not unpack.")
+@click.option("--sha256", metavar="HEX", help="Expected SHA-256 of FILE, as printed by `bundle`.")
 @click.option(
     "--max-size",
     metavar="GIB",
     type=click.IntRange(min=1),
-    help="Most that may be unpacked.  [default: 10, or 1 where that is over 100 times the size of FILE]",
+    help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
 )
 @json_option
 def command(file: Path, to: Path, check: bool, sha256: str | None, max_size: int | None, as_json: bool) -> int:
-    """Verify a bundle, every byte and every record of it, and unpack its run.
+    """Verify every byte and every record of a bundle, then unpack its run.
 
-    The exit status is 1, and nothing is unpacked, where anything does not hold; all that does not is named. Checksums
-    tell that nothing changed on the way, not that what was measured is true.
+    If any check fails, all faults are listed, nothing is unpacked and the exit status is 1. Checksums show that nothing
+    changed in transit; they do not show that the measurements are genuine.
     """
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise UserError("--sha256 takes 64 hexadecimal digits, as `bundle` prints them")
+        raise UserError("--sha256 must be 64 hexadecimal digits, as printed by `bundle`")
     done = unbundle(file, None if check else to, sha256=sha256, max_bytes=max_size and max_size * 2**30)
     warn(done.manifest)
     print_faults(done.faults)

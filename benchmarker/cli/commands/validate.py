@@ -11,13 +11,13 @@ from benchmarker.formatting import clean
 from benchmarker.records import store
 
 
-@click.command("validate", short_help="Hold records against the schema.")
+@click.command("validate", short_help="Validate records against the JSON Schema.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 def command(results: tuple[Path, ...], as_json: bool) -> int:
-    """Hold records against the schema; name each faulty file, the place in it, and the reason.
+    """Validate records against the JSON Schema; list each faulty file with the location and the reason.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 where a fault is found.
+    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file is faulty.
     """
     records, faults = store.read(list(results))
     if as_json:

@@ -1,4 +1,4 @@
-"""Bundles in words: what was packed, what is missing, what is wrong."""
+"""Bundles as text: what was packed, what is missing, what is wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarker.formatting import clean, si
 
 
 def summary(manifest: Manifest) -> list[list[str]]:
-    """What a manifest says, in rows of a table."""
+    """Return the content of a manifest as rows of a table."""
     size = sum(packed.size_bytes for packed in manifest.files)
     return [
         ["run", manifest.run_id],
@@ -22,12 +22,12 @@ def summary(manifest: Manifest) -> list[list[str]]:
 
 
 def warn(manifest: Manifest) -> None:
-    """Say on standard error what a bundle lacks."""
+    """Report on standard error what is missing from a bundle."""
     trials = manifest.trials
     if trials.recorded < trials.planned:
         click.echo(
             f"benchmarker: UNFINISHED run: {trials.planned - trials.recorded} of {trials.planned} trials have no record"
-            " (a run that may stop early, as of `ab`, can be complete)",
+            " (a run that may stop early, such as one of `ab`, can be complete)",
             err=True,
         )
     for remark in manifest.left_out:
@@ -38,6 +38,6 @@ def warn(manifest: Manifest) -> None:
 
 
 def print_faults(faults: Iterable[Remark]) -> None:
-    """Name on standard error what does not hold."""
+    """Report the faults on standard error."""
     for fault in faults:
         click.echo(f"benchmarker: {clean(str(fault))}", err=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def print_family(family: Family) -> None:
-    """One comparison in full, several as a table."""
+    """Print one comparison in full, several as a table."""
     comparisons = family.comparisons
     if len(comparisons) == 1:
         print_one(comparisons[0])
@@ -30,15 +30,15 @@ def print_family(family: Family) -> None:
 
 
 def _print_left_out(family: Family) -> None:
-    """Notes on all of the family, and what could not be compared."""
+    """Print the notes on the family and what could not be compared."""
     for note in family.notes:
         click.echo(clean(f"  note: {note}"))
     for name in family.unmatched:
-        click.echo(clean(f"not compared, for it has no counterpart: {name}"))
+        click.echo(clean(f"not compared, no counterpart: {name}"))
 
 
 def print_one(comparison: Comparison) -> None:
-    """A comparison: its sides, the line with the verdict, the method, the notes."""
+    """Print a comparison: its sides, the line with the verdict, the method and the notes."""
     unit = comparison.unit
     what = f"{comparison.metric} of {label(comparison.case, list(comparison.case))}".removesuffix(" of ")
     click.echo(clean(f"{what}, median over trials, and the contender (B) over the baseline (A)"))
@@ -87,17 +87,17 @@ def _print_several(family: Family) -> None:
 
 
 def _case(comparison: Comparison, axes: Sequence[str]) -> tuple[str, ...]:
-    """A comparison's case as columns."""
+    """Return a comparison's case as columns."""
     return tuple(str(comparison.case.get(axis, "-")) for axis in axes)
 
 
 def _cut(name: str) -> str:
-    """A name that may be a kernel's, as long as a table takes it."""
+    """Return a name, which may be a kernel's, shortened to fit a table."""
     return cell("kernel", name)
 
 
 def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None:
-    """The methods, and each note once, with the comparisons that it is about."""
+    """Print the methods, then each note once with the comparisons that it applies to."""
     for method in dict.fromkeys(each.method for each in comparisons):
         click.echo(f"  {METHODS[method]}")
     about: dict[str, list[str]] = {}
@@ -112,7 +112,7 @@ def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None
 
 
 def print_speedups(family: Family) -> None:
-    """Cases against contenders: how many times as fast each is as the baseline; `?` marks what is not decided."""
+    """Print speed-ups over the baseline, a row per case and a column per contender; `?` marks undecided ones."""
     comparisons, first = family.comparisons, family.comparisons[0]
     axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
     contenders = list(dict.fromkeys(each.contender for each in comparisons))
@@ -137,7 +137,7 @@ def _speedup(each: Comparison | GeometricMean) -> str:
 
 
 def print_classical(tables: Sequence[Classical], *, tests: bool) -> None:
-    """The step times of all timed blocks described, and tested as if they were independent, with the warning."""
+    """Print statistics of all timed blocks and, with `tests`, tests as if blocks were independent, with a warning."""
     click.echo("\nStep times of all timed blocks:")
     rows = []
     for table in tables:
@@ -148,12 +148,12 @@ def print_classical(tables: Sequence[Classical], *, tests: bool) -> None:
     print_table(["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"], rows)
     if not tests:
         return
-    click.echo("as if blocks were independent, which those of one process are not:")
+    click.echo("tests that treat blocks as independent, although blocks of one process are not:")
     for table in tables:
         test = table.rank_sum
         click.echo(
             clean(
-                f"{label(table.case, list(table.case))} {table.baseline} against {table.contender}: "
+                f"{label(table.case, list(table.case))} {table.baseline} vs {table.contender}: "
                 f"rank-sum statistic {test.statistic:.3f} (p {test.p_value:.2g}), "
                 f"Mann-Whitney U {test.u:.0f} (p {test.u_p_value:.2g})".strip()
             )

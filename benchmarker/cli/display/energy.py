@@ -1,4 +1,4 @@
-"""What a record says of power, energy and the state of the devices, as rows of (name, value)."""
+"""Power, energy and device state of a record, as rows of (name, value)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 _FLAGS = {
-    "counter_suspect": "SUSPECT: its counter and its polled powers differ",
-    "counter_stalled": "its counter stood still and is not used",
-    "counter_backwards": "its counter ran backwards and is not used",
-    "aliasing": "in step with the work, of which it may always see the same part",
-    "gaps": "gaps between its readings",
-    "shared": "the case may have had only a part of what it sees",
+    "counter_suspect": "SUSPECT: energy counter and polled power disagree",
+    "counter_stalled": "the energy counter stalled and is not used",
+    "counter_backwards": "the energy counter ran backwards and is not used",
+    "aliasing": "aliasing: sampled in step with the work, so it may always see the same part of a step",
+    "gaps": "gaps between readings",
+    "shared": "shared: the case may have caused only part of the reading",
 }
-"""Flags of a sensor, in words."""
+"""Flags of a sensor as text."""
 
 
 def sensed_rows(record: Record) -> list[list[str]]:
-    """What was sensed, or why nothing was; little where nobody asked for it."""
+    """Return what was measured, or why nothing was; brief if no meter was requested."""
     asked = record.case.measuring.wants_power
     found = []
     if record.energy:
@@ -46,29 +46,29 @@ def sensed_rows(record: Record) -> list[list[str]]:
 
 
 def why_nothing(record: Record) -> str:
-    """Why nothing was sensed, in a few words: of meters that can read nothing, the kind of the reason alone."""
+    """Return why nothing was measured, in a few words: one reason keyword for each meter that can read nothing."""
     if not _nothing(record):
         return record.reasons.get("energy", "no meter was read")
     words = {report.meter: report.unavailable[0].reason for report in record.meters if report.unavailable}
-    return "; ".join(f"{meter}: {reason}" for meter, reason in words.items()) + "; `benchmarker power` says more"
+    return "; ".join(f"{meter}: {reason}" for meter, reason in words.items()) + "; run `benchmarker power` for details"
 
 
 def _nothing(record: Record) -> bool:
-    """Whether meters were asked, and none has anything to read."""
+    """Return whether meters were queried and none can read anything."""
     return bool(record.meters) and not any(report.channels for report in record.meters)
 
 
 def _energy(record: Record, energy: Energy) -> list[list[str]]:
-    """The energy of the device and of the machine, then what each sensor says."""
+    """Return the energy of the device and of the machine, then a row for each sensor."""
     reason = record.reasons.get("energy.energy_J", "")
     found = [["energy", _sum(energy, energy.domains, energy.energy_J, energy.idle_W) or f"none: {reason}"]]
     if energy.total_domains != energy.domains or energy.total_J != energy.energy_J:
         reason = record.reasons.get("energy.total_J", "")
         total = _sum(energy, energy.total_domains, energy.total_J, energy.total_idle_W) or f"none: {reason}"
-        found.append(["of all sensors", total])
+        found.append(["energy, all sensors", total])
     if "energy_short" in energy.flags:
         asking = "" if record.case.measuring.wants_power else "--power=auto "
-        found.append(["SHORT", f"an energy wants {SHORT_S:g} s or more: {asking}--power-min=60"])
+        found.append(["SHORT", f"an energy figure needs {SHORT_S:g} s or more: use {asking}--power-min=60"])
     for at, sensor in enumerate(energy.sensors):
         found.append(
             [
@@ -80,7 +80,7 @@ def _energy(record: Record, energy: Energy) -> list[list[str]]:
 
 
 def _sum(energy: Energy, domains: Sequence[str], energy_j: float | None, idle_w: float | None) -> str:
-    """An energy with the window that it is of, gross, and the idle power beside it; empty where there is none."""
+    """Return a gross energy with its window and the idle power as text; empty if there is none."""
     if energy_j is None:
         return ""
     mean = f", mean {si(energy_j / energy.duration_s, 'W')}" if energy.duration_s else ""
@@ -92,7 +92,7 @@ def _sum(energy: Energy, domains: Sequence[str], energy_j: float | None, idle_w:
 
 
 def _sensor(sensor: SensorEnergy, reason: str) -> str:
-    """One sensor: its energy and how it was had, its powers, and what makes them doubtful."""
+    """Return one sensor as text: its energy and how it was obtained, its powers, and what makes them doubtful."""
     parts = [f"none: {reason}" if sensor.energy_J is None else f"{si(sensor.energy_J, 'J')} by {_method(sensor)}"]
     powers = (("mean", sensor.mean_W), ("p95", sensor.p95_W), ("peak", sensor.peak_W), ("idle", sensor.idle_W))
     parts += [f"{name} {si(value, 'W')}" for name, value in powers if value is not None]
@@ -103,14 +103,14 @@ def _sensor(sensor: SensorEnergy, reason: str) -> str:
     parts += [f"{count} {what}(s)" for what, count in (("gap", sensor.gaps), ("wrap", sensor.wraps)) if count]
     parts += [_FLAGS[flag] for flag in sensor.flags if flag != "gaps"]
     if sensor.scope:
-        parts.append(f"it sees {sensor.scope}")
+        parts.append(f"covers {sensor.scope}")
     if not sensor.measured:
         parts.append("not of the device that ran the case")
     return ", ".join(parts)
 
 
 def _method(sensor: SensorEnergy) -> str:
-    """How the energy was had, with the other way to it where there is one."""
+    """Return how the energy was obtained, with the alternative figure if there is one."""
     if sensor.method != "counter" or sensor.polled_J is None:
         return sensor.method or "-"
     ratio = "" if sensor.ratio is None else f", ratio {sensor.ratio:.3g}"
@@ -118,7 +118,7 @@ def _method(sensor: SensorEnergy) -> str:
 
 
 def _conditions(state: Conditions) -> list[list[str]]:
-    """The state of a device: mean and highest of each quantity, and why its clocks were held down."""
+    """Return the state of a device: mean and maximum of each quantity, and why its clocks were throttled."""
     of = f"{state.meter} {state.device or state.id}"
     ranges = [
         f"{HEADINGS.get(name, name)} {amount(name, each.mean)}"
@@ -137,7 +137,7 @@ def _conditions(state: Conditions) -> list[list[str]]:
     ]
     found = [[of, ", ".join(ranges)]] if ranges else []
     if state.slowdowns:
-        found.append(["THROTTLED", f"{of} held its clocks down: {', '.join(state.slowdowns)}"])
+        found.append(["THROTTLED", f"{of} reduced its clocks: {', '.join(state.slowdowns)}"])
     if words:
-        found.append(["clocks held by", f"{of}: {'; '.join(words)}"])
+        found.append(["throttled by", f"{of}: {'; '.join(words)}"])
     return found

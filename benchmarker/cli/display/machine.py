@@ -8,7 +8,7 @@ from benchmarker.records.record import Machine
 
 
 def machine_rows(here: Machine) -> list[list[str]]:
-    """A machine as rows of (name, value)."""
+    """Return a machine as rows of (name, value)."""
     cpu = here.cpu
     rows = [
         ["host", here.host],
@@ -18,7 +18,7 @@ def machine_rows(here: Machine) -> list[list[str]]:
             "cores",
             f"{cpu.usable_cores} usable of {cpu.logical_cores} logical, {cpu.physical_cores or '?'} physical",
         ],
-        ["governor", cpu.governor or "not shown"],
+        ["governor", cpu.governor or "unavailable"],
         ["memory", f"{here.memory_bytes / 2**30:.1f} GiB"],
         ["load average", f"{here.load_average_1min:.2f}"],
     ]

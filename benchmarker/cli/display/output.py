@@ -16,7 +16,7 @@ from rich.text import Text
 from benchmarker.formatting import clean
 
 _UNUSUAL = re.compile(r"[^\n -~]")
-"""Characters that may be unprintable; those of JSON are escaped so that a hostile name cannot steer the terminal."""
+"""Characters that may be unprintable; in JSON they are escaped so that a hostile name cannot control the terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -38,7 +38,7 @@ def _print_json(encoded: bytes) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that is as wide as it needs to be in a pipe, and that takes no text for markup."""
+    """Return a console that does not wrap lines in a pipe and does not interpret markup."""
     made = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not made.is_terminal:
         made.width = 10_000
@@ -46,7 +46,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def make_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> Table:
-    """A table; columns in which every cell looks like a number are set to the right."""
+    """Return a table; columns in which every cell looks like a number are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=headings is not None)
     for index, heading in enumerate(headings or rows[0]):
         numeric = headings is not None and all(map(_is_number, (row[index] for row in rows)))

@@ -1,4 +1,4 @@
-"""What the commands that show a profile share."""
+"""Options and output shared by the commands that show a profile."""
 
 from __future__ import annotations
 
@@ -25,24 +25,30 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 SORTS = ("total", "self", "busy", "count", "mean", "median", "max", "name")
 _WIDEST = 56
-"""Longer names are cut in the middle in tables; JSON and CSV have them whole."""
+"""Longer names are shortened in the middle in tables; JSON and CSV contain them in full."""
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
 """Columns that a table shows only with --wide."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B", "flops": "FLOP", "bytes": "B"}
 _HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
 
 
-phase_option = click.option("--phase", type=click.Choice(["forward", "backward", "remat"]), help="Only this phase.")
+phase_option = click.option(
+    "--phase", type=click.Choice(["forward", "backward", "remat"]), help="Show only this phase."
+)
 top_option = click.option(
-    "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Lines of a table; 0 for all of them."
+    "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Maximum number of lines; 0 shows all."
 )
 
 
 def sort_options(function: _F) -> _F:
-    """A decorator that gives a command the order and the length of its table."""
+    """Add the options for the order, length and width of the table to a command."""
     for option in (
         top_option,
-        click.option("--wide", is_flag=True, help="All columns: mean, percentiles, minimum, deviation, FLOPs, bytes."),
+        click.option(
+            "--wide",
+            is_flag=True,
+            help="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
+        ),
         click.option("--sort", type=click.Choice(SORTS), default="busy", show_default=True, help="Column to sort by."),
     ):
         function = option(function)
@@ -50,7 +56,7 @@ def sort_options(function: _F) -> _F:
 
 
 def from_result(result: Path) -> Ingested:
-    """The trace at a result; a profiler's own file takes a while to read."""
+    """Return the trace of a result; a profiler's trace file takes a while to read."""
     with working(f"reading {result}"):
         from benchmarker.traces.profile_files import open_trace
 
@@ -58,17 +64,17 @@ def from_result(result: Path) -> Ingested:
 
 
 def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
-    """Say what is missing from traces, above the table that is drawn from them; `aside`, on standard error."""
+    """Report what is missing from traces, above their table; if `aside`, on standard error."""
     for trace, name in zip(traces, names, strict=True):
         of = f" of {name}" if len(names) > 1 else ""
         if trace.separable:
-            click.echo(clean(f"SEPARABLE profile{of}: another program than the one that was timed"), err=aside)
+            click.echo(clean(f"SEPARABLE profile{of}: the profiled program differs from the timed one"), err=aside)
         for text in trace.missing:
             click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
 
 
 def headline(trace: Trace) -> None:
-    """A line above a table: what was profiled, and how its time divides."""
+    """Print the line above a table: what was profiled and how its time is divided."""
     step_s = median(trace.step_ns or [0]) / 1e9
     steps = f"{trace.steps} steps, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
     whole = [each for each in trace.devices if not each.track]
@@ -81,9 +87,9 @@ def headline(trace: Trace) -> None:
 def print_statistics(
     table: pd.DataFrame, trace: Trace, *, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
 ) -> None:
-    """Statistics as a table for people, with the columns that matter unless it is to be `wide`, or as JSON or CSV."""
+    """Print statistics as a table (with the main columns unless `wide`), as JSON or as CSV."""
     column = next((name for name in (sort, f"{sort}_ns") if name in table), None)
-    if column:  # else the table is in order as it is
+    if column:  # otherwise keep the table's own order
         table = table.sort_values(column, ascending=sort == "name", kind="stable", ignore_index=True)
     chosen = table.head(top) if top else table
     if as_json:
@@ -91,7 +97,7 @@ def print_statistics(
     elif as_csv:
         print_csv(chosen)
     elif not len(table):
-        click.echo("nothing ran that is as asked for")
+        click.echo("nothing in the profile matches")
     else:
         headline(trace)
         shown = chosen.dropna(axis=1, how="all")
@@ -109,14 +115,14 @@ def print_statistics(
 
 
 def print_csv(table: pd.DataFrame) -> None:
-    """Rows as CSV, each on one line: control characters in texts are made visible."""
+    """Print rows as CSV, one line each; control characters in text are escaped."""
     texts = table.select_dtypes(exclude="number")
     shown = texts.map(lambda value: clean(value) if isinstance(value, str) else value)
     click.echo(table.assign(**{str(name): shown[name] for name in texts}).to_csv(index=False), nl=False)
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON takes them: what is not known is null."""
+    """Return rows as JSON values; unknown values become null."""
     records = table.to_dict("records")
     return [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
@@ -125,7 +131,7 @@ def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def cell(name: str, value: Any) -> str:
-    """One value as a table shows it, by the name of its column."""
+    """Return a value as table text, formatted by the name of its column."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if name.endswith("_ns"):
@@ -140,5 +146,5 @@ def cell(name: str, value: Any) -> str:
 
 
 def shortened(text: str) -> str:
-    """Text, cut in the middle where it is longer than a table shows."""
+    """Return text, shortened in the middle if it is too long for a table."""
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2]}…{text[-(_WIDEST // 2) + 1 :]}"

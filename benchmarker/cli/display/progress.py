@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a live line on a terminal, plain lines in a pipe; always on standard error."""
+"""Progress of a run: a live line on a terminal, plain lines in a pipe; always on standard error."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 def working(text: str) -> AbstractContextManager[object]:
-    """Show on a terminal that something goes on, until it has ended; a pipe is told nothing."""
+    """Show a status line on a terminal while something is in progress; print nothing in a pipe."""
     shown = console(stderr=True)
     return shown.status(Text(clean(text))) if shown.is_terminal else nullcontext()
 
 
 PLAIN_EVERY_S = 10.0
-"""In a pipe, progress within a process is told no oftener."""
+"""Minimum time between progress lines within a process, in a pipe."""
 
 
 class Progress:
-    """Tells of each trial as its worker does. It draws only when it hears something: between, it costs nothing.
+    """Shows each trial as its worker reports progress. It draws only on events, so it costs nothing in between.
 
-    `again` ends what is told of an interrupt: how to go on.
+    `again` is appended to the message about an interrupt: how to continue.
     """
 
-    def __init__(self, again: str = "; the same command with --resume goes on") -> None:
+    def __init__(self, again: str = "; continue with the same command and --resume") -> None:
         self.again = again
         self._console = console(stderr=True)
         self._live = (
@@ -62,11 +62,11 @@ class Progress:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._console.print(Text(clean(text)))
 
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
-        """A process begins."""
+        """Note that a process begins."""
         self._title, self._stage = title, "start"
         self._left = "" if left_s is None else f" (about {duration_text(left_s)} left)"
         self._blocks, self._preheat = case.measuring.blocks, case.measuring.preheat
@@ -82,10 +82,10 @@ class Progress:
             done, step_s = event["progress"]
             of = f" of {self._blocks}" if self._stage == "timed" and done <= self._blocks else ""
             counted = "block" if self._stage == "timed" else "window" if self._preheat else "step"
-            self._show(f", {counted} {done}{of}, {si(step_s, 's')} a step")
+            self._show(f", {counted} {done}{of}, {si(step_s, 's')} per step")
 
     def end(self, records: Sequence[Record]) -> None:
-        """A process has ended: one line that stays."""
+        """Print one permanent line for a process that has ended."""
         errors = [record.error for record in records if record.error and record.error.kind != "partner"]
         outcome = f"done in {records[0].harness.wall_s:.1f} s"
         if errors and errors[0].kind == "skipped":

@@ -29,7 +29,7 @@ _UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
 def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """A record and its metrics as plain values."""
+    """Return a record and its metrics as plain values."""
     return {
         **msgspec.to_builtins(record),
         "metrics": {name: msgspec.to_builtins(metrics[name]) for name in metrics},
@@ -37,7 +37,7 @@ def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
 
 
 def print_records(records: Sequence[Record], derive: Derive) -> None:
-    """One line a record: where it differs from the others, and its headline metrics; what all share stands above."""
+    """Print one line per record: factors that differ and headline metrics; the shared factors are printed above."""
     cases = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for case in cases for name in case))
     differing = [name for name in names if name == "framework" or len({case.get(name) for case in cases}) > 1]
@@ -53,7 +53,7 @@ def print_records(records: Sequence[Record], derive: Derive) -> None:
 
 
 def print_configurations(records: Sequence[Record], derive: Derive) -> None:
-    """One line a case: the median of each headline metric over its trials that are ok; then what failed, and why."""
+    """Print one line per case: medians of the headline metrics over its successful trials; then failures."""
     groups = configurations(records)
     metrics = [[derive(record) for record in group.records if record.error is None] for group in groups]
     every = [each for several in metrics for each in several]
@@ -71,7 +71,7 @@ def print_configurations(records: Sequence[Record], derive: Derive) -> None:
 
 
 def print_shared(cases: Sequence[Factors]) -> list[str]:
-    """Print what all cases share, but for what nobody asked; returns the names of what differs, and the framework."""
+    """Print the factors that all cases share, except defaults; returns the names of the others, framework included."""
     differing = list(dict.fromkeys(["framework", *varying(cases)]))
     first = cases[0]
     shared = [name for name, value in first.items() if name not in differing and value != DEFAULTS.get(name)]
@@ -85,7 +85,7 @@ def _median(metrics: Sequence[Metric]) -> str:
 
 
 def _failures(group: Configuration, names: Sequence[str]) -> list[str]:
-    """A line for each kind of failure of a case, with the message of the first."""
+    """Return a line for each kind of failure of a case, with the message of the first."""
     failed: dict[str, list[Record]] = {}
     for record in group.records:
         if record.error:
@@ -99,12 +99,12 @@ def _failures(group: Configuration, names: Sequence[str]) -> list[str]:
 
 
 def _shown(name: str, metrics: Sequence[Mapping[str, Metric]]) -> bool:
-    """Whether any record has a value for a headline metric."""
+    """Return whether it is a headline metric with a value in any record."""
     return any(name in each and each[name].headline and each[name].value is not None for each in metrics)
 
 
 def _flat(record: Record) -> dict[str, str]:
-    """What tells a trial from others, as text by name."""
+    """Return what identifies a trial, as text by name."""
     case = record.case
     values = {name: getattr(case, name) for name in ("problem", "framework", "mode", "precision", "device")}
     values |= {name: value for name in ("gpu", "threads") if (value := getattr(case, name)) is not None}
@@ -114,12 +114,12 @@ def _flat(record: Record) -> dict[str, str]:
 
 
 def _heading(metric: str) -> str:
-    """A metric's name as a heading: its unit stands in the cells, unless it is a rate."""
+    """Return a metric's name as a heading, without the unit, which is in the cells; a rate keeps its unit."""
     return _UNIT.sub("", metric).replace("_per_", "/").replace("_", " ")
 
 
 def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
-    """One record in full."""
+    """Print one record in full."""
     case = record.case
     click.echo(clean(f"{case.problem} in {case.framework}: {case.mode}, {case.precision}, on {case.device}"))
     click.echo(f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}")
@@ -149,14 +149,14 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
 
 
 def _note(record: Record, metric: Metric) -> str:
-    """What stands beside a metric; why meters read nothing is told once, below."""
+    """Return the note on a metric; why meters read nothing is printed only once, below."""
     if metric.reason and metric.reason == record.reasons.get("energy"):
-        return "no energy, for reasons below" if record.meters else metric.reason
+        return "no energy, reasons below" if record.meters else metric.reason
     return metric.reason or f"{metric.better} is better"
 
 
 def _how(record: Record) -> list[list[str]]:
-    """How it was measured, as rows of (name, value)."""
+    """Return how it was measured, as rows of (name, value)."""
     rows = []
     if record.device:
         rows.append(["device", f"{record.device.platform}: {record.device.name}"])
@@ -190,26 +190,26 @@ def _how(record: Record) -> list[list[str]]:
             ]
         )
     if record.design.partner:
-        rows.append(["duet", f"in turns with trial {record.design.partner}, in one process"])
+        rows.append(["duet", f"alternating with trial {record.design.partner} in one process"])
     if record.interference:
         seen = record.interference
         counted = {
-            f"{seen.own_busy_cores:.2f} cores busy with it": True,
-            f"{seen.other_busy_cores or 0:.2f} with others": seen.other_busy_cores is not None,
-            f"{seen.steal_percent or 0:.1f}% stolen": seen.steal_percent is not None,
+            f"{seen.own_busy_cores:.2f} cores busy with the trial": True,
+            f"{seen.other_busy_cores or 0:.2f} with other processes": seen.other_busy_cores is not None,
+            f"{seen.steal_percent or 0:.1f}% steal time": seen.steal_percent is not None,
             f"pressure {seen.pressure_percent or 0:.0f}%": seen.pressure_percent is not None,
             f"throttled {seen.throttled_s or 0:.2g} s": seen.throttled_s is not None,
             f"{seen.involuntary_switches} involuntary switches": True,
             f"{seen.frequency_MHz or 0:.0f} MHz": seen.frequency_MHz is not None,
             f"{seen.temperature_C or 0:.0f} °C": seen.temperature_C is not None,
         }
-        rows.append(["meanwhile", ", ".join(text for text, known in counted.items() if known)])
+        rows.append(["interference", ", ".join(text for text, known in counted.items() if known)])
     if record.cost:
         cost = record.cost
-        again = f" and {si(cost.recomputed_flops, 'FLOP')} again" if cost.recomputed_flops else ""
+        again = f" plus {si(cost.recomputed_flops, 'FLOP')} recomputed" if cost.recomputed_flops else ""
         rows.append(
             [
-                "a step",
+                "cost of a step",
                 f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {cost.samples} sample(s)",
             ]
         )
@@ -220,7 +220,7 @@ def _how(record: Record) -> list[list[str]]:
 
 
 def _profile(record: Record) -> list[list[str]]:
-    """What its profile says, or why there is none though it was asked for."""
+    """Return a summary of the profile, or why there is none although it was requested."""
     trace = record.trace
     if trace is None:
         return [] if record.case.measuring.profiling == "no" else [["profile", f"none: {record.reasons['trace']}"]]

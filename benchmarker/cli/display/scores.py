@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def print_score(score: Score, left_out: Sequence[str]) -> None:
-    """The sides, a line for each metric, its cases, what the cost rests on, and all that is missing."""
+    """Print the sides, a line for each metric, the cases, the inputs of the cost, and everything that is missing."""
     click.echo("score of the contender (B) over the baseline (A); above 1, the contender is better")
     for letter, side in (("A", score.baseline), ("B", score.contender)):
         click.echo(
-            clean(f"{letter}  {side.name}: {side.ok} of {side.asked} trials went well ({percent(side.success)})")
+            clean(f"{letter}  {side.name}: {side.ok} of {side.asked} trials succeeded ({percent(side.success)})")
         )
     click.echo()
     print_table(
@@ -48,7 +48,7 @@ def print_score(score: Score, left_out: Sequence[str]) -> None:
 
 
 def _print_cases(score: Score) -> None:
-    """A line for each case: what it weighs, and for each metric that has any ratio both values and the ratio."""
+    """Print a line for each case: its weight, and both values and the ratio of each metric that has any ratio."""
     shown = [each for each in score.metrics if each.mean]
     if not shown:
         return
@@ -67,18 +67,18 @@ def _print_cases(score: Score) -> None:
 
 
 def _value(value: float | None, metric: MetricScore) -> str:
-    """A value with its unit; work for a second, a joule or money is a plain number."""
+    """Return a value with its unit; work per second, joule or cost is a plain number."""
     return si(value, "1/s" if metric.unit.startswith("1/") else metric.unit)
 
 
 def _print_costs(score: Score) -> None:
-    """What went into the cost of each side."""
+    """Print the inputs of the cost of each side."""
     for letter, basis in zip("AB", score.costs, strict=False):
         click.echo(clean(f"{letter}  {_cost(basis, score.currency or '')}"))
     if score.costs:
         click.echo(
             "  samples_per_cost = samples_per_s / (price / (lifetime x 365 d x utilisation) "
-            "+ power x PUE x electricity price); a trial's own power, else that of the cost file"
+            "+ power x PUE x electricity price); power is that of the trial, or else that of the cost file"
         )
 
 
@@ -86,12 +86,12 @@ def _cost(basis: Basis, currency: str) -> str:
     inputs, power, rate = basis.inputs, "no power", "no cost"
     if basis.used_power_W is not None and basis.cost_per_hour is not None:
         if not basis.measured:
-            source = "as the cost file says, not measured"
+            source = "from the cost file, not measured"
         elif basis.measured == basis.trials:
             source = "measured"
         else:
             source = f"measured in {basis.measured} of {basis.trials} trials"
-            source += ", as the cost file says in others" if inputs.power_W else ""
+            source += ", from the cost file in the others" if inputs.power_W else ""
         power = f"{si(basis.used_power_W, 'W')} ({source})"
         rate = f"{basis.cost_per_hour:.4g} {currency}/h"
     return (
@@ -102,7 +102,7 @@ def _cost(basis: Basis, currency: str) -> str:
 
 
 def _print_method(score: Score) -> None:
-    """How the means and their intervals were had."""
+    """Print how the means and their intervals were obtained."""
     weights = "; ".join(
         f"{each.weight:g} where {label(each.match, list(each.match))}" if each.match else f"{each.weight:g}"
         for each in score.weights
@@ -112,20 +112,20 @@ def _print_method(score: Score) -> None:
     if means:
         click.echo(
             clean(
-                "  a case's score is its Hodges-Lehmann ratio, turned so that above 1 B is better; it goes by pairs of "
-                "trials and is not the quotient of the medians A and B\n"
-                f"  geometric means of the cases' scores, weights {f'{weights}; else 1' if weights else 'equal'}; "
+                "  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it is computed from "
+                "pairs of trials and is not the quotient of the medians A and B\n"
+                f"  geometric means of the cases' scores, weights {f'{weights}; otherwise 1' if weights else 'equal'}; "
                 f"{percent(means[0].level)} interval, {methods}"
             )
         )
 
 
 def _print_lacks(score: Score, left_out: Sequence[str]) -> None:
-    """What failed, what was not run, what has no counterpart or no value; then whether the score is complete."""
+    """Print what failed, was not run, or has no counterpart or value; then whether the score is incomplete."""
     for letter, side in (("A", score.baseline), ("B", score.contender)):
         _print_side(letter, side)
     for name in score.unmatched:
-        click.echo(clean(f"not scored, for it has no counterpart: {name}"))
+        click.echo(clean(f"not scored, no counterpart: {name}"))
     for each in score.metrics:
         if each.reason:
             click.echo(clean(f"no {each.metric}: {each.reason}"))

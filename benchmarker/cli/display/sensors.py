@@ -1,4 +1,4 @@
-"""Sensors as people are shown them: their names, and what they read at the moment."""
+"""Sensors as text: names of quantities, and readings with units."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HEADINGS = {
     "utilisation_percent": "utilisation",
     "memory_used_bytes": "memory used",
     "power_limit_W": "power limit",
-    "throttle_mask": "held down by",
+    "throttle_mask": "throttled by",
 }
-"""Quantities of a device's state, in the words of a table."""
+"""Headings for the quantities of a device's state."""
 _UNITS = {"C": "°C", "MHz": "MHz", "percent": "%"}
 
 
 def amount(quantity: str, value: float | None) -> str:
-    """A value of a quantity with its unit; `-` for None."""
+    """Return a value of a quantity with its unit; `-` for None."""
     unit = quantity.rpartition("_")[2]
     if value is None:
         return "-"

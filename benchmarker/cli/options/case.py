@@ -1,4 +1,4 @@
-"""The options that say what is measured or checked, those of the problem that `--problem` names among them."""
+"""Options that define what is measured or checked, including those of the problem named by `--problem`."""
 
 from __future__ import annotations
 
@@ -21,27 +21,39 @@ from benchmarker.planning.cases import Asked
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _WHAT = (
-    click.option("--problem", required=True, metavar="NAME", help="With --help, this problem's own options are shown."),
+    click.option("--problem", required=True, metavar="NAME", help="The problem; add --help to list its own options."),
     click.option(
         "--precision",
         type=click.Choice(list(PRECISIONS)),
         metavar=f"[{'|'.join(PRECISIONS)}]",
         default="fp32",
         show_default=True,
-        help="One name means one thing in every framework.",
+        help="Precision; a name means the same in every framework.",
     ),
     click.option(
         "--device",
         default="auto",
         show_default=True,
         metavar="PLATFORM",
-        help="A platform that the framework reports (cpu, cuda, rocm, tpu), or gpu, or auto: what it prefers.",
+        help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
     ),
-    click.option("--gpus", "gpu", type=click.IntRange(min=0), metavar="INDEX", help="Which of the visible GPUs."),
-    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads to compute with."),
-    click.option("--compile", is_flag=True, help="Compile the step, where the framework leaves the choice."),
     click.option(
-        "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Of weights and inputs."
+        "--gpus", "gpu", type=click.IntRange(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="CPU threads to compute with. [default: the framework's own]",
+    ),
+    click.option("--compile", is_flag=True, help="Compile the step, in a framework where this is optional."),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Seed for weights and inputs.",
     ),
 )
 
@@ -53,9 +65,9 @@ _MEASURING = (
         metavar=f"[{'|'.join(MODES)}]",
         default="inference",
         show_default=True,
-        help="What a step does.",
+        help="Work done in each step.",
     ),
-    click.option("--preheat", is_flag=True, help="Before timing, run until the rate stands still."),
+    click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
     click.option(
         "--preheat-max",
         "preheat_max_s",
@@ -63,34 +75,34 @@ _MEASURING = (
         metavar="SECONDS",
         default=_DEFAULT.preheat_max_s,
         show_default=True,
-        help="Longest preheat.",
+        help="Maximum duration of the preheat.",
     ),
     click.option(
         "--warmup-steps",
         type=click.IntRange(min=1),
         default=_DEFAULT.warmup_steps,
         show_default=True,
-        help="Steps before timing, without --preheat.",
+        help="Warm-up steps before timing, if there is no --preheat.",
     ),
     click.option(
         "--blocks",
         type=click.IntRange(min=1),
         default=_DEFAULT.blocks,
         show_default=True,
-        help="Most timed blocks, if --power-min does not want more.",
+        help="Maximum number of timed blocks, unless --power-min requires more.",
     ),
     click.option(
         "--seconds",
         type=Number(min=0, min_open=True),
         default=_DEFAULT.seconds,
         show_default=True,
-        help="Longest timed part, if --power-min does not want more.",
+        help="Maximum duration of the timed part, unless --power-min requires more.",
     ),
     click.option(
         "--median-precision",
         type=Number(min=0, max=1, min_open=True),
         metavar="SHARE",
-        help="Stop early when the median is known to ± this share (95% interval); 0.01 is 1%.",
+        help="Stop early when the 95% interval of the median is within ± this share; 0.01 is 1%.",
     ),
     click.option(
         "--timeout",
@@ -99,21 +111,21 @@ _MEASURING = (
         metavar="SECONDS",
         default=_DEFAULT.timeout_s,
         show_default=True,
-        help="Longest trial; then its worker is ended.",
+        help="Maximum duration of a trial; its worker is then terminated.",
     ),
     *POWER,
-    click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a process of its own."),
+    click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a separate process."),
     click.option(
         "--profile-steps",
         type=click.IntRange(min=1),
         default=_DEFAULT.profile_steps,
         show_default=True,
-        help="Profiled steps, with --profile.",
+        help="Number of profiled steps, with --profile.",
     ),
     click.option(
         "--separable",
         is_flag=True,
-        help="Profile with what keeps scopes apart that are fused by default; its times are those of another program.",
+        help="Profile with normally fused scopes kept apart; the profiled program then differs from the timed one.",
     ),
 )
 _STORE = (
@@ -122,16 +134,16 @@ _STORE = (
         type=click.Path(path_type=Path, file_okay=False),
         default=Path("results"),
         show_default=True,
-        help="Folder that records go to.",
+        help="Folder for the records.",
     ),
     click.option(
-        "--resume", is_flag=True, help="Go on with the newest unfinished run of the same cases, trials and design."
+        "--resume", is_flag=True, help="Continue the newest unfinished run with the same cases, trials and design."
     ),
 )
 
 
 def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
-    """A decorator that gives a command several options."""
+    """Return a decorator that adds several options to a command."""
 
     def decorate(function: _F) -> _F:
         for option in reversed(options):
@@ -142,25 +154,25 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
 
 
 what_options = _all(_WHAT)
-"""The options that say what is measured or checked."""
+"""Options that define what is measured or checked."""
 measuring_options = _all(_MEASURING)
-"""The options that say how: the mode, and the fields of `Measuring` by their names."""
+"""Options that define how it is measured: the mode, and the fields of `Measuring` by name."""
 store_options = _all(_STORE)
-"""The options that say where records go."""
+"""Options that define where records are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The problem made, and what was asked of it."""
+    """A problem and what was requested of it."""
 
     problem: Problem
     asked: Asked
 
 
 def ask(options: dict[str, Any], **more: Any) -> Question:
-    """Make of parsed options what was asked; the problem's own are taken out of `options` by its parameters.
+    """Build the question from parsed options; removes the problem's own parameters from `options`.
 
-    Raises `UserError` for a mistake in a parameter, before any framework is started.
+    Raises `UserError` if a parameter is invalid, before any framework is started.
     """
     problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
     given = {field.name: options.pop(field.name) for field in parameters.fields(problem)}
@@ -170,25 +182,27 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
 
 
 class ProblemCommand(click.Command):
-    """Looks for `--problem` before parsing, and adds that problem's parameters as options."""
+    """A command that looks for `--problem` before parsing and adds that problem's parameters as options."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse with the problem's options; raises `UserError` for an unknown problem."""
+        """Parse with the problem's options; raises `UserError` if the problem is unknown."""
         problem = _named(args)
         self.problem_options = _options(problem) if problem else []
         own = {param.name for param in self.params}
         if twice := [param.name for param in self.problem_options if param.name in own]:
-            raise UserError(f"problem.{problem} has a parameter {twice[0]!r}, which is an option of every problem")
+            raise UserError(
+                f"problem.{problem} has a parameter {twice[0]!r}, which is a common option; rename the parameter"
+            )
         return super().make_context(info_name, args, parent, **extra)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own options and the problem's."""
+        """Return the command's own options and the problem's."""
         return [*super().get_params(ctx), *self.problem_options]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Two sections of options, or a hint where no problem is named."""
+        """Write two sections of options, or one and a hint if no problem is named."""
         own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record])
@@ -199,23 +213,27 @@ class ProblemCommand(click.Command):
         else:
             names = ", ".join(plugin.name for plugin in registry.registered("problem").values())
             formatter.write_paragraph()
-            formatter.write_text(f"With --problem=NAME --help, that problem's own options are shown: {names}.")
+            formatter.write_text(
+                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: {names}."
+            )
 
 
 def names_of(frameworks: str, problem: str) -> list[str]:
-    """Names with commas between, each once; raises `UserError` where one has no implementation of the problem."""
+    """Split comma-separated framework names, each once; raises `UserError` if one does not implement the problem."""
     names = list(dict.fromkeys(name.strip() for name in frameworks.split(",") if name.strip()))
     if not names:
-        raise UserError("--framework names no framework; `benchmarker list frameworks` shows them")
+        raise UserError("--framework names no framework; `benchmarker list frameworks` lists them")
     for name in names:
         registry.find(f"framework.{name}")
         if name not in (known := registry.implementing(problem)):
-            raise UserError(f"{name} has no implementation of {problem}; there are: {', '.join(known) or 'none'}")
+            raise UserError(
+                f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
+            )
     return names
 
 
 def _named(args: list[str]) -> str | None:
-    """The value of the last `--problem` among the arguments."""
+    """Return the value of the last `--problem` among the arguments."""
     found = None
     for word, following in zip(args, [*args[1:], ""], strict=True):
         if word.startswith("--problem="):
@@ -231,10 +249,10 @@ def _options(problem: str) -> list[click.Parameter]:
 
 
 def _option(field: parameters.Field) -> click.Option:
-    """One parameter as an option; its value is checked with all others, so here it may be any text."""
+    """Return a parameter as an option; its value is checked later, with all others, so any text is accepted here."""
     shown = "" if field.default is None else f"default: {_text(field.default)}"
     if field.accelerator_default != field.default:
-        shown += f", not on a CPU: {_text(field.accelerator_default)}"
+        shown += f", on accelerators: {_text(field.accelerator_default)}"
     text = "; ".join(part for part in (field.help, shown) if part)
     if field.type == "bool":
         return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)

@@ -1,4 +1,4 @@
-"""The options that say what is compared and how it is judged."""
+"""Options that define what is compared and how it is judged."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ STATISTICS = ("median", "mean", "p10", "min")
 VERDICTS = get_args(Verdict)
 
 _OPTIONS = (
-    click.option("--metric", metavar="NAME", help="Any metric of `show`, as samples_per_s; else the step time."),
+    click.option(
+        "--metric",
+        metavar="NAME",
+        help="Metric to compare, any that `show` prints, such as samples_per_s. [default: the step time]",
+    ),
     click.option(
         "--statistic",
         type=click.Choice(STATISTICS),
-        help="Of a trial's step times; choose it before you look. [default: median]",
+        help="Statistic of a trial's step times; choose it before you see results. [default: median]",
     ),
     click.option(
         "--delta",
         type=Share(),
         metavar="SHARE",
-        help=f"The largest change that counts as none. [default: {DELTAS['trial']:.0%}]",
+        help=f"δ: the largest difference that still counts as the same. [default: {DELTAS['trial']:.0%}]",
     ),
     click.option(
         "--alpha",
@@ -35,18 +39,18 @@ _OPTIONS = (
         default="5%",
         show_default=True,
         metavar="SHARE",
-        help="The chance of a false claim that is allowed.",
+        help="Significance level: the accepted probability of a false verdict.",
     ),
     click.option(
         "--fail-on",
         metavar="VERDICT[,VERDICT...]",
-        help="Exit with status 1 on any of these: slower (or worse), faster (or better), same, undecided.",
+        help="Exit with status 1 on any of these verdicts: slower (or worse), faster (or better), same, undecided.",
     ),
 )
 
 
 def judging_options(function: _F) -> _F:
-    """The options that `rules_of` and `refuse_unknown_verdicts` take."""
+    """Add the options that `rules_of` and `verdicts_of` take."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -60,17 +64,17 @@ def rules_of(
     level: Level = "trial",
     **more: Any,
 ) -> Rules:
-    """The rules that were asked for; raises `UserError` where two options exclude each other."""
+    """Return the requested rules; raises `UserError` if two options exclude each other."""
     if metric and statistic:
-        raise UserError("--statistic is of the step time; leave it out with --metric")
+        raise UserError("--statistic applies only to the step time; leave it out with --metric")
     metric = metric or PROFILED.get(level) or f"step_time_{statistic or 'median'}_s"
     return Rules(metric=metric, delta=delta or DELTAS[level], alpha=alpha, level=level, **more)
 
 
 def verdicts_of(fail_on: str | None) -> set[str]:
-    """The verdicts that `--fail-on` names; raises `UserError` for none, and for one that there is not.
+    """Return the verdicts that `--fail-on` names; raises `UserError` if it names none or an unknown one.
 
-    Which of slower and worse is said goes by the metric: either stands for both, and so do faster and better.
+    The metric decides whether a verdict reads slower or worse, so either stands for both; likewise faster and better.
     """
     if fail_on is None:
         return set()
@@ -83,12 +87,12 @@ def verdicts_of(fail_on: str | None) -> set[str]:
 
 
 def known_metric(rules: Rules, known: Iterable[str]) -> None:
-    """Raise `UserError` where no metric has the name that was asked for."""
+    """Raise `UserError` if the requested metric does not exist."""
     names = list(known)
     if rules.metric not in names:
         raise UserError(f"no metric is named {rules.metric!r}; there are: {', '.join(names)}")
 
 
 def status_of(judged: Sequence[Comparison | GeometricMean], unwanted: set[str]) -> int:
-    """1 where a verdict is unwanted, else 0."""
+    """Return 1 if a verdict is unwanted, otherwise 0."""
     return int(any(each.verdict in unwanted for each in judged))

@@ -1,4 +1,4 @@
-"""The options that say which meters are read, how often, and for how long."""
+"""Options that define which meters are read, how often and for how long."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DEFAULT = Measuring()
 
 
 def _meter(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Keep the meter that a flag of its own names, for `_meters`."""
+    """Remember the meter of a flag such as `--power-nvml` for `_meters`."""
     if value:
         context.meta.setdefault(__name__, []).append(str(option.name).removeprefix("power_"))
 
 
 def _meters(context: click.Context, option: click.Parameter, value: str) -> str:
-    """The value of `--power`, with the meters that flags of their own name; raises `UserError` for an unknown one."""
+    """Return `--power` with the meters of flags added; raises `UserError` if a meter is unknown."""
     if named := context.meta.pop(__name__, []):
         if context.get_parameter_source("power") is ParameterSource.COMMANDLINE:
             named.insert(0, value)
@@ -36,13 +36,13 @@ POWER = (
         default=_DEFAULT.power,
         show_default=True,
         callback=_meters,
-        help="Meters to read; auto: all that are here. passive is auto too, but does not time longer for it; or none.",
+        help="Meters to read. auto: all found here; passive: as auto, but without extending the trial; none: no meter.",
     ),
     click.option(
-        "--power-nvml", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="As --power=nvml."
+        "--power-nvml", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=nvml."
     ),
     click.option(
-        "--power-rapl", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="As --power=rapl."
+        "--power-rapl", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=rapl."
     ),
     click.option(
         "--power-hz",
@@ -50,7 +50,7 @@ POWER = (
         metavar="HZ",
         default=_DEFAULT.power_hz,
         show_default=True,
-        help="How often meters are read.",
+        help="Sampling rate of the meters.",
     ),
     click.option(
         "--power-min",
@@ -59,7 +59,7 @@ POWER = (
         metavar="SECONDS",
         default=_DEFAULT.power_min_s,
         show_default=True,
-        help="Least timed part, where --power asks for meters and there are any.",
+        help="Minimum duration of the timed part, if --power is auto or names meters, and any are found.",
     ),
     click.option(
         "--power-idle",
@@ -68,7 +68,7 @@ POWER = (
         metavar="SECONDS",
         default=_DEFAULT.power_idle_s,
         show_default=True,
-        help="Rest before each trial, to measure idle power, where --power asks for meters and there are any.",
+        help="Rest before each trial to measure idle power, under the same condition.",
     ),
 )
-"""The fields of `Measuring` that begin with `power`, by their names."""
+"""Options for the fields of `Measuring` whose names begin with `power`."""

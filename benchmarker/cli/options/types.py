@@ -1,4 +1,4 @@
-"""Option types: shares and durations as people write them."""
+"""Option types: shares, durations, numbers and designs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """A share as `2%` or `0.02`, greater than 0 and less than 1."""
+    """A share written as `2%` or `0.02`, greater than 0 and less than 1."""
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share as a float."""
+        """Return the share as a float."""
         if isinstance(value, float):
             return value
         try:
@@ -27,47 +27,47 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         except ValueError:
             share = 0.0
         if not 0 < share < 1:
-            self.fail(f"{value!r} is no share: write 2% or 0.02", param, ctx)
+            self.fail(f"{value!r} is not a share: write 2% or 0.02", param, ctx)
         return share
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """A duration as `90`, `90s`, `10m` or `1.5h`; seconds without a unit."""
+    """A duration written as `90`, `90s`, `10m` or `1.5h`; without a unit it is in seconds."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The duration in seconds."""
+        """Return the duration in seconds."""
         if isinstance(value, float):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", value.strip())
         if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is no duration: write 90s, 10m or 1.5h", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 90s, 10m or 1.5h", param, ctx)
         return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2] or "s"]
 
 
 class Number(click.FloatRange):
-    """A number within a range, which neither `nan` nor `inf` is."""
+    """A finite number within a range; `nan` and `inf` are rejected."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number as a float."""
+        """Return the number as a float."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
 
 class Design(click.Choice[str]):
-    """A design of a run; what it was called before is accepted, and told."""
+    """The design of a run; a former name is accepted and reported."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name of the design today."""
+        """Return the current name of the design."""
         if value in RENAMED_DESIGNS:
             value = renamed(f"--design={value}", f"--design={RENAMED_DESIGNS[value]}", RENAMED_DESIGNS[value])
         return super().convert(value, param, ctx)
 
 
 def renamed(before: str, now: str, value: T) -> T:
-    """The value, having said that what was given has another name now."""
-    click.echo(f"benchmarker: {before} is called {now} now", err=True)
+    """Report on standard error that an option or value was renamed; return the value."""
+    click.echo(f"benchmarker: {before} is now called {now}", err=True)
     return value

@@ -1,6 +1,6 @@
 """Suites: curated plans that come with the project, by name.
 
-Each is a plan file (docs/plans.md) in this folder; `index.toml` says what it is for and how long it takes.
+Each is a plan file (docs/plans.md) in this folder; `index.toml` states its purpose and how long it takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A plan with a name, what it is for, and how long it takes, in words."""
+    """A plan with a name, its purpose, and how long it takes, in words."""
 
     name: str
     summary: str
@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Suite:
-    """The suite of a name; raises `UserError` that names the nearest ones where there is none."""
+    """The suite with a name. Raises `UserError` with the nearest names if there is none."""
     index = _index()
     if name not in index:
         if Path(name).is_file():

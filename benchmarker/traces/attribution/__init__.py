@@ -1,1 +1,1 @@
-"""What each event belongs to: scope, op, phase, category, and what it cost."""
+"""Attribution of each event: its scope, op, phase, category and cost."""

@@ -1,8 +1,8 @@
-"""From what a file says to what it means: which row launched which, to which scope each counts, how long it ran itself.
+"""Attribute the rows of a trace file: which row launched which, the scope of each row, and its own running time.
 
-On the host, a row's scopes are the rows of that kind around it on its thread. A kernel takes those of the call that
-launched it, a row of the backward pass those of the forward op that it follows. Where the file carries the program,
-as JAX's do, the instruction says its own scopes.
+On the host, a row's scopes are the scope rows that enclose it on its thread. A kernel has the scopes of the call that
+launched it. A row of the backward pass has the scopes of its forward op. If the file contains the program, as JAX's
+files do, the scopes are those of the instruction itself.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from benchmarker.traces.events import Kinds, codes, grouped, words
 from benchmarker.traces.formats.reading import Reading
 
 _LONGEST_PATH = 4096
-"""Characters of a path to which another scope is added; what is longer is shortened at its begin."""
+"""Characters of a path to which another scope is added; a longer path is replaced by an ellipsis first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
-    """The event table, and what was found wrong on the way.
+    """The event table, and counts of the problems found.
 
-    `unmatched_ops` ran but stand in no program of the file; `unmatched_backward` follow a forward op that is not in
-    it; `unlaunched` rows of a device have no launch in it; `overlapping` rows begin within another and end after it.
+    `unmatched_ops` are executed ops that are in no program of the file. `unmatched_backward` are backward ops whose
+    forward op is not in the file. `unlaunched` are device rows whose launch is not in the file. `overlapping` are rows
+    that begin within another row and end after it.
     """
 
     events: pd.DataFrame
@@ -43,7 +44,7 @@ class Attributed:
 
 
 def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
-    """Attribute a file's rows; of nested scopes the innermost is counted, or the innermost that is `known`."""
+    """Attribute a file's rows; of nested scopes the innermost counts, or the innermost in `known` if it has any."""
     events = reading.events
     if not len(events):
         return Attributed(events, 0, 0, 0, 0)
@@ -91,7 +92,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
 
 
 def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:
-    """Nest the rows of each thread; those of a device's streams enclose nothing."""
+    """Nest the rows of each thread; the rows of a device's streams enclose nothing."""
     hosts = np.flatnonzero(~kind.on_device)
     thread = grouped(codes(events["device"])[hosts], codes(events["track"])[hosts])[0]
     within = nest(thread, begin[hosts], end[hosts])
@@ -103,7 +104,7 @@ def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.nd
 
 
 def _launches(events: pd.DataFrame, kind: Kinds) -> np.ndarray:
-    """Of each device's row, the call with its correlation, else the op with its external number; -1 for neither."""
+    """The launch of each device row: the call with its correlation, or the op with its external ID; -1 for neither."""
     launch = np.full(len(events), -1)
     for column, callers in (("correlation", kind.runtime), ("external_id", kind.op | kind.scope)):
         numbers = events[column].to_numpy()
@@ -113,7 +114,7 @@ def _launches(events: pd.DataFrame, kind: Kinds) -> np.ndarray:
 
 
 def _first_with(numbers: np.ndarray, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The first of `rows` that has each wanted number; -1 where none has."""
+    """The first of `rows` that has each wanted number; -1 if none has."""
     if not len(rows):
         return np.full(len(wanted), -1)
     order = rows[np.argsort(numbers[rows], kind="stable")]
@@ -123,7 +124,7 @@ def _first_with(numbers: np.ndarray, rows: np.ndarray, wanted: np.ndarray) -> np
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """The path of each scope's row, as the number of a text; what is no scope has the empty one."""
+    """The path of each scope row, as an index into `texts`; rows that are not scopes have the empty path."""
 
     of: np.ndarray
     texts: list[str]
@@ -131,7 +132,7 @@ class _Paths:
 
 def _paths(events: pd.DataFrame, nested: Nest, kind: Kinds) -> _Paths:
     scopes = np.flatnonzero(kind.scope)
-    of = np.zeros(len(events) + 1, np.int32)  # the last stands for row -1
+    of = np.zeros(len(events) + 1, np.int32)  # the last element is for row -1
     names = events["name"].cat.categories
     name = codes(events["name"])
     above = inherit(nested, np.where(kind.scope, np.arange(len(events)), -1))
@@ -149,7 +150,7 @@ def _paths(events: pd.DataFrame, nested: Nest, kind: Kinds) -> _Paths:
 
 
 def _steps(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    """The step in whose time each row begins; of a device's row, that of its launch."""
+    """The step during which each row begins; for a device row, the step of its launch."""
     step = np.full(len(events), -1)
     rows = np.flatnonzero(kind.step)
     if len(rows):
@@ -166,7 +167,7 @@ def _steps(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, launch: np.ndar
 
 
 def _ops(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray, launch: np.ndarray) -> pd.Categorical:
-    """The instruction that a row names or its launch does, else the op around it."""
+    """The instruction that a row or its launch names, otherwise the op around it."""
     own = events["op"]
     names = events["name"]
     texts = [*own.cat.categories, *names.cat.categories]
@@ -182,7 +183,7 @@ def _ops(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray, launch: np.ndarr
 
 
 def _categorise(events: pd.DataFrame, kind: Kinds) -> None:
-    """Category and rule, where no program says them, by a row's name and op: once for each pair."""
+    """Add category and rule, if no program states them, by a row's name and op; each pair is looked up once."""
     lacking = (kind.op | kind.on_device) & events["category"].isin(["", UNCATEGORISED]).to_numpy()
     name, op = codes(events["name"]), codes(events["op"])
     number, first = grouped(np.where(lacking, name, -1), np.where(lacking, op, -1))
@@ -194,7 +195,7 @@ def _categorise(events: pd.DataFrame, kind: Kinds) -> None:
 
 
 def _timed(events: pd.DataFrame, kind: Kinds, nested: Nest) -> pd.DataFrame:
-    """Own time and share of the busy time of each row that is work; other rows have their own time alone."""
+    """Add each row's own time, and for rows that are work, their share of the busy time."""
     begin = events["ts_ns"].to_numpy()
     duration = events["dur_ns"].to_numpy()
     own = duration - enclosed(begin, begin + duration, nested)

@@ -1,4 +1,4 @@
-"""The backward pass: which forward row each of its rows follows, and what that makes it."""
+"""The backward pass: the forward row of each backward row, and the resulting phases and scopes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from benchmarker.traces.formats.reading import Reading
 
 PHASES = ["forward", "backward", "remat", ""]
 FORWARD, BACKWARD, REMAT, UNKNOWN = range(4)
-"""Phases by number."""
+"""Indices of the phases in `PHASES`."""
 _NODE = "autograd::engine::evaluate_function"
 
 
 def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int]:
-    """Of each row of the backward pass, the forward row that it follows, -1 elsewhere; how many were not found.
+    """The forward row of each backward row (-1 for all other rows), and how many were not found.
 
-    Both carry a sequence number, which each thread counts for itself, and the backward row the number of the forward
-    thread, which is the profiler's own: it is taken for that thread on which most of its rows find their partner.
+    Both rows have a sequence number, which each thread counts separately. The backward row also has the profiler's own
+    number of the forward thread. This number is assigned to the thread on which most of its rows find their partner.
     """
     forward = np.full(len(events), -1)
     if reading.forward_thread is None:
@@ -32,8 +32,8 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
         return forward, 0
     inside = inherit(nested, np.where(thread > 0, 1, -1)) >= 0
     candidates = np.flatnonzero((thread <= 0) & (sequence >= 0))
-    # The last forward row with a number is the one that made the node: those around it began with the same number.
-    # What was computed again within the backward pass comes first here, so that it is taken last.
+    # The last forward row with a number is the one that made the node: the rows around it began with the same number.
+    # Rows recomputed within the backward pass are sorted first, so that they are chosen last.
     order = candidates[np.lexsort((begin[candidates], ~inside[candidates], sequence[candidates], track[candidates]))]
     for number in np.unique(thread[backward]).tolist():
         rows = backward[thread[backward] == number]
@@ -48,7 +48,7 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
 
 
 def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The last of rows in order of their numbers that has each wanted number; -1 where none has."""
+    """The last row in `order` (rows sorted by number) that has each wanted number; -1 if none has."""
     if not len(order):
         return np.full(len(wanted), -1)
     at = np.maximum(np.searchsorted(numbers[order], wanted, side="right") - 1, 0)
@@ -56,7 +56,7 @@ def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np
 
 
 def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
-    """Backward is what runs within a node of the backward pass; remat what is recorded for another within it."""
+    """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one."""
     names = events["name"]
     is_node = names.cat.categories.str.startswith(_NODE)[codes(names)]
     own = np.full(len(events), -1)
@@ -72,9 +72,9 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
 
 
 def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.ndarray:
-    """The innermost scope around each row; of a row of the backward pass, that around its forward row.
+    """The innermost scope around each row; for a row of the backward pass, the one around its forward row.
 
-    A scope that was opened within the backward pass counts for what is in it.
+    A scope that was opened within the backward pass counts for the rows that it encloses.
     """
     rows = np.arange(len(forward))
     around = inherit(nested, np.where(counting, rows, -1))

@@ -1,4 +1,4 @@
-"""What a kernel or an op is for: gemm, attention, communication, ... from data, with the rule that said so."""
+"""The category of a kernel or op (gemm, attention, communication, ...) and the rule that matched, from a data file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import msgspec
 
 UNCATEGORISED = "uncategorised"
 _LONGEST = 4096
-"""Characters of a name that are looked at."""
+"""Characters of a name that are searched."""
 
 
 class _Opcodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """HLO opcodes of one category; `alone` ones count only where a fusion holds nothing else."""
+    """HLO opcodes of one category; `alone` ones count only if a fusion contains nothing else."""
 
     category: str
     opcodes: tuple[str, ...]
@@ -46,7 +46,7 @@ class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class _Opcode:
-    """What an HLO opcode says: the lower the weight, the heavier the work."""
+    """The category of an HLO opcode and its rank: the lower the weight, the heavier the work."""
 
     weight: int
     category: str
@@ -54,13 +54,13 @@ class _Opcode:
 
 
 class _Table:
-    """Rows of patterns, the first row that matches winning; one regular expression a row."""
+    """Rows of patterns, one regular expression per row; the first row that matches wins."""
 
     def __init__(self, rows: Iterable[_Patterns]) -> None:
         self._rows = [(row.category, re.compile("|".join(row.patterns), re.VERBOSE)) for row in rows]
 
     def find(self, prefix: str, text: str) -> tuple[str, str] | None:
-        """Category and rule of a text in lower case: the rule is the prefix and what matched."""
+        """Category and rule of a lower-case text; the rule is the prefix and the matched text."""
         if text:
             for category, pattern in self._rows:
                 if match := pattern.search(text):
@@ -70,15 +70,15 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The data file, made ready for look-ups."""
+    """The data file, prepared for look-ups."""
 
     categories: dict[str, str]
     idle: frozenset[str]
     opcodes: dict[str, _Opcode]
     other: _Opcode
-    """What an opcode is that the file does not list."""
+    """The entry for opcodes that the file does not list."""
     instructions: re.Pattern[str]
-    """Names that are those of ops."""
+    """Matches the names of ops and HLO instructions."""
     own: _Table
     target: _Table
     op: _Table
@@ -104,25 +104,27 @@ def _rules() -> _Rules:
 
 
 def categories() -> Mapping[str, str]:
-    """Every category and a line on it, in the order in which tables show them."""
+    """Every category and its one-line description, in the order in which tables show them."""
     return _rules().categories
 
 
 def categorize(*, name: str, op: str = "", opcodes: Sequence[str] = (), target: str = "") -> tuple[str, str]:
-    """The category of a kernel or op, and the rule that said so, such as `hlo:dot` or `op:aten::mm`.
+    """The category of a kernel or op, and the rule that matched, such as `hlo:dot` or `op:aten::mm`.
 
-    `name` is the profiler's, `op` the framework's op that launched it or the HLO instruction's name, `opcodes` those of
-    the instruction or of its fusion's members, `target` a custom call's. The first of these to know decides:
+    `name` is the profiler's name. `op` is the framework op that launched it, or the name of the HLO instruction.
+    `opcodes` are those of the instruction or of its fusion's members. `target` is the target of a custom call. The
+    first of these that matches decides:
 
-    1. HLO opcodes: the heaviest member's category, and `(mixed)` in the rule where members are of several.
-    2. Kernel names that say what the kernel does whatever launched it (`own` in the data): a Memset, a layout transpose
-       or a softmax is that also where a convolution or an attention op launched it.
-    3. The custom call's target, 4. the launching op: of a convolution the matrix product too is the convolution's work,
-       of a matrix product the kernel that adds up its parts is the product's.
+    1. HLO opcodes: the category of the heaviest member. The rule ends in `(mixed)` if members have several.
+    2. Kernel names that state what the kernel does, independent of what launched it (`own` in the data): a Memset, a
+       layout transpose or a softmax keeps its category even if a convolution or an attention op launched it.
+    3. The target of the custom call.
+    4. The launching op: a matrix product launched by a convolution counts as convolution, and a kernel that adds up the
+       parts of a matrix product counts as matrix product.
     5. All other kernel names (`name` in the data).
 
-    Where no op is known, a name that looks like one is taken for it, and any other is looked for among the ops last: on
-    CPU ops are what is executed. Nothing found is `("uncategorised", "")`.
+    If no op is known, a name that looks like an op is used as the op. Any other name is looked up among the ops last,
+    because on a CPU the executed rows are ops. If nothing matches, the result is `("uncategorised", "")`.
     """
     rules = _rules()
     name, op, target = (text[:_LONGEST].lower() for text in (name, op, target))
@@ -139,7 +141,7 @@ def categorize(*, name: str, op: str = "", opcodes: Sequence[str] = (), target: 
 
 
 def _by_opcodes(rules: _Rules, opcodes: Sequence[str]) -> tuple[str, str] | None:
-    """What the opcodes say, without those that do no work."""
+    """Category and rule by the opcodes, ignoring those that do no work."""
     members = {opcode: rules.opcodes.get(opcode, rules.other) for opcode in opcodes if opcode not in rules.idle}
     if not members:
         return None

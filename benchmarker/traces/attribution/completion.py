@@ -1,7 +1,7 @@
 """When an asynchronous op was complete.
 
-Its marker in the profile comes when its thread gets round to it: often after all that depends on it has run. So it was
-complete at the latest when the first instruction that uses its result began, or when its step was over.
+The thread often writes the completion marker late, after everything that depends on the op has run. The op was
+therefore complete no later than when the first instruction that uses its result began, or when its step ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def completed(events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray) -> np.ndarray:
-    """The column `end_ns`, but no later than the first use of the result; -1 where an op was complete as it ended."""
+    """The column `end_ns`, limited to the first use of the result; -1 if an op was complete when it ended."""
     end_ns: np.ndarray = events["end_ns"].to_numpy().copy()
     late = np.flatnonzero(end_ns >= 0)
     if len(late):
@@ -39,7 +39,7 @@ def _step_ends(events: pd.DataFrame, late: np.ndarray) -> np.ndarray:
 def _first_uses(
     events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray, late: np.ndarray, until: np.ndarray
 ) -> np.ndarray:
-    """When, after each late row's own end, the first instruction began that uses its result in the same run."""
+    """When the first use of each late row's result began, in the same run and after the row's own end."""
     found = np.full(len(late), _NEVER)
     op, program = codes(events["op"]), events["program_id"].to_numpy()
     row, user = _uses(op[late], program[late], programs, list(events["op"].cat.categories))
@@ -64,7 +64,7 @@ def _first_uses(
 def _uses(
     op: np.ndarray, program: np.ndarray, programs: Mapping[int, Program], names: list[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of a row and an op that uses its result: the row's place among those given, and the op's number."""
+    """Pairs of a row and an op that uses its result: the row's index among the given rows, and the op's number."""
     code_of = {name: code for code, name in enumerate(names)}
     number, first = grouped(program, op)
     users: list[list[int]] = []

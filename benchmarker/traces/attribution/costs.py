@@ -1,4 +1,4 @@
-"""FLOPs and bytes where the work is done: each counted once, in the innermost row that does it."""
+"""Assign FLOPs and bytes to the innermost row that does the work, so that each is counted once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from benchmarker.traces.attribution.nesting import Nest, inherit
 from benchmarker.traces.events import codes, grouped
 
 _HEAVY = ("gemm", "convolution", "attention")
-"""Categories of the kernels that do the counted work of an op that launches others too."""
+"""Categories of kernels that do the counted work of an op; the op may launch other kernels as well."""
 
 
 def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_device: np.ndarray) -> pd.DataFrame:
-    """The table, with the cost of an op taken from those around it, and given to that kernel of it which does the work.
+    """The table with each cost counted once: not in the ops around an op, and in the kernel that does the op's work.
 
-    Of several kernels it is the longest of a heavy category, else the longest. `launch` is each device row's launch.
+    Of several kernels, the longest of a heavy category does the work; if there is none, the longest of all. `launch` is
+    the row that launched each device row.
     """
     cost = np.isfinite(events["flops"].to_numpy())
     if not cost.any():
@@ -37,7 +38,7 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
 
 
 def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:
-    """Which rows with a cost enclose another."""
+    """Which rows with a cost enclose another row with a cost."""
     below: np.ndarray = np.zeros(len(cost), bool)
     order = np.argsort(-nested.level, kind="stable")
     bounds = np.searchsorted(-nested.level[order], -np.arange(int(nested.level.max(initial=0)), -1, -1), side="right")
@@ -52,12 +53,12 @@ def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:
 
 
 def _instruction(events: pd.DataFrame) -> np.ndarray:
-    """A number for each instruction of a program on a device."""
+    """Number the rows by device, program and instruction."""
     return grouped(codes(events["device"]), events["program_id"], codes(events["op"]))[0]
 
 
 def _doing(events: pd.DataFrame, group: np.ndarray, rows: np.ndarray, *, together: bool) -> np.ndarray:
-    """Of each group of rows, the one that does the work; `together`, all rows of the kernel's name in the group."""
+    """The row of each group that does the work; if `together`, all rows of the group with that kernel's name."""
     heavy = events["category"].isin(_HEAVY).to_numpy()[rows]
     table = pd.DataFrame({"group": group[rows], "heavy": heavy, "ns": events["dur_ns"].to_numpy()[rows]})
     table["name"] = codes(events["name"])[rows] if together else rows

@@ -1,4 +1,4 @@
-"""HLO instructions: what the programs in a profile say of the rows that executed them."""
+"""HLO instructions: describe the rows that executed them by the programs in the profile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_SYMBOL = re.compile(r"\W")
 def from_programs(
     events: pd.DataFrame, programs: Mapping[int, Program], kind: Kinds, known: Collection[str]
 ) -> tuple[pd.DataFrame, int]:
-    """Scopes, phases, opcodes and costs by the programs' own instructions; how many rows of work have none."""
+    """Add scopes, phases, opcodes and costs from the programs; count the rows of work without an instruction."""
     events = _joined_by_name(events, programs, kind)
     program, op, path = events["program_id"].to_numpy(), codes(events["op"]), codes(events["scope"])
     number, first = grouped(program, op, path)
@@ -45,9 +45,9 @@ def from_programs(
 
 
 def _joined_by_name(events: pd.DataFrame, programs: Mapping[int, Program], kind: Kinds) -> pd.DataFrame:
-    """Kernels that say no instruction are those of the one instruction, of all programs, that has their name.
+    """Assign kernels that name no instruction to the instruction of that name, if all programs together have just one.
 
-    XLA names a kernel for its instruction, with what cannot stand in a symbol made `_`; AMD's runtime adds `.kd`.
+    XLA names a kernel after its instruction, with `_` for characters not allowed in a symbol; AMD's runtime adds `.kd`.
     """
     lacking = kind.on_device & (events["op"] == "").to_numpy()
     if not lacking.any():
@@ -69,7 +69,7 @@ def _joined_by_name(events: pd.DataFrame, programs: Mapping[int, Program], kind:
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """What a program says of one instruction."""
+    """What a program states about one instruction."""
 
     scope: str = ""
     leaf: str = ""
@@ -120,5 +120,5 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
 
 
 def _path(instruction: Instruction, members: list[Instruction]) -> str:
-    """Where an instruction stands; one that says nothing, as copies that XLA adds, where its members do."""
+    """The path of an instruction; if it has none, like copies that XLA adds, the path of a member."""
     return next((each.paths[0] for each in (instruction, *reversed(members)) if each.paths), "")

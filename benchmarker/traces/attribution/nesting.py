@@ -1,4 +1,4 @@
-"""Intervals: which encloses which, and how the time of a device divides among them."""
+"""Intervals: which one encloses which, and how a device's time is divided among them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 _LEVELS = 128
-"""Depth to which rows are nested level by level, all rows of one at once; deeper ones are nested one by one."""
+"""Rows up to this depth are nested one whole level at a time; deeper rows are nested one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The row that encloses each row, -1 for none; its depth; how many begin within their parent and end after it."""
+    """The row that encloses each row (-1 for none), each row's depth, and how many rows end after their parent."""
 
     parent: np.ndarray
     level: np.ndarray
@@ -20,7 +20,7 @@ class Nest:
 
 
 def nest(track: np.ndarray, begin: np.ndarray, end: np.ndarray) -> Nest:
-    """Nest the intervals of each track; of two equal ones the first encloses the other."""
+    """Nest the intervals of each track; of two equal intervals, the first encloses the second."""
     rows = len(begin)
     order = np.lexsort((-(end - begin), begin, track))
     first, last = _apart(track[order], begin[order], end[order])
@@ -48,7 +48,7 @@ def nest(track: np.ndarray, begin: np.ndarray, end: np.ndarray) -> Nest:
 
 
 def _apart(track: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same order of times, with the tracks one after the other, so that all can be nested as one."""
+    """Shift the times of each track past those of the track before, so that all can be nested as one track."""
     if not len(track):
         return begin, end
     number = np.cumsum(np.diff(track, prepend=track[0]) != 0)
@@ -64,7 +64,7 @@ def _apart(track: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[np.nd
 def _one_by_one(
     left: np.ndarray, above: np.ndarray, first: np.ndarray, last: np.ndarray, parent: np.ndarray, level: np.ndarray
 ) -> None:
-    """Nest what lies deeper than `_LEVELS`."""
+    """Nest the rows that lie deeper than `_LEVELS`."""
     stack: list[int] = []
     base = -1
     for row, ancestor in zip(left.tolist(), above.tolist(), strict=True):
@@ -78,10 +78,10 @@ def _one_by_one(
 
 
 def inherit(nested: Nest, own: np.ndarray) -> np.ndarray:
-    """Each row's own value, or where that is -1, that of the nearest row around it that has one."""
+    """Each row's own value, or if that is -1, the value of the nearest enclosing row that has one."""
     found, above = own.copy(), nested.parent.copy()
     rows = np.flatnonzero((found < 0) & (above >= 0))
-    while len(rows):  # each time from twice as far above
+    while len(rows):  # each pass looks twice as far up
         at = above[rows]
         found[rows], above[rows] = found[at], above[at]
         rows = rows[(found[rows] < 0) & (above[rows] >= 0)]
@@ -91,11 +91,11 @@ def inherit(nested: Nest, own: np.ndarray) -> np.ndarray:
 def busy(
     begin: np.ndarray, end: np.ndarray, complete: np.ndarray, nested: Nest | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of a device's busy time, in ns: each row's own, and what of it came of its asynchronous tail.
+    """Shares of a device's busy time, in ns: each row's share while it runs, and during its asynchronous tail.
 
-    Each moment is divided equally among the rows that run at it: of those of a thread, the last that began. Where none
-    runs, it is divided among those that have ended but are not `complete` (-1: they were complete when they ended). The
-    shares add up to the length of the union of all intervals and tails.
+    Each moment is divided equally among the rows that are running; of the rows of one thread, only the last that began
+    counts. If none is running, the moment is divided among the rows that have ended but are not `complete` yet (-1: the
+    row was complete when it ended). The shares add up to the length of the union of all intervals and tails.
     """
     if not len(begin):
         return np.zeros(0), np.zeros(0)
@@ -114,7 +114,7 @@ def busy(
     count, waiting = np.cumsum(running[order]), np.cumsum(pending[order])
     run_rate = np.where(count > 0, 1 / np.maximum(count, 1), 0)
     wait_rate = np.where((count == 0) & (waiting > 0), 1 / np.maximum(waiting, 1), 0)
-    # Times stay integers, which tell the ns of any epoch apart; only lengths are divided.
+    # Times stay integers, which are exact to the ns in any epoch; only durations are divided.
     share = _until(end, at, run_rate) - _until(begin, at, run_rate)
     own = share.copy()
     if inside is not None:
@@ -124,7 +124,7 @@ def busy(
 
 
 def _until(when: np.ndarray, at: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    """What has come together at each time, where each of the times `at` sets the rate from then on."""
+    """The total accumulated at each time in `when`; each time in `at` sets the rate from then on."""
     total = np.concatenate([[0.0], np.cumsum(np.diff(at) * rate[:-1])])
     place = np.searchsorted(at, when, side="right") - 1
     found: np.ndarray = total[place] + (when - at[place]) * rate[place]
@@ -132,7 +132,7 @@ def _until(when: np.ndarray, at: np.ndarray, rate: np.ndarray) -> np.ndarray:
 
 
 def enclosed(begin: np.ndarray, end: np.ndarray, nested: Nest) -> np.ndarray:
-    """How much of each row's time is that of rows within it, in ns."""
+    """How much of each row's time is spent in rows that it encloses, in ns."""
     found = np.zeros(len(begin), np.int64)
     inner = np.flatnonzero(nested.parent >= 0)
     outer = nested.parent[inner]
@@ -141,7 +141,7 @@ def enclosed(begin: np.ndarray, end: np.ndarray, nested: Nest) -> np.ndarray:
 
 
 def _extended(end: np.ndarray, nested: Nest) -> np.ndarray:
-    """Ends that are not before the ends of the rows within."""
+    """The end of each row, moved to the latest end of the rows that it encloses if that is later."""
     if not nested.overlapping:
         return end
     end = end.copy()
@@ -153,7 +153,7 @@ def _extended(end: np.ndarray, nested: Nest) -> np.ndarray:
 
 
 def union_ns(begin: np.ndarray, end: np.ndarray) -> int:
-    """Length of the union of intervals."""
+    """Length of the union of intervals, in ns."""
     if not len(begin):
         return 0
     order = np.argsort(begin, kind="stable")

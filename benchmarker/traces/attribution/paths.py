@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _OPENING = re.compile(r"([\w.\-<>]+)\(")
 _CALLED = {"jit", "pjit", "xla_call", "core_call", "closed_call", "custom_jvp_call", "custom_vjp_call", "named_call"}
-"""Wrappers of a function's name, which is no scope."""
+"""Wrappers around a function's name; such a name is not a scope."""
 _NOT_SCOPES = {
     "while",
     "body",
@@ -28,14 +28,14 @@ _REMAT = {"rematted_computation", "remat2"}
 
 @dataclass(frozen=True, slots=True)
 class ScopePath:
-    """Where an instruction stands: the scopes around it, outermost first, and the phase."""
+    """Where an instruction belongs: the scopes around it, outermost first, and its phase."""
 
     scopes: tuple[str, ...]
     phase: str
 
 
 def scope_path(path: str) -> ScopePath:
-    """The place that a path means; the primitive at its end is left out."""
+    """The scopes and the phase that a path encodes; the primitive at its end is left out."""
     scopes: list[str] = []
     backward = remat = False
     tokens = _tokens(path)
@@ -55,7 +55,7 @@ def scope_path(path: str) -> ScopePath:
 
 
 def _tokens(path: str) -> list[str]:
-    """The parts between slashes that stand in no parentheses."""
+    """Split a path at the slashes outside parentheses."""
     tokens, depth, start = [], 0, 0
     for index, char in enumerate(path):
         depth = max(0, depth + (char == "(") - (char == ")"))
@@ -66,14 +66,14 @@ def _tokens(path: str) -> list[str]:
 
 
 def leaf(scopes: tuple[str, ...], known: Collection[str]) -> str:
-    """The scope that counts: the innermost, or where names are known, the innermost of these; empty for none."""
+    """The scope that counts: the innermost, or if `known` has names, the innermost of these; empty if there is none."""
     if not known:
         return scopes[-1] if scopes else ""
     return next((scope for scope in reversed(scopes) if scope in known), "")
 
 
 def to_leaf(scopes: tuple[str, ...], counted: str) -> str:
-    """The path down to the scope that counts."""
+    """The path from the outermost scope to the one that counts."""
     if not counted:
         return "/".join(scopes)
     last = len(scopes) - scopes[::-1].index(counted)

@@ -1,1 +1,1 @@
-"""Profiler files, read into rows: XPlane, and the formats that are JSON."""
+"""Profiler files, read into rows: XPlane and Chrome's JSON format."""

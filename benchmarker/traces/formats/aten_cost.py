@@ -1,4 +1,4 @@
-"""FLOPs and least bytes of PyTorch's ops, from the shapes and types that its profiler records."""
+"""FLOPs and minimum bytes of PyTorch's ops, from the shapes and types that its profiler records."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _SIZES = {
 }
 """Bytes of an element, by the type's name in a trace."""
 _SCALAR_TYPES = {5: 2, 6: 4, 7: 8, 15: 2, 23: 1, 24: 1, 25: 1, 26: 1}
-"""Bytes of an element of the types that a product may give, by their number in c10::ScalarType."""
+"""Bytes of an element of the types that a product may return, by their number in c10::ScalarType."""
 _MOST_DIMS, _LARGEST_DIM = 8, 1 << 40
-"""Beyond these a shape is not believed; within them no cost is too large for a float."""
+"""A shape beyond these limits is rejected; within them, no cost is too large for a float."""
 
 
 class _UnknownCostError(Exception):
@@ -52,7 +52,7 @@ class _Call:
     concrete: Sequence[Any]
 
     def shape(self, position: int, *ranks: int) -> tuple[int, ...]:
-        """A tensor's shape, of one of the ranks."""
+        """A tensor's shape, which must have one of the ranks if any are given."""
         dims = self.dims[position] if position < len(self.dims) else None
         if not isinstance(dims, list | tuple) or len(dims) > _MOST_DIMS or (ranks and len(dims) not in ranks):
             raise _UnknownCostError
@@ -72,17 +72,17 @@ class _Call:
         return sum(prod(self.shape(position)) * self.width(position) for position in positions)
 
     def optional(self, position: int) -> int:
-        """Bytes of a tensor that may be left out."""
+        """Bytes of an optional tensor; 0 if it is left out."""
         has = position < len(self.dims) and self.dims[position]
         return self.bytes(position) if has else 0
 
     def text(self, position: int) -> str:
-        """A recorded value as text; empty where none is."""
+        """A recorded value as text; empty if there is none."""
         value = self.concrete[position] if position < len(self.concrete) else ""
         return value.strip() if isinstance(value, str) else ""
 
     def integers(self, position: int, number: int) -> list[int]:
-        """A recorded list of integers; one stands for all."""
+        """A recorded list of `number` integers; a single one is repeated."""
         text = self.text(position)
         if not re.fullmatch(r"\[?(?:\s*\d{1,9}\s*,)*\s*\d{1,9}\s*\]?", text):
             raise _UnknownCostError
@@ -105,20 +105,20 @@ _Cost = tuple[int, int]
 
 
 def has_cost(op: str) -> bool:
-    """Whether the cost of an op can be told."""
+    """Whether the cost of an op can be calculated."""
     return op in _OPS
 
 
 def aten_cost(
     op: str, dims: Sequence[Sequence[int]], types: Sequence[str], concrete: Sequence[str] = ()
 ) -> tuple[float, float] | None:
-    """FLOPs and least bytes moved by one execution; None where op, shapes or types are not known or do not fit.
+    """FLOPs and minimum bytes moved by one execution; None if op, shapes or types are unknown or do not fit.
 
     `dims`, `types` and `concrete` are a trace's "Input Dims", "Input type" and "Concrete Inputs"; convolutions need the
-    last for their strides. A multiplication and an addition are two FLOPs; only products count, not what is added,
-    scaled or activated with them. Bytes are every operand read once and every result written once. Attention counts the
-    full products: a causal mask halves nothing. Its backward pass counts the scores that it computes again. What is
-    added to the product before or after it (bias, mask) is read; saved statistics are left out.
+    last for their strides. A multiplication and an addition are two FLOPs. Only products count, not the additions,
+    scalings or activations done with them. Bytes count every operand read once and every result written once. Attention
+    counts the full products: a causal mask does not halve them. Its backward pass counts the recomputed scores. Terms
+    added to the product (bias, mask) count as read; saved statistics are left out.
     """
     compute = _OPS.get(op) if isinstance(op, str) else None
     arguments = (dims, types, concrete)
@@ -132,7 +132,7 @@ def aten_cost(
 
 
 def _product(call: _Call, left: int, batch: int = 0, width: int = 0) -> _Cost:
-    """A product of matrices, the first at `left`, with `batch` leading dimensions; `width` of the result's elements."""
+    """A matrix product, its first operand at `left`, with `batch` leading dimensions; `width` is that of the result."""
     a, b = call.shape(left, 2 + batch), call.shape(left + 1, 2 + batch)
     if a[-1] != b[-2] or a[:batch] != b[:batch]:
         raise _UnknownCostError
@@ -141,13 +141,13 @@ def _product(call: _Call, left: int, batch: int = 0, width: int = 0) -> _Cost:
 
 
 def _added(call: _Call, batch: int = 0) -> _Cost:
-    """What is added comes first."""
+    """A matrix product whose first argument is the matrix added to it."""
     flops, moved = _product(call, 1, batch)
     return flops, moved + call.bytes(0)
 
 
 def _scaled_mm(call: _Call) -> _Cost:
-    """Arguments are self, mat2, scale_a, scale_b, bias, scale_result, out_dtype: the result is of the last's type."""
+    """Arguments are self, mat2, scale_a, scale_b, bias, scale_result, out_dtype; the last is the result's type."""
     number = call.text(6)
     width = _SCALAR_TYPES.get(int(number), 0) if re.fullmatch(r"\d{1,3}", number) else 0
     flops, moved = _product(call, 0, width=width)
@@ -170,7 +170,7 @@ def _matrix_vector(call: _Call, matrix: int) -> _Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a convolution's arguments stand; -1 for those that it does not take."""
+    """Positions of a convolution's arguments; -1 for those that it does not take."""
 
     stride: int
     padding: int
@@ -183,7 +183,7 @@ class _Layout:
 
 
 def _convolution(call: _Call, layout: _Layout) -> _Cost:
-    """A convolution: of an output's element, or of an input's where it is transposed, once with the whole kernel."""
+    """A convolution: each output element, or each input element if transposed, uses the whole kernel once."""
     kernel = call.shape(1, 3, 4, 5)
     image = call.shape(0, len(kernel), len(kernel) - 1)
     if len(image) < len(kernel):
@@ -222,7 +222,7 @@ def _convolved(call: _Call, layout: _Layout, image: tuple[int, ...], kernel: tup
 
 
 def _convolution_backward(call: _Call) -> _Cost:
-    """Arguments begin with grad, input, weight, bias_sizes; for each gradient asked for as much work as forward."""
+    """Arguments begin with grad, input, weight, bias_sizes; each requested gradient is as much work as forward."""
     kernel = call.shape(2, 3, 4, 5)
     image = call.shape(1, len(kernel))
     layout = _Layout(stride=4, padding=5, dilation=6, transposed=7, output_padding=8, groups=9)
@@ -238,8 +238,8 @@ def _convolution_backward(call: _Call) -> _Cost:
 def _attention(call: _Call, *, bias: int = -1, ends: int = -1) -> _Cost:
     """Scores and their product with the values.
 
-    Ops that take the ends of packed sequences (at `ends` and after) have heads after the sequence; what they cost where
-    sequences are packed no shape says.
+    Ops that take the ends of packed sequences (arguments at `ends` and after) have the heads after the sequence. If
+    sequences are packed, the cost does not follow from the shapes.
     """
     if ends >= 0 and any(call.dims[ends : ends + 2]):
         raise _UnknownCostError
@@ -250,7 +250,7 @@ def _attention(call: _Call, *, bias: int = -1, ends: int = -1) -> _Cost:
 
 
 def _attention_backward(call: _Call, *, out: int = 4, bias: int = -1) -> _Cost:
-    """Five products: the scores again, and the gradients of scores, values, queries and keys."""
+    """Five products: the recomputed scores, and the gradients of scores, values, queries and keys."""
     batch, heads, queries, keys, width, value_width = _attended(call, 1)
     moved = call.bytes(0, out) + 2 * call.bytes(1, 2, 3)
     read = call.optional(bias) if bias >= 0 else 0

@@ -1,6 +1,6 @@
-"""Traces in Chrome's JSON format: those of PyTorch's profiler, of JAX's viewer, and of any program that writes it.
+"""Traces in Chrome's JSON format, as written by PyTorch's profiler, JAX's trace viewer and other programs.
 
-The format: "Trace Event Format", Google, 2016. What the categories mean in PyTorch: libkineto's output_json.cpp.
+The format: "Trace Event Format", Google, 2016. The categories in PyTorch: libkineto's output_json.cpp.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _KINDS = {
     "memset": "copy",
     "runtime": "runtime",
 }
-"""What an event of a category is, in lower case; one that ends in `_runtime` or `_driver` is a runtime call."""
+"""Kinds of events by lower-case category; a category that ends in `_runtime` or `_driver` is a runtime call."""
 _COPIES_OF_OTHERS = {"gpu_user_annotation", "trace", "overhead", "ac2g", "fwdbwd", "async_gpu"}
-"""Categories that show again what other events say, or the profiler itself."""
+"""Categories that repeat other events, or that show the profiler itself."""
 _MODULE = "nn.Module: "
 _COLLECTIVE = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
-"""Annotations that PyTorch's own collectives make: they are ops, no scopes of the program."""
+"""Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 JAX_LIMIT = 1_000_000
-"""JAX's viewer file ends at this many events without a word (TF_PROFILER_TRACE_VIEWER_MAX_EVENTS lifts it)."""
+"""JAX's viewer file silently ends at this many events (TF_PROFILER_TRACE_VIEWER_MAX_EVENTS raises the limit)."""
 _ASYNCHRONOUS = set("bneSTpF")
 _NO_DURATION = set("iIRCstfPNODVvc()=")
-"""Events of the format that have no duration, by their `ph`."""
+"""Events of the format that have no duration, by `ph`."""
 _LONGEST = 60
-"""Characters of a category that a note shows."""
+"""Most characters of a category that a note shows."""
 _NO_ARGS = Args()
 _INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num")
 
 
 def read(pieces: Iterator[bytes]) -> Reading:
-    """The rows of a trace; raises `msgspec.DecodeError` where it is none."""
+    """Read the rows of a trace. Raises `msgspec.DecodeError` if it is not a trace."""
     source = JsonEvents()
     table = _Rows()
     for events in source.read(pieces):
@@ -60,7 +60,7 @@ def read(pieces: Iterator[bytes]) -> Reading:
 
 
 class _Rows:
-    """The columns of a table as they grow, and what is not in it."""
+    """The growing columns of a table, and counts of what is not in it."""
 
     def __init__(self) -> None:
         self.interned = Texts()
@@ -74,7 +74,7 @@ class _Rows:
         self.costs: dict[Any, tuple[float, float] | None] = {}
 
     def add(self, events: list[Slice]) -> None:
-        """Take in a list of events."""
+        """Add a list of events."""
         self.seen += len(events)
         slices = [each for each in events if each.ph == "X"]
         if slices:
@@ -85,7 +85,7 @@ class _Rows:
                 self._add_slices(paired)
 
     def _others(self, events: list[Slice]) -> Iterator[Slice]:
-        """Names are taken down; begins and ends are made whole."""
+        """Store the names of processes and threads; join begin and end events into slices."""
         for each in events:
             if each.ph == "X":
                 continue
@@ -157,7 +157,7 @@ class _Rows:
         return found
 
     def _cost(self, event: Slice, args: Args) -> tuple[float, float]:
-        """FLOPs and bytes of an op by the shapes of its inputs."""
+        """FLOPs and bytes of an op, from the shapes of its inputs."""
         if not args.dims:
             return _NO_COST
         key = (text_of(event.name), bytes(args.dims), bytes(args.types), bytes(args.concrete))
@@ -175,19 +175,21 @@ class _Rows:
         if source.endless and not source.unread_bytes:
             lost.append("the list of events has no end: the file is cut short or damaged")
         if source.unread_bytes:
-            lost.append(f"the last {source.unread_bytes} bytes hold no whole event: the file is cut short or damaged")
+            lost.append(
+                f"the last {source.unread_bytes} bytes contain no complete event: the file is cut short or damaged"
+            )
         if source.malformed:
             lost.append(f"{source.malformed} events could not be read")
         if self.unknown:
-            lost.append(f"{self.unknown} events are of no known type")
+            lost.append(f"{self.unknown} events have an unknown type")
         if self.timeless:
             lost.append(f"{self.timeless} events have no valid time")
         unmatched = self.unmatched + sum(len(stack) for stack in self.open.values())
         if unmatched:
-            lost.append(f"{unmatched} begins and ends of events have no counterpart")
+            lost.append(f"{unmatched} begin or end events have no counterpart")
         jax = any(name.startswith(("/host:", "/device:")) for name in self.processes.values())
         if jax and self.seen >= JAX_LIMIT:
-            lost.append(f"JAX's viewer file ends at {JAX_LIMIT:,} events: take the .xplane.pb beside it")
+            lost.append(f"JAX's viewer file ends at {JAX_LIMIT:,} events: use the .xplane.pb in the same folder")
         torch = "schemaVersion" in source.beside or "cpu_op" in self.interned.values()
         if not self.parts:
             return Reading("chrome", "jax" if jax else "torch" if torch else "", frame({}, 0), lost=tuple(lost))
@@ -229,7 +231,7 @@ class _Rows:
         )
 
     def _kinds(self, found: dict[str, np.ndarray], torch: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Kind and name of each row, as numbers of texts, and its step; rows that are left out are `_DROPPED`."""
+        """Kind and name of each row, as numbers of texts, and its step; the kind is `_DROPPED` for rows left out."""
         code, values, each_of = self.interned.code, self.interned.values, self.interned.translated
         category, name = found["cat"], found["name"].copy()
         kind = each_of(category, lambda text: code(kept) if (kept := _kind_of(text, torch)) else _DROPPED)
@@ -251,7 +253,7 @@ class _Rows:
         return kind, name, step
 
     def _jax_kinds(self, found: dict[str, np.ndarray], kind: np.ndarray) -> None:
-        """In JAX's file the process and the thread say what an event is."""
+        """Set the kinds of a JAX file, where the process and the thread determine what an event is."""
         code = self.interned.code
         names = [self._names(pid, tid) for pid, tid in self.thread_numbers]
         device = np.array([bool(DEVICE.match(process)) for process, _ in names])[found["thread"]]
@@ -295,7 +297,7 @@ _NO_COST = (float("nan"), float("nan"))
 
 
 def _kind_of(category: str, torch: bool) -> str | None:
-    """What events of a category (in lower case) are; None where they are left out, as what is unknown in PyTorch's."""
+    """Kind of the events of a lower-case category; None if they are left out, like unknown categories of PyTorch."""
     if category.endswith(("_runtime", "_driver")):
         return "runtime"
     if category in _COPIES_OF_OTHERS or category == "python_function":

@@ -1,4 +1,4 @@
-"""XLA's HLO, as a profile carries it for each program: what an instruction is, where it comes from, and what it costs.
+"""XLA's HLO, as a profile contains it for each program: what an instruction does, its source, and its cost.
 
 Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto.
 """
@@ -17,13 +17,13 @@ from benchmarker.traces.formats.wire import WireError, fields, integers, text
 _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 """Opcodes that execute nothing."""
 _PARTIAL = {"gather", "dynamic-slice", "scatter", "dynamic-update-slice"}
-"""Opcodes that touch a part of an operand, which the shapes do not say."""
+"""Opcodes that access only part of an operand; the shapes do not show which part."""
 _CALLS = {"fusion", "call"}
 """Opcodes whose called computations are their members."""
 _DEEPEST, _MOST_MEMBERS = 16, 1 << 18
-"""Fusions nest two or three deep and hold some hundreds of instructions; a file that says more is damaged."""
+"""Fusions nest two or three deep and contain some hundreds of instructions; a file beyond these limits is damaged."""
 _LARGEST_DIM = 1 << 40
-"""A greater dimension, or an unknown one (which is negative), is not counted with."""
+"""A larger dimension, or an unknown one (which is negative), makes a size or cost NaN."""
 
 # Sizes of xla.PrimitiveType, in bits (xla_data.proto); tuples, tokens and opaque values have none.
 _BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128}
@@ -40,18 +40,18 @@ class Shape:
 
     @property
     def elements(self) -> float:
-        """Numbers in the array; NaN where a dimension is not known."""
+        """Number of elements in the array; NaN if a dimension is unknown."""
         return _product(self.dimensions)
 
     @property
     def bytes(self) -> float:
-        """What it takes in memory."""
+        """Size in memory, in bytes."""
         return -(-self.elements * self.bits // 8) + sum(part.bytes for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One HLO instruction; `paths` are where in the program's source it stands, the first being its own."""
+    """One HLO instruction; `paths` are its scope paths in the program's source, its own first."""
 
     name: str
     opcode: str
@@ -69,7 +69,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled module: its instructions by name, and by the computation that they stand in."""
+    """A compiled module: its instructions by name, and by the computation that contains them."""
 
     name: str
     id: int
@@ -81,7 +81,7 @@ class Program:
         return {each.id: each for each in self.instructions.values()}
 
     def members(self, instruction: Instruction) -> list[Instruction]:
-        """The instructions that execute when this one does: those of a fusion, else itself."""
+        """The instructions that execute when this one does: those of a fusion or call, otherwise itself."""
         return list(self._members(instruction))
 
     def _members(self, instruction: Instruction) -> Iterator[Instruction]:
@@ -94,7 +94,7 @@ class Program:
                     yield from self._members(each)
 
     def users(self, name: str) -> set[str]:
-        """Names of the instructions that use the result of one, directly or through such as execute nothing."""
+        """Names of the instructions that use an instruction's result, directly or through some that execute nothing."""
         found: set[str] = set()
         left = [self.instructions[name].id] if name in self.instructions else []
         seen = set(left)
@@ -109,7 +109,7 @@ class Program:
 
     @cached_property
     def _users(self) -> Mapping[int, list[Instruction]]:
-        """The instructions that have each as an operand, by its number."""
+        """The instructions that use each instruction as an operand, by its number."""
         users: dict[int, list[Instruction]] = {}
         for each in self.instructions.values():
             for operand in each.operands:
@@ -117,16 +117,16 @@ class Program:
         return users
 
     def flops(self, instruction: Instruction) -> float:
-        """FLOPs of the matrix products and convolutions in one execution, a multiply-add as 2; 0 where it has none.
+        """FLOPs of the matrix products and convolutions in one execution, a multiply-add as 2; 0 if it has none.
 
-        NaN where a dimension is not known.
+        NaN if a dimension is unknown.
         """
         return float(sum(self._product_flops(each) for each in self.members(instruction)))
 
     def bytes(self, instruction: Instruction) -> float:
-        """The least that one execution moves: operands read once, results written once.
+        """Minimum bytes moved by one execution: operands read once, results written once.
 
-        NaN for control flow, where a dimension is not known, and where a part of an operand is used.
+        NaN for control flow, if a dimension is unknown, and if only part of an operand is used.
         """
         if instruction.opcode in ("while", "conditional", "call"):
             return math.nan
@@ -156,7 +156,7 @@ class Program:
 
 
 def _product(dimensions: Sequence[int]) -> float:
-    """The product of dimensions; NaN where one is not known, or where it is beyond all floats."""
+    """The product of dimensions; NaN if one is unknown, or if the product is too large for a float."""
     product = math.prod(map(float, dimensions))
     return product if math.isfinite(product) and max(dimensions, default=0) <= _LARGEST_DIM else math.nan
 
@@ -164,10 +164,10 @@ def _product(dimensions: Sequence[int]) -> float:
 def _convolution_flops(
     instruction: Instruction, first: tuple[int, ...], second: tuple[int, ...], result: tuple[int, ...]
 ) -> float:
-    """Of each output number, one product with each number of the kernel that makes it.
+    """A multiply-add for each output element and each kernel element that contributes to it.
 
-    In cuDNN's custom calls for the gradients, the output's own gradient is an operand, and of the kernel's gradient the
-    result is the kernel.
+    In cuDNN's custom calls for the gradients, the gradient of the output is an operand; for the gradient of the kernel,
+    the result has the kernel's shape.
     """
     output, kernel = result, second
     if "BackwardInput" in instruction.target:
@@ -190,10 +190,10 @@ def _gemm_contracting(config: str) -> tuple[int, ...]:
 
 
 def parse(proto: memoryview) -> Program:
-    """A program from a serialised HloProto; raises `WireError` where it is none."""
+    """Parse a program from a serialised HloProto. Raises `WireError` if it is not one."""
     module = next((value for number, value in fields(proto) if number == 1), None)
     if not isinstance(module, memoryview):
-        raise WireError("it holds no HLO module")
+        raise WireError("it contains no HLO module")
     name, program_id = "", -1
     computations: dict[int, list[Instruction]] = {}
     for number, value in fields(module):
@@ -219,7 +219,10 @@ def parse(proto: memoryview) -> Program:
 def _size(
     key: int, computations: Mapping[int, list[Instruction]], known: dict[int, tuple[int, int]], depth: int
 ) -> tuple[int, int]:
-    """How many instructions a computation executes with those that it calls, and how deep; raises where too many."""
+    """How many instructions a computation executes, including those that it calls, and how deep they nest.
+
+    Raises `WireError` if there are too many.
+    """
     if depth > _DEEPEST:
         raise WireError("its fusions nest too deep")
     if key not in known:
@@ -233,7 +236,7 @@ def _size(
         size = len(instructions) + sum(count for count, _ in inner)
         deep = 1 + max((levels for _, levels in inner), default=0)
         if size > _MOST_MEMBERS or deep > _DEEPEST:
-            raise WireError("its fusions nest too deep, or hold too much")
+            raise WireError("its fusions nest too deep, or contain too many instructions")
         known[key] = size, deep
     return known[key]
 
@@ -281,7 +284,7 @@ def _shape(proto: memoryview, depth: int = 0) -> Shape:
 
 
 def _metadata(proto: memoryview) -> tuple[tuple[str, ...], str]:
-    """Paths and source line of an instruction; one that stands for several has their paths with `;` between."""
+    """Paths and source line of an instruction; one made from several has all their paths, separated by `;`."""
     paths: tuple[str, ...] = ()
     file, line = "", 0
     for number, value in fields(proto):

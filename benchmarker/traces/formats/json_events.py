@@ -1,8 +1,8 @@
-"""The events of a chrome-format JSON trace, decoded piece by piece, so that memory does not grow with the file.
+"""The events of a JSON trace in Chrome's format, decoded in pieces, so that memory does not grow with the file.
 
-A piece ends where an event does. Whether a place between braces is the end of an event is not looked for but tried:
-only there do the brackets before it close, so a piece that decodes is whole. Where none does, because an event is
-damaged or holds many others in its arguments, the events are read one by one.
+A piece must end where an event ends. A place between braces is tested by decoding the piece before it: all brackets
+are closed only at the end of an event, so a piece that decodes is complete. If no piece decodes, because an event is
+damaged or has many others in its arguments, the events are read one by one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _AFTER = re.compile(r"[ \t\r\n]*(?:,[ \t\r\n]*|(?=\])|\Z)")
 """What may follow an event."""
 _SPACES = 256
-"""The most space that is looked for between two events."""
+"""Most white space that is expected between two events, in bytes."""
 _TRIES = 24
 """Places that are tried before the events are read one by one."""
 LONGEST = 1 << 28
 """Bytes within which an event must end."""
 _EXACT_US = float(1 << 43)
-"""Below, a float of microseconds tells nanoseconds apart: its spacing is under 1 ns."""
+"""Below this, a float of microseconds resolves nanoseconds: its spacing is less than 1 ns."""
 
 
 class Args(Struct, gc=False):
-    """The arguments that are read, of any type, for a file may hold any."""
+    """The arguments that are read; a file may contain any type."""
 
     external_id: Any = msgspec.field(default=None, name="External id")
     older_external_id: Any = msgspec.field(default=None, name="external id")
@@ -67,7 +67,7 @@ class Slice(Struct, gc=False):
 
 
 class _ExactSlice(Slice, gc=False):
-    """An event whose times are read as they are written."""
+    """An event whose times are read exactly as written."""
 
     ts: Decimal | None = None
     dur: Decimal | None = Decimal(0)
@@ -78,12 +78,12 @@ _exact_decoder = msgspec.json.Decoder(list[_ExactSlice])
 _each_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _decoders_of_one = (msgspec.json.Decoder(_ExactSlice), msgspec.json.Decoder(Slice))
 _scanner = json.JSONDecoder(strict=False, parse_int=len, parse_float=len)
-"""Finds the end of what `msgspec` takes for no JSON too: NaN, lone surrogates, control characters."""
+"""Also finds the end of values that `msgspec` rejects: NaN, lone surrogates, control characters."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class JsonEvents:
-    """The events of a trace, in lists; afterwards what stands beside them, and what was wrong."""
+    """The events of a trace, in lists; after reading, also the rest of the file, and what was wrong."""
 
     def __init__(self) -> None:
         self.beside: dict[str, Any] = {}
@@ -92,7 +92,7 @@ class JsonEvents:
         self.endless = False
 
     def read(self, pieces: Iterator[bytes]) -> Iterator[list[Slice]]:
-        """Lists of events; raises `msgspec.DecodeError` where the file is not a trace."""
+        """Yield lists of events. Raises `msgspec.DecodeError` if the file is not a trace."""
         buffer = bytearray()
         before = self._before(pieces, buffer)
         wanted = 0
@@ -111,7 +111,7 @@ class JsonEvents:
         yield from self._last(buffer, before)
 
     def _before(self, pieces: Iterator[bytes], buffer: bytearray) -> bytes:
-        """What stands before the events, of which the first are left in `buffer`."""
+        """The bytes before the events; the first events are left in `buffer`."""
         for piece in pieces:
             buffer += piece
             start = re.match(rb"\s*\[", buffer)
@@ -125,7 +125,7 @@ class JsonEvents:
         raise msgspec.DecodeError("it has no traceEvents")
 
     def _split(self, buffer: bytearray) -> list[Slice] | None:
-        """The events of the longest whole piece at the begin of `buffer`, which is taken from it."""
+        """Remove the longest complete piece from the start of `buffer`, and return its events."""
         at = len(buffer)
         for _ in range(_TRIES):
             at = buffer.rfind(b"{", 0, at)
@@ -142,7 +142,7 @@ class JsonEvents:
         return found or None
 
     def _last(self, buffer: bytearray, before: bytes) -> Iterator[list[Slice]]:
-        """The events up to the array's end; where the file ends before it, those that are whole."""
+        """The events up to the array's end; if the file ends before it, those that are complete."""
         at = len(buffer)
         for _ in range(_TRIES):
             at = buffer.rfind(b"]", 0, at)
@@ -162,11 +162,11 @@ class JsonEvents:
             self.unread_bytes = len(buffer) - at
 
     def _read_beside(self, before: bytes, after: bytearray) -> None:
-        """What the file says of itself around the events; a bare array says nothing."""
+        """Read the file's fields around the events; a bare array has none."""
         try:
             if before:
                 self.beside = msgspec.json.decode(before + b"[" + after, type=dict[str, Any])
-                whole = self.beside.pop("traceEvents", None) == []  # else the list that was read was another
+                whole = self.beside.pop("traceEvents", None) == []  # otherwise another list was read
             else:
                 whole = msgspec.json.decode(b"[" + after) == []
         except _UNREADABLE:
@@ -175,7 +175,7 @@ class JsonEvents:
             self.unread_bytes = len(after)
 
     def _one_by_one(self, buffer: bytearray, *, ended: bool) -> tuple[list[Slice], int]:
-        """The events that are whole, and where in the buffer the next thing begins."""
+        """The complete events, and the position in the buffer after them."""
         text = buffer.decode("latin-1")
         space = _SPACE.match(text)
         at = space.end() if space else 0
@@ -193,7 +193,7 @@ class JsonEvents:
         return self._of_each(items), at
 
     def _decoded(self, text: bytes | bytearray) -> list[Slice] | None:
-        """The events in a JSON array, None where it is none."""
+        """The events in a JSON array, None if it is not one."""
         try:
             try:
                 found = _decoder.decode(text)
@@ -207,7 +207,7 @@ class JsonEvents:
             return None
 
     def _of_each(self, items: Sequence[bytes | bytearray | msgspec.Raw]) -> list[Slice]:
-        """The events among values; those that are damaged or no objects are counted."""
+        """The events among values; values that are damaged or are not objects are counted."""
         found: list[Slice] = []
         for item in items:
             for decoder in _decoders_of_one:

@@ -1,4 +1,4 @@
-"""Values of a JSON trace, which may be of any type, as arrays of numbers."""
+"""Convert the values of a JSON trace, which may have any type, to arrays of numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LATEST_US = float(1 << 62) / 1000
 
 
 def text_of(value: Any) -> str:
-    """A text as it is, anything else as it is written."""
+    """A text unchanged, anything else as its `repr`."""
     if type(value) is str:
         return value
     try:
@@ -26,12 +26,12 @@ def text_of(value: Any) -> str:
 
 
 def given_text(value: Any) -> str:
-    """A value as text, the empty one for none."""
+    """A value as text; empty for None."""
     return "" if value is None else text_of(value)
 
 
 def numbers(values: list[Any], number: Callable[[Any], int]) -> np.ndarray:
-    """The number of each value, which is asked for once for equal ones where these are surely written alike."""
+    """The number of each value; `number` is called once for equal values if their types ensure that they look alike."""
     if set(map(type, values)) <= {str, int, type(None)}:
         known = {value: number(value) for value in dict.fromkeys(values)}
         if len(known) == 1:
@@ -41,7 +41,7 @@ def numbers(values: list[Any], number: Callable[[Any], int]) -> np.ndarray:
 
 
 def integers(values: list[Any]) -> np.ndarray:
-    """Values as int64, -1 for what is none; texts of digits count as numbers."""
+    """Values as int64, -1 for any that is not an integer; texts of digits count as integers."""
     types = set(map(type, values))
     if types == {type(None)}:
         return np.full(len(values), -1)
@@ -54,7 +54,7 @@ def integers(values: list[Any]) -> np.ndarray:
 
 
 def _integer(value: Any) -> int:
-    """A number of 64 bits, taken for signed; -1 for what is none."""
+    """A 64-bit integer, read as signed; -1 if the value is not one."""
     if type(value) not in (int, str) and not (type(value) is float and value.is_integer()):
         return -1
     try:
@@ -65,7 +65,7 @@ def _integer(value: Any) -> int:
 
 
 def times_ns(slices: list[Slice]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Begins and durations in ns, and which of them are times at all: numbers, not negative, of less than 146 years."""
+    """Begins and durations in ns, and which of them are valid: non-negative numbers of less than 146 years."""
     times = [each.ts for each in slices], [each.dur for each in slices]
     types = {*map(type, times[0]), *map(type, times[1])}
     if not types <= {int, float, Decimal}:
@@ -85,7 +85,7 @@ def times_ns(slices: list[Slice]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def decimal_of(value: Any) -> Decimal | None:
-    """A number as it is written, None where it is none; texts of numbers count."""
+    """A number exactly as written, None if the value is not a number; texts of numbers count as numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
@@ -96,7 +96,7 @@ def decimal_of(value: Any) -> Decimal | None:
 
 
 def _floats(values: list[Any]) -> np.ndarray:
-    """Numbers as floats, NaN for none."""
+    """Numbers as floats, NaN for None."""
     try:
         return np.array(values, float)
     except OverflowError:  # an integer of more than 300 digits
@@ -108,7 +108,7 @@ def _whole_ns(microseconds: Any) -> int:
 
 
 def _nanoseconds(microseconds: np.ndarray) -> np.ndarray:
-    """Whole ns; the whole µs are taken apart first, so that no digit of a large time is lost."""
+    """Whole ns; whole µs are converted separately, so that no digit of a large time is lost."""
     whole = np.floor(microseconds)
     found: np.ndarray = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
     return found

@@ -1,4 +1,4 @@
-"""What a trace file says, before anything is derived from it."""
+"""The content of a trace file, before anything is derived from it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from benchmarker.traces.formats.hlo import Program
 
 DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 STREAM = re.compile(r"Stream #(\d+)")
-"""How JAX's profiler names a device and a stream, in whichever format."""
+"""How JAX's profiler names a device and a stream, in all formats."""
 COPY = re.compile(r"mem(cpy|set)|(copy|fill)Buffer", re.IGNORECASE)
-"""Names of what copies or sets memory."""
+"""Names of operations that copy or set memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The rows of a file, in which `parent_id`, the scopes and all shares are still to be found.
+    """The rows of a file; `parent_id`, the scopes and all shares are determined later.
 
-    `forward_thread` says of each row, where it is above 0, on which thread's row with its `sequence_nr` it follows.
-    `lost` says what of the file is not in the rows although it should be; `notes` what is left out on purpose.
+    `forward_thread` is above 0 for backward rows: it is the thread of the forward row with the same `sequence_nr`.
+    `lost` lists what should be in the rows but is missing; `notes` lists what is left out on purpose.
     """
 
     format: Literal["xplane", "chrome"]

@@ -11,13 +11,13 @@ from benchmarker.api.errors import UserError
 _GZIP = b"\x1f\x8b"
 _READ = 1 << 20
 PIECE = 1 << 22
-"""Bytes that are given at once."""
+"""Most bytes that are returned at once."""
 BOMB_BYTES, BOMB_RATIO = 1 << 28, 200
-"""A file that grows to more bytes than this, and by more than this ratio, is no trace: those shrink 10- to 40-fold."""
+"""A file that expands to more bytes than this, by more than this ratio, is no trace: traces compress 10- to 40-fold."""
 
 
 class Source:
-    """A file's bytes, uncompressed; `cut_short` says, once they are read, that the compressed data ends too early."""
+    """A file's bytes, uncompressed; after reading, `cut_short` states whether the compressed data ended too early."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Source:
             raise UserError(f"{path}: {error.strerror}") from None
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes in order, `PIECE` at most at once; raises `UserError` where they cannot be had."""
+        """Yield the bytes in order, at most `PIECE` at once. Raises `UserError` if they cannot be read."""
         try:
             with self.path.open("rb") as file:
                 if self.compressed:
@@ -46,7 +46,7 @@ class Source:
         return b"".join(self.pieces())
 
     def _unpacked(self, packed: Iterator[bytes]) -> Iterator[bytes]:
-        """Every member of a gzip file, one after the other."""
+        """Decompress every member of a gzip file, one after the other."""
         member = zlib.decompressobj(wbits=31)
         fed = given = 0
         for read in packed:
@@ -59,7 +59,7 @@ class Source:
                 given += len(piece)
                 if given > max(BOMB_BYTES, BOMB_RATIO * fed):
                     raise UserError(
-                        f"{self.path}: {fed} bytes grow to more than {given}: this is no trace; "
+                        f"{self.path}: {fed} bytes expand to more than {given}: this is not a trace; "
                         "unpack it yourself if you trust it"
                     )
                 data = member.unconsumed_tail or member.unused_data

@@ -1,7 +1,8 @@
-"""Protocol Buffers' wire format, read without the schema's generated code.
+"""Protocol Buffers' wire format, read without code generated from a schema.
 
-A message is a row of fields, each a key (field number and wire type) and a value; see "Encoding" in the documentation
-of Protocol Buffers. `fields` walks one message; `columns` decodes many messages of one kind at once, in step.
+A message is a sequence of fields, each a key (field number and wire type) and a value; see "Encoding" in the
+documentation of Protocol Buffers. `fields` iterates over one message; `columns` decodes many messages of one kind in
+parallel.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 _MAX_VARINT = 10
 _MOST_KINDS = 64
-"""Kinds of fields at one place of messages of one kind; no schema that is read here has as many."""
+"""Most kinds of fields at one position in messages of one kind; no schema that is read here has as many."""
 
 
 class WireError(ValueError):
@@ -27,7 +28,7 @@ EMPTY = np.empty(0, np.int64)
 
 
 def fields(buffer: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Field numbers and values of a message: integers as they stand (unsigned), everything else as bytes."""
+    """Field numbers and values of a message: integers as unsigned numbers, everything else as bytes."""
     at, end = 0, len(buffer)
     while at < end:
         key, at = varint(buffer, at)
@@ -64,7 +65,7 @@ def varint(buffer: memoryview, at: int) -> tuple[int, int]:
 
 
 def text(value: int | memoryview) -> str:
-    """A field of text; bytes that are no UTF-8 are replaced."""
+    """A text field; bytes that are not valid UTF-8 are replaced."""
     return bytes(value).decode("utf-8", "replace") if isinstance(value, memoryview) else str(value)
 
 
@@ -80,15 +81,15 @@ def integers(value: int | memoryview) -> list[int]:
 
 
 def signed(value: int) -> int:
-    """A 64-bit number as int64 is written."""
+    """An unsigned 64-bit number, read as int64."""
     return value - (1 << 64) if value >> 63 else value
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of many messages: whose it is (the message's index), and its value, where it occurs.
+    """One field of many messages: for each occurrence, the index of its message (`owner`) and its value.
 
-    Integers are uint64 in `value`, and `end` is empty; of everything else `value` is where the bytes begin, and `end`
+    Integers are uint64 in `value`, and `end` is empty. For everything else, `value` is where the bytes begin and `end`
     where they end.
     """
 

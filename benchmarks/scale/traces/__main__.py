@@ -1,4 +1,4 @@
-"""What it costs to go from a profiler's file to statistics of its kernels, beside other ways: `--help` says more."""
+"""Compare the cost of computing kernel statistics from a profiler's file with other tools; see `--help`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _MOST_BYTES = 8 * 10**9
 
 
 @click.command()
-@click.option("--slices", default=1_000_000, show_default=True, help="Slices of the trace of PyTorch.")
-@click.option("--events", default=2_000_000, show_default=True, help="Events of the trace of JAX.")
+@click.option("--slices", default=1_000_000, show_default=True, help="Slices of the PyTorch trace.")
+@click.option("--events", default=2_000_000, show_default=True, help="Events of the JAX trace.")
 @click.option("--repeats", default=3, show_default=True, help="Runs of each contender.")
-@click.option("--hta", "hta_python", default=sys.executable, help="A Python that has HolisticTraceAnalysis.")
-@click.option("--scale", is_flag=True, help="Only this tool, at these sizes, twice and four times as much.")
-@click.option("--huge", is_flag=True, help="Only this tool, at 10,000,000 each; fails where it takes 8 GB.")
+@click.option("--hta", "hta_python", default=sys.executable, help="Python interpreter with HolisticTraceAnalysis.")
+@click.option("--scale", is_flag=True, help="Only this tool, at these sizes and at two and four times these sizes.")
+@click.option("--huge", is_flag=True, help="Only this tool, at 10,000,000 each; fails if it needs 8 GB.")
 def main(slices: int, events: int, repeats: int, hta_python: str, scale: bool, huge: bool) -> None:
-    """Print seconds and peak memory from a trace's file to count, total, mean, median and p95 of each kernel.
+    """Print seconds and peak memory for computing count, total, mean, median and p95 of each kernel in a trace.
 
-    Each run is a process of its own, in an order drawn anew each time; its imports are not counted. All must agree.
+    Each run is a fresh process, in random order; imports are not counted. All tools must give the same statistics.
     """
     sizes = {"chrome": slices, "xplane": events}
     if scale or huge:
@@ -47,7 +47,7 @@ def main(slices: int, events: int, repeats: int, hta_python: str, scale: bool, h
 
 
 def _generated(folder: Path, kind: str, size: int) -> Path:
-    """A trace's file, made in a process of its own: this one's memory must stay small, for others inherit its peak."""
+    """Generate a trace file, in a separate process because child processes inherit this one's peak memory."""
     endings = {"chrome": ".json.gz" if size >= _HUGE else ".json", "xplane": ".xplane.pb"}
     path = folder / f"trace{endings[kind]}"
     subprocess.run([sys.executable, HERE / "generate.py", kind, path, str(size)], check=True)
@@ -82,28 +82,28 @@ def _compare(kind: str, path: Path, size: int, repeats: int, hta_python: str) ->
 
 
 def _run(kind: str, name: str, path: Path, hta_python: str) -> dict[str, Any] | str:
-    """What a process finds, or why there is none."""
+    """Return the result of a process, or why there is none."""
     python = hta_python if name == "HTA" else sys.executable
     words = [python, HERE / "contenders.py", kind, name, path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        return (done.stderr.strip().splitlines() or ["no word"])[-1]
+        return (done.stderr.strip().splitlines() or ["no error message"])[-1]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def _agree(all_statistics: dict[str, dict[str, list[float]]], expected: dict[str, list[float]]) -> None:
-    """Counts and totals are equal to the nanosecond, means and quantiles but for the last digits of a float."""
+    """Check that counts and totals agree to the nanosecond, means and quantiles to a relative 1e-9."""
     for contender, found in all_statistics.items():
-        assert found.keys() == expected.keys(), f"{contender} finds other kernels"
+        assert found.keys() == expected.keys(), f"{contender} finds different kernels"
         for name, (count, total, *rest) in found.items():
             assert [count, total] == expected[name][:2], f"{contender}: {name}"
             close = (math.isclose(a, b, rel_tol=1e-9) for a, b in zip(rest, expected[name][2:], strict=True))
-            assert all(close), f"{contender}: {name}: {rest}, not {expected[name][2:]}"
+            assert all(close), f"{contender}: {name}: {rest} instead of {expected[name][2:]}"
 
 
 def _alone(sizes: dict[str, list[int]], limited: bool) -> None:
-    print(f"{'':8} {'events':>12} {'file':>8} {'seconds':>8} {'peak memory':>12} {'bytes an event':>15}")
+    print(f"{'':8} {'events':>12} {'file':>8} {'seconds':>8} {'peak memory':>12} {'bytes per event':>15}")
     for kind, each in sizes.items():
         for size in each:
             with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +115,7 @@ def _alone(sizes: dict[str, list[int]], limited: bool) -> None:
                     f"{run['bytes'] / _MIB:8.0f} MiB {run['bytes'] / size:15.0f}",
                     flush=True,
                 )
-            assert not limited or run["bytes"] < _MOST_BYTES, f"it takes {run['bytes']} bytes"
+            assert not limited or run["bytes"] < _MOST_BYTES, f"it needs {run['bytes']} bytes"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Each way from a trace file to statistics of its kernels by name, and what it takes."""
+"""Ways to compute kernel statistics by name from a trace file, and their cost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 _NS = 1000
 _STATISTICS = ("hlo_op", "program_id", "run_id", "correlation_id", "name")
 _MOST_BYTES = 1024 if sys.platform == "linux" else 1
-"""Bytes of the unit in which the most memory is told."""
+"""Bytes per unit of `ru_maxrss`."""
 
 
 def ours(path: Path) -> Any:
-    """The event table of this tool, with scopes, phases, launches and all else that it derives."""
+    """The tool itself: its event table, including scopes, phases, launches and everything else that it derives."""
     from benchmarker.traces.ingest import ingest
     from benchmarker.traces.statistics import describe, work
 
@@ -30,7 +30,7 @@ def ours(path: Path) -> Any:
 
 
 def json_pandas(path: Path) -> Any:
-    """What one writes by hand: `json.load`, and a frame of the kernels."""
+    """A hand-written script: `json.load`, and a data frame of the kernels."""
     import pandas as pd
 
     yield
@@ -41,7 +41,7 @@ def json_pandas(path: Path) -> Any:
 
 
 def hta(path: Path) -> Any:
-    """Holistic Trace Analysis, told to keep nanoseconds."""
+    """Holistic Trace Analysis, configured to keep nanoseconds."""
     os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
     import logging
 
@@ -56,7 +56,7 @@ def hta(path: Path) -> Any:
 
 
 def perfetto(path: Path) -> Any:
-    """Perfetto's engine, the one that needs no network, and SQL."""
+    """Perfetto's engine in the build that needs no network, with SQL."""
     from benchmarker.traces.perfetto.queries import open_trace
 
     with open_trace(_tiny(path.parent)) as trace:
@@ -72,12 +72,12 @@ def perfetto(path: Path) -> Any:
 
 
 def names_of_device(path: Path) -> Any:
-    """`jax.profiler.ProfileData`: names and durations of the device's events, and nothing else."""
+    """`jax.profiler.ProfileData`: only names and durations of the device's events."""
     return _profile_data(path, whole=False)
 
 
 def profile_data(path: Path) -> Any:
-    """`jax.profiler.ProfileData`: every event with its statistics, as one needs to know what launched it and why."""
+    """`jax.profiler.ProfileData`: every event with its statistics, which show what launched it and why."""
     return _profile_data(path, whole=True)
 
 
@@ -106,7 +106,7 @@ CONTENDERS: dict[str, dict[str, Callable[[Path], Any]]] = {
 
 
 def measure(contender: Callable[[Path], Any], path: Path) -> dict[str, Any]:
-    """Seconds without those of imports, peak memory of all, and the statistics."""
+    """Return seconds without imports, peak memory of the whole process, and the statistics."""
     steps = contender(path)
     next(steps)
     start = time.perf_counter()
@@ -124,7 +124,7 @@ def _described(names: Any, took: Any) -> dict[str, list[float]]:
 
 
 def _tiny(folder: Path) -> Path:
-    """A trace with which an engine is compiled before the clock runs."""
+    """Write a small trace that makes the engine compile before the time measurement."""
     path = folder / "tiny.json"
     path.write_text('{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
     return path

@@ -1,4 +1,4 @@
-"""Synthetic traces of any length, alike on every machine: of PyTorch in Chrome's JSON, and of JAX as XPlane."""
+"""Generate synthetic traces of any length, identical on every machine: PyTorch as Chrome JSON, JAX as XPlane."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import BinaryIO
 
 _LAYERS, _BLOCKS, _UNITS = 32, ("attn", "mlp"), 12
 _JITTER = 4096
-"""How many factors on durations there are."""
+"""Number of random factors for durations."""
 _SYNC_NS = 20_000
 _MICRO = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A kernel, the op that launches it, and how long it takes."""
+    """A kernel, the op that launches it, and its duration."""
 
     name: str
     op: str
@@ -35,7 +35,7 @@ _POINTWISE = (
 
 
 def _kernels() -> list[_Kernel]:
-    """200 kernels: each op has twenty variants."""
+    """Return 200 kernels: twenty variants of each op."""
     rng = random.Random(0)
     return [
         _Kernel(
@@ -50,7 +50,7 @@ def _kernels() -> list[_Kernel]:
 
 
 def chrome(path: Path, slices: int) -> None:
-    """Steps of a training run, until there are `slices` slices; compressed where the name ends in .gz."""
+    """Write the steps of a training run until there are `slices` slices; compressed if the name ends in .gz."""
     number = 0
     with gzip.open(path, "wb", compresslevel=1) if path.suffix == ".gz" else path.open("wb") as file:
         file.write(b'{\n  "schemaVersion": 1,\n  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},\n')
@@ -66,7 +66,7 @@ def chrome(path: Path, slices: int) -> None:
 
 
 class _Torch:
-    """What kineto would write of a training on one GPU: a forward thread, a backward thread, a stream."""
+    """The events that Kineto would write for training on one GPU: a forward thread, a backward thread, a stream."""
 
     def __init__(self) -> None:
         rng = random.Random(1)
@@ -77,7 +77,7 @@ class _Torch:
         self._number = self._sequence = 0
 
     def events(self) -> Iterator[str]:
-        """Layer after layer, without an end; a step comes after its layers."""
+        """Yield layer after layer, endlessly; the event of a step comes after its layers."""
         step = 0
         while True:
             begin = self._at
@@ -141,7 +141,7 @@ class _Torch:
         )
 
     def _launch(self, kernel: _Kernel, start: int, thread: int = 4242) -> tuple[str, str]:
-        """The call and its arrow; the kernel and its arrow."""
+        """Return the launch call and the kernel, each with its flow event."""
         self._number += 1
         correlation = self._number
         begin = max(self._free, start + 6000)
@@ -184,7 +184,7 @@ _STATISTICS = ("hlo_op", "hlo_module", "program_id", "run_id", "correlation_id",
 
 
 def xplane(path: Path, events: int) -> None:
-    """Runs of one program on a GPU, half of the events being launches on the host, the other half kernels."""
+    """Write executions of one program on a GPU; half of the events are launches on the host, half are kernels."""
     rng = random.Random(2)
     jitter = [rng.lognormvariate(0, 0.3) for _ in range(_JITTER)]
     names = [f"{'loop' if index % 5 else 'gemm'}_fusion_{index * 4 // 5}" for index in range(_INSTRUCTIONS)]
@@ -245,7 +245,7 @@ def _write_plane(file: BinaryIO, begin: bytes, lines: list[tuple[bytes, bytearra
 
 
 def _hlo() -> bytes:
-    """A program of fusions, each of one dot."""
+    """Return a program of fusions with one dot each."""
     shape = b"\x10\x0b" + _field(3, _varint(128) + _varint(128))
     entry = b""
     computations = b""
@@ -260,7 +260,7 @@ def _hlo() -> bytes:
 
 
 def _named(field: int, number: int, name: bytes, more: bytes = b"") -> bytes:
-    """An entry of a plane's map of names."""
+    """Return an entry of a plane's map of names."""
     return _field(field, b"\x08" + _varint(number) + _field(2, b"\x08" + _varint(number) + _field(2, name) + more))
 
 
@@ -269,7 +269,7 @@ def _stat(number: int, kind: int, value: int) -> bytes:
 
 
 def _field(number: int, body: bytes) -> bytes:
-    """A field of bytes, of a number below 16."""
+    """Return a field of bytes with a field number below 16."""
     return bytes([number << 3 | 2]) + _field_body(body)
 
 

@@ -1,4 +1,4 @@
-"""How often a verdict is right: `calibration live` measures it on this machine, `calibration simulate` computes it."""
+"""Calibrate the verdicts: `calibration live` measures how often they are right, `calibration simulate` simulates it."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from simulate import simulate
 
 @click.group()
 def main() -> None:
-    """Tell how often a verdict is right."""
+    """Measure how often a verdict is right."""
 
 
 main.add_command(live)

@@ -1,4 +1,4 @@
-"""What experiments with known truth share: two cases, the one doing a little more of the same real work."""
+"""Experiments with a known true difference: two cases, one of which does slightly more of the same real work."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def install(folder: Path) -> None:
 
 
 class Quiet:
-    """A listener that ends all where a trial fails."""
+    """A listener that prints nothing and raises RuntimeError if a trial fails."""
 
     def say(self, text):
-        """Nothing."""
+        """Do nothing."""
 
     def begin(self, title, case, left_s):
-        """Nothing."""
+        """Do nothing."""
 
     def hear(self, event):
-        """Nothing."""
+        """Do nothing."""
 
     def end(self, records):
-        """A failure ends the program."""
+        """Raise RuntimeError if a trial failed."""
         for record in records:
             if record.error:
                 raise RuntimeError(record.error.message)
 
 
 def two_cases(ability, work: str, percent: int, timed: int, threads: int | None = None):
-    """A case of the repeated problem, and one that does its work so many percent oftener in each step."""
+    """Return a case of the repeated problem, and one that does its work `percent` % more often in each step."""
     from benchmarker.api.case import Measuring
     from benchmarker.hooks import registry
     from benchmarker.planning.cases import Asked, make_case

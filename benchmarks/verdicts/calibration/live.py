@@ -1,8 +1,8 @@
-"""Real experiments with known truth: how often equal is called different, and how often a difference is seen.
+"""Run real experiments with a known true difference, and measure false positives and power.
 
-Each experiment is a run of two cases, the contender doing the same real work 0, 1, 2, 5 or 10% oftener in each step.
-Experiments of all kinds take turns in random order until the time is up. Everything is computed from the records, so
-that `--analyse FOLDER` repeats the tables of an earlier run.
+Each experiment is a run of two cases; the contender repeats the same real work 0, 1, 2, 5 or 10% more often in each
+step. Experiments of all kinds run in random order until the time is up. Everything is computed from the records, so
+`--analyse` with `--results=FOLDER` prints the tables of an earlier run again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from scipy import stats
 
 @click.command()
 @click.option("--minutes", default=10.0, show_default=True, help="Time for all experiments together.")
-@click.option("--experiments", type=int, help="Most experiments of each kind.")
+@click.option("--experiments", type=int, help="Maximum number of experiments of each kind.")
 @click.option("--framework", default="jax,torch", show_default=True)
 @click.option("--work", default="gemm,attention", show_default=True)
 @click.option("--design", default="blocks,duet", show_default=True)
 @click.option(
-    "--slower", default="0,0,0,1,2,5,10", show_default=True, help="True slow-downs, %; repeated ones weigh more."
+    "--slower",
+    default="0,0,0,1,2,5,10",
+    show_default=True,
+    help="True slow-downs, %; a repeated value gets more experiments.",
 )
-@click.option("--blocks", default=10, show_default=True, help="Blocks of an experiment.")
+@click.option("--blocks", default=10, show_default=True, help="Rounds of an experiment.")
 @click.option("--timed", default=20, show_default=True, help="Timed blocks of a trial.")
 @click.option("--threads", type=int, help="CPU threads of each trial.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results/calibration"), show_default=True)
-@click.option("--analyse", is_flag=True, help="Run nothing; tables of what lies in --results.")
+@click.option("--analyse", is_flag=True, help="Run nothing; print the tables of the runs in --results.")
 def live(
     minutes: float,
     experiments: int | None,
@@ -46,7 +49,7 @@ def live(
     results: Path,
     analyse: bool,
 ) -> None:
-    """Run real experiments with known truth, and say how often the verdicts were right."""
+    """Run real experiments with a known true difference, and print how often the verdicts were right."""
     if not analyse:
         with tempfile.TemporaryDirectory() as folder:
             install(Path(folder))
@@ -58,7 +61,7 @@ def live(
 
 
 def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
-    """Run experiments in random order, round after round."""
+    """Run experiments of all kinds repeatedly, in random order."""
     from benchmarker.planning.capabilities import usable
     from benchmarker.records import store
     from benchmarker.records.plan import make_plan
@@ -81,7 +84,7 @@ def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
 
 
 def report(results: Path) -> None:
-    """Print what the verdicts of all runs were."""
+    """Print the verdicts of all runs."""
     from benchmarker.comparing import matching
     from benchmarker.comparing.classical import classical
     from benchmarker.comparing.judge import compare
@@ -98,7 +101,7 @@ def report(results: Path) -> None:
             continue
         plan = store.read_plan(folder / store.PLAN)
         if len(records) < len(plan.order):
-            print(f"left out, for it is not whole: {folder}")
+            print(f"left out because it is incomplete: {folder}")
             continue
         truth = records_truth(plan)
         row = {"s": sum(r.harness.wall_s / (2 if r.design.partner else 1) for r in records)}
@@ -118,7 +121,7 @@ def report(results: Path) -> None:
 
 
 def records_truth(plan):
-    """Design, framework, work and true slow-down (%) of a run."""
+    """Return design, framework, work and true slow-down (%) of a run."""
     first, second = plan.cases
     percent = round(100 * (second.params["repeats"] / first.params["repeats"] - 1))
     return plan.design, first.framework, first.params["work"], percent
@@ -126,8 +129,8 @@ def records_truth(plan):
 
 def print_tables(found) -> None:
     """Print each kind, then the rates over all A/A experiments."""
-    print("verdicts with all blocks, then `slower` with the first 6 and 8; median half width; and how often a rank-sum")
-    print("test on timed blocks calls the two different: of one process on each side, and pooled over all processes\n")
+    print("verdicts with all rounds; `slower` with the first 6 and 8 rounds; median half width of the interval; and")
+    print("experiments called different by a rank-sum test on the timed blocks of one process per side, or pooled\n")
     heads = ("true", "n", "slower", "faster", "same", "undec.", "at 6", "at 8", "±", "s each", "one", "pooled")
     print(f"{'design':7} {'in':6} {'work':10}" + "".join(f"{head:>8}" for head in heads))
     for kind, rows in sorted(found.items()):
@@ -147,13 +150,13 @@ def print_tables(found) -> None:
         for name, hits in (
             ("called different by this tool", sum(row[row["blocks"]] in ("slower", "faster") for row in equal)),
             ("called different by its tenth percentiles", sum(row["p10"] in ("slower", "faster") for row in equal)),
-            ("95% interval holds the truth", sum(row["covered"] for row in equal)),
-            ("called different by rank-sum on all blocks of one process each", sum(row["one"] for row in equal)),
-            ("called different by rank-sum on all blocks pooled", sum(row["pooled"] for row in equal)),
+            ("95% interval contains the truth", sum(row["covered"] for row in equal)),
+            ("called different by rank-sum on the timed blocks of one process each", sum(row["one"] for row in equal)),
+            ("called different by rank-sum on all timed blocks pooled", sum(row["pooled"] for row in equal)),
         ):
             ends = stats.binomtest(hits, len(equal)).proportion_ci(0.95, method="exact")
             print(f"  {name}: {hits} of {len(equal)} ({hits / len(equal):.1%} [{ends.low:.1%}, {ends.high:.1%}])")
-    for limit, name in ((2, "same said of a true difference of 2%, which is δ"), (5, "same said of 5 or 10%")):
+    for limit, name in ((2, "`same` at a true difference of 2%, which is δ"), (5, "`same` at 5 or 10%")):
         beyond = [row for kind, rows in found.items() for row in rows if (kind[3] == 2 if limit == 2 else kind[3] > 2)]
         if beyond:
             said = sum(row[row["blocks"]] == "same" for row in beyond)

@@ -1,4 +1,4 @@
-"""A problem whose step does the same real work a number of times, so that 102 in place of 100 is 2% slower in truth."""
+"""A problem whose step repeats the same real work: 102 repeats instead of 100 are truly 2% slower."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ SIZES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class RepeatedParams:
-    """Which problem, at a fixed small size, and how many times in one step."""
+    """The repeated problem, at a fixed small size, and the number of repeats per step."""
 
     work: Annotated[Literal["gemm", "attention"], Meta(description="problem that is repeated")] = "gemm"
-    repeats: Annotated[int, Meta(ge=1, description="times in a step")] = 100
+    repeats: Annotated[int, Meta(ge=1, description="repeats per step")] = 100
 
 
 def inner(params: RepeatedParams) -> tuple[Problem, Any]:
-    """The problem that is repeated, and its parameters."""
+    """Return the repeated problem and its parameters."""
     problem: Problem = registry.load([f"problem.{params.work}"]).hook.make_problem()
     return problem, convert(problem.params, SIZES[params.work])
 
 
 class Repeated(Problem):
-    """The problem that is repeated, but for its cost."""
+    """The repeated problem; only its cost differs."""
 
-    summary = "the same small work several times in a step"
+    summary = "the same small work several times per step"
     params = RepeatedParams
-    cost_formula = "that of the problem, times the repeats"
+    cost_formula = "the cost of the repeated problem times the repeats"
 
     def scopes(self, params: RepeatedParams, mode: Mode) -> Mapping[str, int]:
-        """Those of the problem, as often as it is repeated."""
+        """Return the scopes of the repeated problem, with their counts times the repeats."""
         problem, size = inner(params)
         return {name: count * params.repeats for name, count in problem.scopes(size, mode).items()}
 
     def cost(self, params: RepeatedParams, mode: Mode, precision: str) -> Cost:
-        """Work and samples grow with the repeats; a sample is a repeat."""
+        """Return work and samples in proportion to the repeats; each repeat adds its samples."""
         problem, size = inner(params)
         once, n = problem.cost(size, mode, precision), params.repeats
         return Cost(n * once.flops, n * once.bytes, n * once.samples)
 
     def data(self, params: RepeatedParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """That of the problem."""
+        """Return the data of the repeated problem."""
         problem, size = inner(params)
         return problem.data(size, precision, rng, batches)
 
     def small(self, params: RepeatedParams) -> RepeatedParams:
-        """Once."""
+        """Return the parameters with a single repeat."""
         return RepeatedParams(params.work, 1)
 
     def reference(self, params: RepeatedParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """That of the problem."""
+        """Return the reference of the repeated problem."""
         problem, size = inner(params)
         return problem.reference(size, data, mode)
 
 
 @hookimpl
 def make_problem() -> Problem:
-    """The problem."""
+    """Return the problem."""
     return Repeated()

@@ -1,4 +1,4 @@
-"""The repeated problem in any framework that implements the problem which is repeated."""
+"""The repeated problem in every framework that implements the underlying problem."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from benchmarker.hooks import registry
 
 @hookimpl
 def describe_workload() -> Support:
-    """What both JAX and PyTorch do."""
+    """Support what all frameworks support: inference in fp32."""
     return Support({"inference": ("fp32",)})
 
 
 @hookimpl
 def build_workload(framework: Framework, case: Case, params: RepeatedParams, data: Data) -> Workload:
-    """Take the framework's own workload, and its step several times; all results are kept, to be waited for."""
+    """Repeat the step of the framework's own workload; all results are returned so that all can be waited for."""
     problem, size = inner(params)
     plain = msgspec.structs.replace(case, problem=params.work, params=SIZES[params.work])
     once: Workload = registry.load([f"workload.{params.work}.{case.framework}"]).hook.build_workload(

@@ -1,13 +1,14 @@
-"""Step times drawn with a known truth.
+"""Simulated step times with a known true difference.
 
-Blocks of two sides, A and B, one process each. The logarithm of a step time is the sum of
+An experiment consists of rounds of two sides, A and B, with one process each. The logarithm of a step time is the sum
+of
 
-    the truth       the log of B's true ratio to A, for B
-    the process     its own level: normal, Student's t with 3 degrees of freedom, or now and then in a slower mode
-    the drift       of both sides alike along the sequence of processes: a random walk, or a straight line
-    the noise       AR(1) within a process, some steps being three times as long
+    the truth       for B, the log of its true ratio to A
+    the process     its own level: normal, Student's t with 3 degrees of freedom, or sometimes in a slower mode
+    the drift       common to both sides along the sequence of processes: a random walk, or a straight line
+    the noise       AR(1) within a process; some steps take three times as long
 
-and the clock may be coarse.
+The resolution of the clock may be coarse.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ MODE_SHARE, MODE_SLOWDOWN = 0.3, 1.2
 CONTAMINATION = 3.0
 """How much longer a disturbed step takes."""
 AT_ONCE = 500
-"""Experiments held in memory together."""
+"""Experiments in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens to step times; spreads are standard deviations of logarithms."""
+    """How step times vary; spreads are standard deviations of logarithms."""
 
     name: str
     level: str = "normal"
-    """Distribution of the processes' levels: normal, t3 or bimodal (the normal one is then around two modes)."""
+    """Distribution of the processes' levels: normal, t3 or bimodal (normal around two modes)."""
     between: float = 0.01
     """Spread of the processes' levels."""
     within: float = 0.03
@@ -40,9 +41,9 @@ class Scenario:
     rho: float = 0.0
     """Correlation of a step with the one before it."""
     walk: float = 0.0
-    """Spread of the drift's change from a process to the next."""
+    """Spread of the change of the drift from one process to the next."""
     trend: float = 0.0
-    """The drift in a straight line, from the first process to the last."""
+    """The linear drift from the first process to the last."""
     disturbed: float = 0.0
     """Share of the steps that are disturbed."""
     tick: float = 0.0
@@ -50,7 +51,7 @@ class Scenario:
 
     @property
     def drifts(self) -> bool:
-        """Whether the order of processes matters."""
+        """Whether there is drift, so that the order of processes matters."""
         return bool(self.walk or self.trend)
 
 
@@ -79,9 +80,10 @@ def step_times(
     *,
     in_turns: bool = True,
 ) -> np.ndarray:
-    """Step times by experiment, block, side (A, B) and iteration; a step of A takes about 1.
+    """Return step times with shape (experiments, blocks, side (A, B), iterations); a step of A takes about 1.
 
-    The order within each block is drawn anew; with `in_turns=False` all processes of A come before those of B.
+    `blocks` is the number of rounds. The order of the sides is randomised in every round; with `in_turns=False`, all
+    processes of A come before those of B.
     """
     shape = (experiments, blocks, 2)
     places = 2 * np.arange(blocks)[:, None] + rng.permuted(np.broadcast_to([0, 1], shape), axis=2)
@@ -117,7 +119,7 @@ def medians(
     *,
     in_turns: bool = True,
 ) -> np.ndarray:
-    """Log of the median step time of each process, by experiment, block and side; arguments as of `step_times`."""
+    """Return the log median step time of each process, by experiment, round and side; arguments as in `step_times`."""
     found = []
     for start in range(0, experiments, AT_ONCE):
         count = min(AT_ONCE, experiments - start)

@@ -1,4 +1,4 @@
-"""Tell how often the tool's verdicts are wrong, where the truth is known because the step times are drawn."""
+"""Measure how often the tool's verdicts are wrong, by simulation with a known true difference."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from benchmarker.stats.verdict import judge
 
 
 def shifts(values: np.ndarray, *, is_paired: bool = True) -> Iterator[Shift]:
-    """The shift from A to B of each experiment, as the tool sees it."""
+    """Yield the shift from A to B of each experiment, as the tool estimates it."""
     for each in values:
         yield paired(each[:, 1] - each[:, 0]) if is_paired else unpaired(each[:, 0], each[:, 1])
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was said of many experiments with one truth."""
+    """The verdicts on many experiments with one true difference."""
 
     truth: float
     outcomes: list[str] = field(default_factory=list)
     covered: int = 0
-    """Number of experiments whose interval holds the truth."""
+    """Number of experiments whose interval contains the truth."""
     used: int = 0
-    """Blocks of all experiments together."""
+    """Rounds of all experiments together."""
 
     @property
     def blocks(self) -> float:
-        """Mean number of blocks of an experiment."""
+        """Mean number of rounds of an experiment."""
         return self.used / self.n
 
     @property
@@ -54,7 +54,7 @@ class Tally:
 
 
 def tally(values: np.ndarray, ratio: float, alpha: float, delta: float, *, is_paired: bool = True) -> Tally:
-    """Judge each experiment by the tool's rule; where there are too few values for an interval, it holds the truth."""
+    """Judge each experiment by the tool's rule; an experiment with too few values for an interval counts as covered."""
     result = Tally(math.log(ratio))
     margin = math.log1p(delta)
     for shift in shifts(values, is_paired=is_paired):
@@ -88,25 +88,25 @@ def pooled_rejections(times: np.ndarray, alpha: float) -> int:
 
 
 def rank_sum_rejections(values: np.ndarray, alpha: float) -> int:
-    """Control: A/A experiments rejected by a rank-sum test of one median a process."""
+    """Control: A/A experiments rejected by a rank-sum test of one median per process."""
     return int(np.sum(stats.mannwhitneyu(values[..., 0], values[..., 1], axis=1).pvalue <= alpha))
 
 
 def bounds(count: int, n: int) -> tuple[float, float]:
-    """Clopper and Pearson's 95% interval of a share."""
+    """Return the 95% Clopper-Pearson interval of a share."""
     found = stats.binomtest(count, n).proportion_ci(0.95, method="exact")
     return found.low, found.high
 
 
 def percent(count: int, n: int) -> str:
-    """A share with its interval."""
+    """Return a share with its interval, as text."""
     low, high = bounds(count, n)
     return f"{count / n:6.1%} [{low:5.1%}, {high:5.1%}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is common to all tables; see the options for what each means."""
+    """The settings of all tables; see the options for their meaning."""
 
     experiments: int
     blocks: int
@@ -116,16 +116,16 @@ class Setting:
     seed: int
 
     def draw(self, scenario: Scenario, ratio: float, blocks: int, *, in_turns: bool = True) -> np.ndarray:
-        """Medians from the same draws for each true ratio."""
+        """Return medians; every true ratio uses the same random numbers."""
         rng = np.random.default_rng([self.seed, SCENARIOS.index(scenario), in_turns])
         return medians(scenario, self.experiments, blocks, self.iterations, ratio, rng, in_turns=in_turns)
 
 
 def print_verdicts(setting: Setting, scenarios: list[Scenario], *, is_paired: bool) -> None:
-    """The tool's rule at A/A, where the truth is delta and one and a half of it, and its power from small to large."""
+    """Print the results of the tool's rule at A/A, at delta and at 1.5 delta, and its power from small to large."""
     truths = (0.005, 0.01, 0.02, 0.05, 0.1)
     print(
-        f"{'':12} {'called different at A/A':23} {'interval holds':14}  {'same':6}  {'same':22} {'same':>6}   higher\n"
+        f"{'':12} {'called different at A/A':23} {'coverage':14}  {'same':6}  {'same':22} {'same':>6}   higher\n"
         f"{'':12} {'':22}  {'at A/A':>6} {'delta':>6}   {'at A/A':6}  {'at delta':22} {'at 1.5':>6}   "
         + " ".join(f"{truth:6.1%}" for truth in truths)
     )
@@ -146,10 +146,10 @@ def print_verdicts(setting: Setting, scenarios: list[Scenario], *, is_paired: bo
 
 
 def print_looks(setting: Setting, scenarios: list[Scenario]) -> None:
-    """The sequential rule: wrong verdicts at A/A, at 1% and at delta, right ones at A/A and 5%, and its blocks."""
+    """Print wrong verdicts of the sequential rule at A/A, 1% and delta, right ones at A/A and 5%, and its rounds."""
     print(
-        f"{'':12} {'called different at A/A':23} {'same':6} {'blocks':>6}   {'lower at 1%':22}   {'same at delta':22} "
-        f"{'blocks':>6}   {'higher':>6} {'blocks':>6}\n{'':12} {'':22}  {'at A/A':6}{'':64}   {'at 5%':>6}"
+        f"{'':12} {'called different at A/A':23} {'same':6} {'rounds':>6}   {'lower at 1%':22}   {'same at delta':22} "
+        f"{'rounds':>6}   {'higher':>6} {'rounds':>6}\n{'':12} {'':22}  {'at A/A':6}{'':64}   {'at 5%':>6}"
     )
     for scenario in scenarios:
         equal, small, there, large = (
@@ -165,7 +165,7 @@ def print_looks(setting: Setting, scenarios: list[Scenario]) -> None:
 
 
 def print_controls(setting: Setting, scenarios: list[Scenario]) -> None:
-    """Rank-sum tests at A/A of iterations, and of medians in a fixed and in a random order."""
+    """Print rank-sum tests at A/A of iterations, and of medians in a fixed and in a random order."""
     print(f"{'':12} {'iterations of 1 process':24} {'medians, all A first':24} {'medians, in turns':24}")
     for scenario in scenarios:
         rng = np.random.default_rng([setting.seed, SCENARIOS.index(scenario)])
@@ -182,30 +182,32 @@ def print_controls(setting: Setting, scenarios: list[Scenario]) -> None:
 
 @click.command()
 @click.option("--experiments", default=2000, show_default=True)
-@click.option("--blocks", default=10, show_default=True)
+@click.option("--blocks", default=10, show_default=True, help="Rounds of an experiment.")
 @click.option("--iterations", default=100, show_default=True)
 @click.option("--alpha", default=0.05, show_default=True)
-@click.option("--delta", default=0.02, show_default=True, help="What is too small to matter, as a share.")
+@click.option("--delta", default=0.02, show_default=True, help="Largest difference that does not matter, as a share.")
 @click.option("--only", type=click.Choice([each.name for each in SCENARIOS]), help="One scenario.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--quick", is_flag=True, help="500 experiments of 50 steps.")
 def simulate(
     experiments: int, blocks: int, iterations: int, alpha: float, delta: float, only: str | None, seed: int, quick: bool
 ) -> None:
-    """Print, for each scenario, false positives, coverage and power of the tool's rules, and of two bad ones."""
+    """Print false positives, coverage and power of the tool's rules and of two bad rules, for each scenario."""
     start = time.perf_counter()
     if quick:
         experiments, iterations = 500, 50
     setting = Setting(experiments, blocks, iterations, alpha, delta, seed)
     scenarios = [each for each in SCENARIOS if only in (None, each.name)]
     still = [each for each in scenarios if not each.drifts]
-    print(f"{experiments} experiments of {blocks} blocks of {iterations} steps; alpha {alpha}, delta {delta:.1%}")
-    print("\nPaired by block, order drawn anew for each block")
+    print(
+        f"{experiments} experiments of {blocks} rounds, {iterations} steps a process; alpha {alpha}, delta {delta:.1%}"
+    )
+    print("\nPaired by round, random order in every round")
     print_verdicts(setting, scenarios, is_paired=True)
-    print("\nUnpaired, where nothing drifts")
+    print("\nUnpaired, scenarios without drift")
     print_verdicts(setting, still, is_paired=False)
-    print(f"\nWith looks after {', '.join(map(str, LOOKS))} blocks")
+    print(f"\nWith looks after {', '.join(map(str, LOOKS))} rounds")
     print_looks(setting, scenarios)
-    print("\nControls, by rank-sum test: share of A/A experiments that are called different")
+    print("\nControls, by rank-sum test: share of A/A experiments called different")
     print_controls(setting, scenarios)
     print(f"\n{time.perf_counter() - start:.0f} s")

@@ -1,1 +1,1 @@
-"""SciPy for benchmarker."""
+"""SciPy as a framework of benchmarker."""

@@ -1,4 +1,4 @@
-"""SciPy: the BLAS that it brings, called without NumPy between."""
+"""SciPy: its own BLAS, called directly instead of through NumPy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from benchmarker import Device, Framework, FrameworkInfo, hookimpl
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
-    """SciPy on the CPU; the device's name is that of the BLAS that SciPy was built with."""
+    """Describe SciPy on the CPU; the device is named after the BLAS that SciPy was built with."""
     blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return FrameworkInfo(
         name="scipy",
@@ -26,30 +26,30 @@ def describe_framework() -> FrameworkInfo:
 
 @hookimpl
 def make_framework(threads: int | None) -> Framework:
-    """SciPy with every BLAS of this process, NumPy's too, set to `threads` threads."""
+    """Open SciPy, with every BLAS of this process, including NumPy's, set to `threads` threads."""
     if threads is not None:
         threadpoolctl.threadpool_limits(threads, user_api="blas")
     return ScipyFramework()
 
 
 class ScipyFramework(Framework):
-    """SciPy computes when it is called: nothing is ever pending. A step returns a list of arrays."""
+    """SciPy computes synchronously, so no work is ever pending. A step returns a list of arrays."""
 
     def synchronize(self, result: Any) -> None:
-        """Nothing to wait for."""
+        """Return at once: the result is already computed."""
 
     def is_finite(self, result: list[np.ndarray]) -> bool:
-        """Whether no array holds NaN or infinity."""
+        """Whether no array contains NaN or infinity."""
         return all(bool(np.isfinite(array).all()) for array in result)
 
     def threads(self) -> int:
-        """The most threads that a BLAS of this process says it uses."""
+        """Return the largest number of threads that a BLAS of this process reports."""
         pools = threadpoolctl.threadpool_info()
         return max((pool["num_threads"] for pool in pools if pool["user_api"] == "blas"), default=1)
 
     def settings(self) -> Mapping[str, str]:
-        """BLAS has no setting for precision: it computes in the type of its arguments."""
+        """Return no settings: BLAS computes in the type of its arguments."""
         return {}
 
     def peak_memory_bytes(self) -> None:
-        """SciPy counts no allocations."""
+        """Return None: SciPy does not track allocations."""

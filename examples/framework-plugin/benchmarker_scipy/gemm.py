@@ -12,16 +12,16 @@ from benchmarker_problems.gemm import GemmParams
 
 @hookimpl
 def describe_workload() -> Support:
-    """The types that BLAS has; a gradient would have to be written out."""
+    """Return the types that BLAS supports; gradients are not implemented."""
     return Support({"inference": ("fp64", "fp32")})
 
 
 @hookimpl
 def build_workload(params: GemmParams, data: Data) -> Workload:
-    """A step is one call of BLAS for each product of a batch: Cᵀ = Bᵀ·Aᵀ.
+    """Build GEMM: a step calls BLAS once for each product of a batch, as Cᵀ = Bᵀ·Aᵀ.
 
-    BLAS wants columns together, NumPy's arrays have rows together: their transposed views are what BLAS wants,
-    so nothing is copied.
+    BLAS expects column-major matrices, and NumPy's arrays are row-major. The transposed views of the arrays are
+    column-major, so nothing is copied.
     """
     gemm = get_blas_funcs("gemm", dtype=data.batches[0]["a"].dtype)
     batches = cycle([list(zip(_views(batch["b"]), _views(batch["a"]), strict=True)) for batch in data.batches])
@@ -39,5 +39,5 @@ def build_workload(params: GemmParams, data: Data) -> Workload:
 
 
 def _views(matrices: np.ndarray) -> list[np.ndarray]:
-    """The transposed view of each matrix in an array of one or several."""
+    """Return the transposed view of each matrix in an array of one or more matrices."""
     return [matrix.T for matrix in matrices.reshape(-1, *matrices.shape[-2:])]

@@ -1,6 +1,6 @@
 """Logistic regression with several classes: softmax(X·W + b), trained by gradient descent on the cross-entropy.
 
-Shapes: B samples of a batch, D features, C classes.
+Shapes: B samples per batch, D features, C classes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,20 +13,20 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, hookimpl
 
 LEARNING_RATE = 1.0
-"""Steady at any size: the loss curves by at most |x, 1|² / 2, which is 1.1 here (Böhning, 1992), and 2 / 1.1 > 1."""
+"""Stable at any size: the curvature of the loss is at most |x, 1|² / 2 = 1.1 here (Böhning, 1992), and 1 < 2 / 1.1."""
 
 
 @dataclass(frozen=True)
 class LogregParams:
     """Size of the model and of a batch."""
 
-    batch_size: Annotated[int, Meta(ge=1, description="samples in one step")] = 256
-    features: Annotated[int, Meta(ge=1, description="numbers in a sample")] = 1024
-    classes: Annotated[int, Meta(ge=2, description="classes to tell apart")] = 1000
+    batch_size: Annotated[int, Meta(ge=1, description="samples per step")] = 256
+    features: Annotated[int, Meta(ge=1, description="features of a sample")] = 1024
+    classes: Annotated[int, Meta(ge=2, description="number of classes")] = 1000
 
 
 class Logreg(Problem):
-    """`inference` gives the probability of each class; `training` the loss, and takes a step against its gradient."""
+    """`inference` returns the probability of each class; `training` takes a step and returns the loss."""
 
     summary = "logistic regression softmax(X·W + b): probabilities, or a step of gradient descent"
     params = LogregParams
@@ -34,11 +34,11 @@ class Logreg(Problem):
     cost_formula = "flops = 2·B·D·C, twice that in training; bytes = samples, weights and results once"
 
     def scopes(self, params: LogregParams, mode: Mode) -> Mapping[str, int]:
-        """The product, and what is made of it."""
+        """The matrix product, and the softmax or the loss that follows it."""
         return {"logits": 1, "softmax" if mode == "inference" else "loss": 1}
 
     def cost(self, params: LogregParams, mode: Mode, precision: str) -> Cost:
-        """Backward, dW = Xᵀ·d(logits) is one product of the forward's size; X needs no gradient."""
+        """The backward pass adds one product of the same size, dW = Xᵀ·d(logits); X needs no gradient."""
         p, item = params, PRECISIONS[precision].parameter_bytes
         product_flops = 2 * p.batch_size * p.features * p.classes
         samples_bytes = p.batch_size * p.features * item
@@ -50,7 +50,7 @@ class Logreg(Problem):
         return Cost(2 * product_flops, samples_bytes + labels_bytes + 2 * weights_bytes, samples=p.batch_size)
 
     def data(self, params: LogregParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Samples of length about 1 around the centre of their class; the bias is drawn too, so that it is noticed."""
+        """Draw samples of norm about 1 around the centre of their class, and a nonzero bias to detect its omission."""
         p = params
         dtype = np.float64 if precision == "fp64" else np.float32
         centres_CD = rng.standard_normal((p.classes, p.features), dtype=dtype) / dtype(p.features**0.5)
@@ -67,11 +67,11 @@ class Logreg(Problem):
         return Data(weights, tuple(draw() for _ in range(batches)))
 
     def small(self, params: LogregParams) -> LogregParams:
-        """Sides that all differ."""
+        """Return a size whose dimensions all differ."""
         return LogregParams(batch_size=48, features=40, classes=8)
 
     def reference(self, params: LogregParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """The probabilities; or the loss before each successive step."""
+        """Yield the probabilities, or in training the loss before each step."""
         weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
         for batch in data.batches:
             x_BD = batch["x"].astype(np.float64)
@@ -83,12 +83,12 @@ class Logreg(Problem):
 
 @hookimpl
 def make_problem() -> Problem:
-    """Logistic regression."""
+    """Make the logistic regression problem."""
     return Logreg()
 
 
 def probabilities(weights: Mapping[str, np.ndarray], x_BD: np.ndarray) -> np.ndarray:
-    """softmax(X·W + b) in NumPy, in the type of its arguments, [B, C]."""
+    """Compute softmax(X·W + b), [B, C], in the type of the arguments."""
     logits_BC = x_BD @ weights["w"] + weights["b"]
     logits_BC -= logits_BC.max(axis=1, keepdims=True)
     powers_BC: np.ndarray = np.exp(logits_BC, out=logits_BC)
@@ -97,7 +97,7 @@ def probabilities(weights: Mapping[str, np.ndarray], x_BD: np.ndarray) -> np.nda
 
 
 def descend(weights: Mapping[str, np.ndarray], x_BD: np.ndarray, labels_B: np.ndarray) -> np.ndarray:
-    """Take one step of gradient descent, changing `weights` in place; gives the mean cross-entropy before it."""
+    """Take one step of gradient descent, updating `weights` in place; return the mean cross-entropy before the step."""
     d_logits_BC = probabilities(weights, x_BD)
     own = np.arange(len(labels_B)), labels_B
     loss: np.ndarray = -np.log(d_logits_BC[own]).mean()

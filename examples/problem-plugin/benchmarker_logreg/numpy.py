@@ -1,4 +1,4 @@
-"""Logistic regression in NumPy: the parts of the reference, in the type of the weights, on BLAS."""
+"""Logistic regression in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from itertools import cycle
 
@@ -10,13 +10,13 @@ from benchmarker_logreg import descend, probabilities
 
 @hookimpl
 def describe_workload() -> Support:
-    """The types that BLAS has."""
+    """Return the types that BLAS supports."""
     return Support({"inference": ("fp64", "fp32"), "training": ("fp64", "fp32")})
 
 
 @hookimpl
 def build_workload(case: Case, data: Data) -> Workload:
-    """A step is the probabilities or the loss of one batch; training changes a copy of the weights."""
+    """Build a step: the probabilities or the loss of one batch; training updates a copy of the weights."""
     batches = cycle(data.batches)
     weights = {name: weight.copy() for name, weight in data.weights.items()}
 

@@ -13,13 +13,13 @@ from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 
 @hookimpl
 def describe_workload() -> Support:
-    """Training in the types in which a step's change of a weight is not lost to rounding."""
+    """Train only in types in which rounding does not swallow the update of a weight."""
     return Support({"inference": ("fp64", "fp32", "bf16", "fp16"), "training": ("fp64", "fp32")})
 
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, data: Data) -> Workload:
-    """A step is the probabilities of one batch; or its loss, with autograd's gradients taken from the weights."""
+    """Build a step: the probabilities of one batch, or its loss and a descent step with autograd's gradients."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     weights = [framework.put(data.weights[name], dtype).requires_grad_(case.mode == "training") for name in ("w", "b")]
     batches = cycle([(framework.put(batch["x"], dtype), framework.put(batch["labels"])) for batch in data.batches])

@@ -27,11 +27,11 @@ _VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
 )
 _PROFILING_FLAGS = {"cuda": "--xla_gpu_enable_command_buffer=", "rocm": "--xla_gpu_enable_command_buffer="}
-"""Within a command buffer, kernels do not say which instruction they are."""
+"""Kernels in a command buffer cannot be attributed to their HLO instructions."""
 _SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
-"""By default the CPU's compiler may fuse a product with what follows it in another scope."""
+"""By default the CPU compiler may fuse a product with subsequent ops of another scope."""
 _POOL_THREAD = "tf_XLAEigen"
-"""Name of the threads that XLA's CPU client computes with."""
+"""Name prefix of the compute threads of XLA's CPU client."""
 
 DTYPES = {
     "fp64": jnp.float64,
@@ -46,7 +46,7 @@ DTYPES = {
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
-    """JAX and the devices of every platform that it has."""
+    """Describe JAX and one device of each of its platforms."""
     libraries = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax") if _installed(name)}
     devices = {device.platform: device for device in [*jax.devices(), *jax.devices("cpu")]}
     return FrameworkInfo(
@@ -64,7 +64,7 @@ def _installed(distribution: str) -> bool:
 
 
 def _platform(device: jax.Device) -> str:
-    """JAX calls every GPU `gpu`; its client knows the vendor."""
+    """Return the platform; JAX calls every GPU `gpu`, but its client knows the vendor."""
     if device.platform != "gpu":
         return device.platform
     return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
@@ -81,11 +81,11 @@ def _describe(device: jax.Device) -> Device:
 
 @hookimpl
 def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
-    """JAX on the first device of a platform; XLA's thread pool takes its size from NPROC as the client starts."""
+    """Open JAX on the first device of a platform; XLA reads the size of its thread pool from NPROC at client start."""
     if threads is not None:
         os.environ["NPROC"] = str(threads)
     if profiling == "separable" and device not in _SEPARABLE_FLAGS:
-        raise UserError(f"jax has no settings that keep scopes apart on {device}; leave --separable out")
+        raise UserError(f"jax has no settings that keep scopes apart on {device}; omit --separable")
     if profiling != "no":
         flags = [os.environ.get("XLA_FLAGS", ""), _PROFILING_FLAGS.get(device, "")]
         flags += [_SEPARABLE_FLAGS[device]] if profiling == "separable" else []
@@ -97,13 +97,13 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
 
 
 class JaxFramework(Framework):
-    """JAX on one device. A device runs what it is sent in order, so the last result stands for all."""
+    """JAX on one device. A device executes work in order, so waiting for the last result suffices."""
 
     def __init__(self, device: jax.Device) -> None:
         self.device = device
 
     def put(self, value: np.ndarray, dtype: Any = None) -> jax.Array:
-        """An array on the device, of another type where asked for."""
+        """Return the array on the device, converted to `dtype` if given."""
         return jax.device_put(jnp.asarray(value, dtype), self.device)
 
     def synchronize(self, result: Any) -> None:
@@ -116,29 +116,29 @@ class JaxFramework(Framework):
         return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
 
     def threads(self) -> int | None:
-        """Threads of XLA's pool on the host, counted among those of this process; only Linux lists these."""
+        """Return the number of threads in XLA's host pool, counted in this process; None except on Linux."""
         tasks = Path("/proc/self/task")
         if not tasks.is_dir():
             return None
         return sum((task / "comm").read_text().startswith(_POOL_THREAD) for task in tasks.iterdir())
 
     def settings(self) -> Mapping[str, str]:
-        """The configuration that decides how matrix products are taken."""
+        """Return the configuration that determines the precision of matrix products."""
         return {name: str(getattr(jax.config, name)) for name in ("jax_default_matmul_precision", "jax_enable_x64")}
 
     def peak_memory_bytes(self) -> int | None:
-        """The allocator's peak; the CPU's allocator keeps none."""
+        """Return the allocator's peak; the CPU's allocator does not track it."""
         stats = self.device.memory_stats()
         return stats.get("peak_bytes_in_use") if stats else None
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:
-        """JAX's profiler without its tracing of Python, which would slow the steps."""
+        """Run JAX's profiler without its Python tracing, which would slow the steps."""
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
         with jax.profiler.trace(str(folder), profiler_options=options):
             yield lambda number: jax.profiler.StepTraceAnnotation("step", step_num=number)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """XLA says RESOURCE_EXHAUSTED."""
+        """Whether the error is a `MemoryError` or XLA's RESOURCE_EXHAUSTED."""
         return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

@@ -1,4 +1,4 @@
-"""NumPy: the BLAS rung of the stack, on the CPU."""
+"""NumPy: plain BLAS on the CPU."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from benchmarker import Device, Framework, FrameworkInfo, hookimpl
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
-    """NumPy on the CPU; its name is that of the BLAS that does the work."""
+    """Describe NumPy on the CPU; the device is named after the BLAS that does the work."""
     blas = _blas()
     name = f"CPU ({blas['internal_api']} {blas['version']})" if blas else "CPU (no BLAS found)"
     return FrameworkInfo(
@@ -26,33 +26,33 @@ def describe_framework() -> FrameworkInfo:
 
 @hookimpl
 def make_framework(threads: int | None) -> Framework:
-    """NumPy with its BLAS set to `threads` threads."""
+    """Open NumPy, with its BLAS set to `threads` threads."""
     if threads is not None:
         threadpoolctl.threadpool_limits(threads, user_api="blas")
     return NumpyFramework()
 
 
 class NumpyFramework(Framework):
-    """NumPy computes when it is called: nothing is ever pending."""
+    """NumPy computes synchronously, so no work is ever pending."""
 
     def synchronize(self, result: Any) -> None:
-        """Nothing to wait for."""
+        """Return at once: the result is already computed."""
 
     def is_finite(self, result: Any) -> bool:
-        """Whether an array holds no NaN and no infinity."""
+        """Whether the array contains no NaN or infinity."""
         return bool(np.isfinite(result).all())
 
     def threads(self) -> int:
-        """Threads that the BLAS says it uses."""
+        """Return the number of threads that the BLAS reports."""
         blas = _blas()
         return int(blas["num_threads"]) if blas else 1
 
     def settings(self) -> Mapping[str, str]:
-        """BLAS has no setting for precision: it computes in the type of its arguments."""
+        """Return no settings: BLAS computes in the type of its arguments."""
         return {}
 
     def peak_memory_bytes(self) -> None:
-        """NumPy counts no allocations."""
+        """Return None: NumPy does not track allocations."""
 
 
 def _blas() -> dict[str, Any] | None:

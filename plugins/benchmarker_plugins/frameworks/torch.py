@@ -1,4 +1,4 @@
-"""PyTorch: eager by default, `torch.compile` where asked for."""
+"""PyTorch: eager by default, `torch.compile` on request."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -43,7 +43,7 @@ DTYPES = {
 
 @hookimpl
 def describe_framework() -> FrameworkInfo:
-    """PyTorch and its devices: the accelerator that it was built for, where there is one, and the CPU."""
+    """Describe PyTorch and its devices: the accelerator that it was built for, if there is one, and the CPU."""
     devices = []
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
@@ -73,7 +73,7 @@ def describe_framework() -> FrameworkInfo:
 
 
 def _pci(properties: Any) -> str | None:
-    """PCI address of a device, where this build of PyTorch tells it."""
+    """Return the PCI address of a device, or None if this build of PyTorch does not report it."""
     try:
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
     except AttributeError:
@@ -82,20 +82,20 @@ def _pci(properties: Any) -> str | None:
 
 @hookimpl
 def make_framework(device: str, precision: str, threads: int | None) -> Framework:
-    """PyTorch on one device, with matrix products taken in just the precision asked for."""
+    """Open PyTorch on one device, with matrix products in exactly the requested precision."""
     if threads is not None:
         torch.set_num_threads(threads)
     tf32 = precision == "tf32"
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
-    # Sums of short products stay in fp32, as in JAX.
+    # Sums of 16-bit products stay in fp32, as in JAX.
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return TorchFramework(torch.device("cpu" if device == "cpu" else "cuda"))
 
 
 def scope(name: str) -> AbstractContextManager[Any]:
-    """Mark a part of a step for the profiler; while none listens, it costs next to nothing."""
+    """Mark a part of a step for the profiler; without a running profiler the overhead is negligible."""
     if torch.compiler.is_compiling() or not torch._C._autograd._profiler_enabled():
         return _NO_SCOPE
     return record_function(name)
@@ -111,15 +111,15 @@ class TorchFramework(Framework):
         self.device = device
 
     def put(self, value: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """A tensor on the device, of another type where asked for; a copy, never a view of `value`."""
+        """Return a tensor on the device, converted to `dtype` if given; it is a copy, never a view of `value`."""
         return torch.tensor(value, dtype=dtype, device=self.device)
 
     def compiled(self, function: Callable[_P, _T], asked: bool) -> Callable[_P, _T]:
-        """The function through `torch.compile`, where that is asked for; its shapes never change."""
+        """Return the function, compiled by `torch.compile` if `asked`; its shapes must not change."""
         return torch.compile(function, dynamic=False) if asked else function
 
     def synchronize(self, result: Any) -> None:
-        """Wait for all that was launched; on the CPU nothing is ever pending."""
+        """Wait for all launched work; on the CPU nothing is ever pending."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -129,11 +129,11 @@ class TorchFramework(Framework):
         return all(bool(torch.isfinite(leaf).all()) for leaf in leaves if leaf.is_floating_point())
 
     def threads(self) -> int:
-        """Threads of PyTorch's intra-op pool."""
+        """Return the number of threads in PyTorch's intra-op pool."""
         return torch.get_num_threads()
 
     def settings(self) -> Mapping[str, str]:
-        """The settings that decide how matrix products are taken."""
+        """Return the settings that determine the precision of matrix products."""
         settings = {"float32_matmul_precision": torch.get_float32_matmul_precision()}
         if self.device.type == "cuda":
             matmul = torch.backends.cuda.matmul
@@ -150,12 +150,12 @@ class TorchFramework(Framework):
         return settings
 
     def peak_memory_bytes(self) -> int | None:
-        """The allocator's peak; on the CPU there is none."""
+        """Return the allocator's peak; on the CPU there is none."""
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:
-        """PyTorch's profiler, with the shapes of inputs, from which FLOPs are counted."""
+        """Run PyTorch's profiler, with the shapes of inputs, from which FLOPs are counted."""
         activities = [ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
@@ -164,5 +164,5 @@ class TorchFramework(Framework):
         profiler.export_chrome_trace(str(folder / "trace.json"))
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """CUDA's own error, or the CPU allocator's RuntimeError."""
+        """Whether the error is a `MemoryError`, CUDA's own, or the CPU allocator's RuntimeError."""
         return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)

@@ -1,1 +1,1 @@
-"""Built-in meters: what reads the machine's sensors."""
+"""Built-in meters, which read the machine's sensors."""

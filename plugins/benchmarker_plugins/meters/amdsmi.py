@@ -15,7 +15,7 @@ from benchmarker import Channel, Meter, NoMeterError, Quantity, Reading, Reason,
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """Make one `ImportError` of what the binding prints and raises where it cannot use the library."""
+    """If the binding cannot use the library, turn what it prints and raises into one `ImportError`."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
@@ -25,8 +25,8 @@ def _explained() -> Iterator[None]:
     except Exception as error:
         text = (printed.getvalue().splitlines() or [f"{type(error).__name__}: {error}"])[0]
         raise ImportError(
-            f"{text}; libamd_smi.so comes with ROCm: set ROCM_PATH to where that is, or LD_LIBRARY_PATH to the "
-            f"library's folder, and install the amdsmi of its version"
+            f"{text}; libamd_smi.so comes with ROCm: set ROCM_PATH to the folder of ROCm, or LD_LIBRARY_PATH to the "
+            f"library's folder, and install the matching version of amdsmi"
         ) from error
 
 
@@ -50,19 +50,19 @@ REASONS: dict[int | None, Reason] = {
     34: "driver",  # DRIVER_NOT_LOADED
     51: "driver",  # NO_DRV
 }
-"""Reasons by the library's status; any other means `unsupported` where nothing was read yet, and `lost` later."""
+"""Reasons by the library's status; all others mean `unsupported` before the first reading, and `lost` later."""
 NONE_HERE = (2, 31, 40)
-"""NOT_SUPPORTED, NOT_FOUND, NO_DATA: where opening the library fails with one of these, there is no card."""
+"""NOT_SUPPORTED, NOT_FOUND, NO_DATA: if opening the library fails with one of these, there is no card."""
 REMEDIES: dict[Reason, str] = {
     "driver": "load the driver (modprobe amdgpu)",
-    "permission": "join the groups render and video, which may open /dev/kfd and /dev/dri",
-    "sentinel": "the card gives a number that stands for no reading",
+    "permission": "add the user to the groups render and video, which can open /dev/kfd and /dev/dri",
+    "sentinel": "the card returned a placeholder, not a reading",
     "stalled": "the card does not answer; try again",
-    "unsupported": "the card, its driver, or this version of amdsmi does not have it",
-    "lost": "it gave readings before",
+    "unsupported": "the card, its driver, or this version of amdsmi does not support it",
+    "lost": "it returned readings before",
 }
 FAILURES = (amdsmi.AmdSmiException, AttributeError, KeyError, TypeError, ValueError)
-"""What a call raises: the library's errors, and those of a version without a name, or unable to read its own answer."""
+"""Errors of a call: the library's own, and those of a version without the name or unable to parse its own answer."""
 
 LIMITS: tuple[tuple[str, Sequence[int]], ...] = (
     ("power cap", range(8)),
@@ -73,23 +73,23 @@ LIMITS: tuple[tuple[str, Sequence[int]], ...] = (
 )
 """Bits of `indep_throttle_status`, as Linux defines them (amdgpu_smu.h): PPT; TDC, EDC; TEMP, VRHOT; PROCHOT; PPM, FIT.
 
-A float does not hold all 64: the mask that is read has one bit for each of these words. Cards before MI300 have it.
+A float cannot hold all 64 bits, so the mask returned has one bit for each of these words. Cards before MI300 have it.
 """
 RESIDENCIES: dict[str, tuple[str, ...]] = {
     "hardware": ("prochot_residency_acc",),
     "power cap": ("ppt_residency_acc",),
     "thermal": ("socket_thm_residency_acc", "vr_thm_residency_acc", "hbm_thm_residency_acc"),
 }
-"""Counters of the time for which a limit held, by the word of its `throttle_time_s`; MI300 and later have them."""
+"""Counters of the time in which a limit was active, by the word of its `throttle_time_s`; MI300 and later."""
 SEES: tuple[tuple[str, Values], ...] = (
     ("MI300A", {"domain": "module"}),
     ("MI250", {"scope": "both dies of the card", "shared": True}),
 )
-"""Cards, by a part of the name, whose energy and power are of more than the GPU; MI250 is two GPUs to a program."""
+"""Cards, by a part of the name, whose energy and power cover more than the GPU; an MI250 appears as two GPUs."""
 
 
 def _energy(handle: Any) -> Values:
-    """Energy in J: the counter times its resolution, which is no whole number of µJ (15.3)."""
+    """Return the energy in J: the counter times its resolution, which is a fractional number of µJ (15.3)."""
     found = amdsmi.amdsmi_get_energy_count(handle)
     count = found["energy_accumulator"] if "energy_accumulator" in found else found["power"]
     return {"energy": "N/A" if count in NO_READING else count * found["counter_resolution"] * 1e-6}
@@ -112,9 +112,9 @@ def _memory(handle: Any) -> Values:
 
 
 def _metrics(handle: Any) -> Values:
-    """The driver's table of metrics, from the C library: the binding makes a bool of the mask.
+    """Return the driver's table of metrics from the C library, because the binding converts the mask to a bool.
 
-    `amdsmi_get_violation_status` has the same counters, but waits 100 ms for each answer.
+    `amdsmi_get_violation_status` has the same counters, but takes 100 ms for each answer.
     """
     library = amdsmi.amdsmi_wrapper
     table = library.amdsmi_gpu_metrics_t()
@@ -124,7 +124,7 @@ def _metrics(handle: Any) -> Values:
 
 
 def _watts(value: int) -> float:
-    """The limit is in µW, though the documentation says W; no limit is 10 kW, nor 0.01 W."""
+    """Return the limit in W. It is in µW, although the documentation says W; no limit is 10 kW or more, or 0.01 W."""
     return float(value) if value < 1e4 else value / 1e6
 
 
@@ -133,7 +133,7 @@ def _limits(mask: int) -> float:
 
 
 def _number(key: str, convert: Callable[[Any], float] = float, above: float = -math.inf) -> Take:
-    """Take one value; a card that is on draws some power, so that 0 W is no reading."""
+    """Return a function that extracts one value; values up to `above` are placeholders (no running card draws 0 W)."""
 
     def take(values: Values) -> Reading:
         value = values[key]
@@ -143,10 +143,10 @@ def _number(key: str, convert: Callable[[Any], float] = float, above: float = -m
 
 
 class _Residency:
-    """Seconds that one of some limits held, since the first reading.
+    """Seconds since the first reading in which any of several limits was active.
 
-    The firmware counts its samples, and those in which a limit held; how often it samples is not documented. The ratio
-    between two readings is a share of the time between them, which the driver's stamp (ns) tells.
+    The firmware counts its samples, and those in which a limit was active; its sampling rate is not documented. The
+    ratio of the two increments is a share of the time between two readings, from the driver's time stamp (ns).
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -186,17 +186,17 @@ SERIES: tuple[Series, ...] = (
         {"bits": {1 << at: word for at, (word, _) in enumerate(LIMITS)}},
     ),
 )
-"""What is read: the quantity, the call that has it, what takes it from the answer, and what else its channel says.
+"""The series to read: quantity, call, function that extracts the value from the answer, further channel fields.
 
-The times that a limit held come after these, for each card anew: they are summed up from reading to reading.
+The times in which a limit was active are created separately for each card, because they are summed over readings.
 """
 
 
 @hookimpl
 def make_meter(device: str | None) -> Meter:
-    """Open the library, on all AMD GPUs that the process may see."""
+    """Open the library, for all AMD GPUs that are visible to the process."""
     if device not in (None, "rocm"):
-        raise NoMeterError("unsupported", f"meter.amdsmi reads AMD GPUs, and the device is {device}")
+        raise NoMeterError("unsupported", f"meter.amdsmi reads AMD GPUs, but the device is {device}")
     try:
         amdsmi.amdsmi_init()
         handles = _visible(amdsmi.amdsmi_get_processor_handles())
@@ -212,7 +212,7 @@ def make_meter(device: str | None) -> Meter:
 
 
 class AmdMeter(Meter):
-    """Every series of every card that gives a first reading; a card is asked once for what several series share."""
+    """Every series of every card whose first reading succeeds; series that share a call share its answer."""
 
     def __init__(self, handles: Sequence[Any]) -> None:
         self.unavailable: list[Unavailable] = []
@@ -222,7 +222,7 @@ class AmdMeter(Meter):
         self._asked = [asked for _, *asked in opened]
 
     def read(self) -> Sequence[Reading]:
-        """One reading of each channel, or why it has none now."""
+        """Return one reading of each channel, or the reason for none."""
         answers: dict[tuple[int, Call], Values | Exception] = {}
         readings: list[Reading] = []
         for handle, call, take in self._asked:
@@ -233,7 +233,7 @@ class AmdMeter(Meter):
         return readings
 
     def _open(self, handle: Any) -> Iterator[tuple[Channel, Any, Call, Take]]:
-        """The series of a card that give a reading; a quantity of which none does is unavailable."""
+        """Yield the series of a card that can be read; a quantity without such a series is unavailable."""
         name = _text(lambda handle: amdsmi.amdsmi_get_gpu_asic_info(handle)["market_name"], handle) or "AMD GPU"
         pci = _text(amdsmi.amdsmi_get_gpu_device_bdf, handle) or None
         card = _text(amdsmi.amdsmi_get_gpu_device_uuid, handle) or pci or name
@@ -267,7 +267,7 @@ def _ask(handle: Any, call: Call) -> Values | Exception:
 
 
 def _taken(answer: Values | Exception, take: Take, otherwise: Reason) -> tuple[Reading, str]:
-    """The reading in an answer, and what is to be said where it is none."""
+    """Return the reading in an answer, and the message for the case that it is none."""
     if isinstance(answer, Exception):
         return _why(answer, otherwise)
     try:
@@ -277,14 +277,14 @@ def _taken(answer: Values | Exception, take: Take, otherwise: Reason) -> tuple[R
 
 
 def _why(error: Exception, otherwise: Reason) -> tuple[Reason, str]:
-    """The reason in an error, and one line that says it with the remedy."""
+    """Return the reason of an error, and one line with the remedy."""
     reason = REASONS.get(getattr(error, "err_code", None), otherwise)
     text = getattr(error, "err_info", None) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     return reason, f"{text}; {REMEDIES[reason]}"
 
 
 def _text(call: Callable[[Any], str], handle: Any) -> str:
-    """What a call says of a card, or an empty text."""
+    """Return the result of a call for a card, or an empty text."""
     try:
         text = call(handle)
     except FAILURES:
@@ -293,9 +293,10 @@ def _text(call: Callable[[Any], str], handle: Any) -> str:
 
 
 def _visible(handles: Sequence[Any]) -> Sequence[Any]:
-    """The cards that ROCr and HIP are told to use, where that is beyond doubt; else all.
+    """Return the cards that ROCr and HIP may use, or all cards if this is ambiguous.
 
-    ROCr's variable counts the cards in HIP's order, HIP's counts those that ROCr leaves; both also take `GPU-` names.
+    Indices in ROCr's variable follow HIP's order; those in HIP's variable count the cards that ROCr leaves. Both also
+    accept `GPU-` names.
     """
     hip, cuda = os.environ.get("HIP_VISIBLE_DEVICES"), os.environ.get("CUDA_VISIBLE_DEVICES")
     masks = [mask for mask in (os.environ.get("ROCR_VISIBLE_DEVICES"), hip or cuda) if mask]

@@ -1,4 +1,4 @@
-"""Power that boards report through Linux's hwmon: ACPI power meters (NVIDIA Grace's among them) and amd_energy."""
+"""Power of boards, from Linux's hwmon: ACPI power meters (including NVIDIA Grace's) and amd_energy."""
 
 import os
 import re
@@ -11,19 +11,19 @@ from benchmarker import Channel, Domain, Meter, NoMeterError, Reading, hookimpl
 from benchmarker_plugins.meters import sysfs
 
 GRACE = re.compile(r"(Module|Grace|CPU|SysIO) Power Socket (\d+)")
-RAIL = "the rail of the cores alone"
+RAIL = "the power rail of the cores only"
 GRACE_DOMAINS: dict[str, tuple[Domain, str]] = {
     "Module": ("module", "GPU, processor, the memory of both and the regulators' losses"),
     "Grace": ("package", "processor and its memory"),
     "CPU": ("package", RAIL),
 }
-"""By the first word of a label. CPU and SysIO are parts of Grace, so CPU counts only where there is no Grace."""
+"""Domain and scope by the first word of a label. CPU and SysIO are parts of Grace; CPU is used only without Grace."""
 
 NO_POWER_W = (0.0, 0xFFFFFFFF / 1000)
-"""Numbers that stand for none: Linux's where it never had one, and that of Grace's firmware."""
+"""Placeholders for a missing reading: Linux's if there was never one, and that of Grace's firmware."""
 
 APART_S = 0.1
-"""Between reading two meters of one Grace socket: within 50 ms the second gives the first's value, or an old one.
+"""Time between readings of two meters of a Grace socket: within 50 ms the second returns the first's or an old value.
 
 Source: the method TELM in NVIDIA/edk2-nvidia, BpmpSsdtSocket0_TH500.asl.
 """
@@ -31,15 +31,18 @@ Source: the method TELM in NVIDIA/edk2-nvidia, BpmpSsdtSocket0_TH500.asl.
 
 @hookimpl
 def make_meter() -> Meter:
-    """Every meter of the boards, whatever the case's device: all take the host's power.
+    """Open every meter of the boards, for any device: every case uses the host's power.
 
-    Raises `NoMeterError` where no board reports its power, or none that may be read.
+    Raises `NoMeterError` if no board reports its power, or none that can be read.
     """
     return HwmonMeter(sysfs.root() / "class" / "hwmon")
 
 
 class HwmonMeter(Meter):
-    """Meters below `class/hwmon`; those of one Grace socket take turns, `APART_S` apart, and keep their last value."""
+    """Meters below `class/hwmon`.
+
+    Those of one Grace socket are read in turn, `APART_S` apart; between readings they keep their last value.
+    """
 
     def __init__(self, folder: Path) -> None:
         found, self.unavailable = sysfs.readable(_sources(folder))
@@ -57,7 +60,7 @@ class HwmonMeter(Meter):
             self.read()
 
     def read(self) -> Sequence[Reading]:
-        """Energies in J, powers in W; one of each socket is new."""
+        """Return energies in J and powers in W; of each Grace socket at most one is new."""
         due = time.monotonic() >= self._due
         for socket in self._sockets:
             if due or len(socket) == 1:
@@ -73,8 +76,8 @@ class HwmonMeter(Meter):
 
 
 def _sources(folder: Path) -> list[sysfs.Source]:
-    """What there is to read, energies first; raises `NoMeterError` where nothing."""
-    remedy = f"Linux alone has it, and rarely in a virtual machine or a container; {sysfs.HIDDEN}"
+    """Return everything that can be read, energies first. Raises `NoMeterError` if there is nothing."""
+    remedy = f"only Linux has it, and rarely in a virtual machine or a container; {sysfs.HIDDEN}"
     energies: list[sysfs.Source] = []
     powers: list[sysfs.Source] = []
     for chip in sorted(folder / name for name in sysfs.entries(folder, remedy)):
@@ -90,14 +93,14 @@ def _sources(folder: Path) -> list[sysfs.Source]:
     if not found:
         raise NoMeterError(
             "unsupported",
-            f"no board in {folder} reports its power: `modprobe acpi_power_meter` where one has an ACPI power meter; "
+            f"no board in {folder} reports its power: `modprobe acpi_power_meter` if there is an ACPI power meter; "
             f"{sysfs.HIDDEN}",
         )
     return list(found.values())
 
 
 def _energies(chip: Path) -> Iterator[sysfs.Source]:
-    """Sockets' counters of amd_energy, which adds them up in 64 bits and never wraps; the cores' are parts of them."""
+    """Yield the 64-bit socket counters of amd_energy, which never wrap; the cores' counters are parts of them."""
     for path in sorted(chip.glob("energy*_input")):
         label = re.fullmatch(r"Esocket(\d+)", sysfs.word(path.with_name(path.name.replace("input", "label"))))
         if label:
@@ -114,7 +117,7 @@ def _energies(chip: Path) -> Iterator[sysfs.Source]:
 
 
 def _powers(chip: Path) -> Iterator[sysfs.Source]:
-    """The one meter of a `power_meter` chip; Linux puts its files in the chip's folder or its device's."""
+    """Yield the meter of a `power_meter` chip; its files are in the folder of the chip or of its device."""
     for path in (place / f"power1_{word}" for place in (chip, chip / "device") for word in ("average", "input")):
         if os.access(path, os.F_OK):
             break
@@ -144,6 +147,6 @@ def _powers(chip: Path) -> Iterator[sysfs.Source]:
 
 
 def _socket(channel: Channel) -> str:
-    """Whose turns a channel takes part in: a Grace socket's, or only its own."""
+    """Return the group in which a channel is read in turn: its Grace socket, or only itself."""
     grace = channel.domain in ("module", "package") and channel.quantity != "energy_J"
     return channel.id.rpartition("-")[2] if grace else channel.id

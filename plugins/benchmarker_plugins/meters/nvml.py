@@ -23,20 +23,20 @@ REASONS: dict[int, Reason] = {
     16: "lost",  # RESET_REQUIRED
     28: "unsupported",  # GPU_NOT_FOUND
 }
-"""Reasons by NVML's code; any other is `driver`."""
+"""Reasons by NVML's error code; all other codes mean `driver`."""
 REMEDIES: dict[int, str] = {
-    4: "the user must be allowed to open /dev/nvidiactl and /dev/nvidia*, or an administrator has restricted this",
-    9: "load it (modprobe nvidia)",
-    12: "install NVIDIA's driver, put libnvidia-ml.so.1's folder on LD_LIBRARY_PATH, or run the container with GPUs",
-    13: "a newer driver has it",
-    15: "reset it (nvidia-smi --gpu-reset) or reboot",
-    16: "reset it (nvidia-smi --gpu-reset) or reboot",
-    18: "the driver was updated while it was loaded: reboot, or load its modules again",
+    4: "give the user access to /dev/nvidiactl and /dev/nvidia*; an administrator may have restricted it",
+    9: "load the driver (modprobe nvidia)",
+    12: "install NVIDIA's driver, add libnvidia-ml.so.1's folder to LD_LIBRARY_PATH, or run the container with GPUs",
+    13: "a newer driver may support it",
+    15: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
+    16: "reset the GPU (nvidia-smi --gpu-reset) or reboot",
+    18: "the driver was updated while it was loaded: reboot, or reload its modules",
 }
 FUNCTION_NOT_FOUND, UNKNOWN = 13, 999
 
 GENERATIONS = {4: "pascal", 5: "volta", 6: "turing", 7: "ampere", 8: "ada", 9: "hopper"}
-"""Names in nvml.toml, by NVML_DEVICE_ARCH."""
+"""Names of generations in nvml.toml, by NVML_DEVICE_ARCH."""
 KNOWN = tomllib.loads(Path(__file__).with_name("nvml.toml").read_text())
 
 SCOPES: dict[Domain, int] = {"gpu": 0, "module": 1, "gpu_memory": 2}
@@ -44,17 +44,17 @@ SCOPES: dict[Domain, int] = {"gpu": 0, "module": 1, "gpu_memory": 2}
 MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of a field's value, by NVML_VALUE_TYPE."""
 BELOW = {"J": 1e15, "W": 1e5, "C": 1e3, "MHz": 1e5, "percent": 100.5, "bytes": 1e15, "mask": 2**53, "s": 1e9}
-"""Every reading is less, by its unit: all ones is NVML's for no value. The power of a card that is on is above 0."""
+"""Valid readings are below these limits, by unit: NVML's placeholder is all ones. Power must also be above 0."""
 WORDS = (
     *("idle", "clocks set", "power cap", "hardware", "sync boost", "thermal", "thermal"),
     *("power brake", "display clock", "board limit", "reliability"),
 )
 """Words for the bits of nvmlClocksEventReasons (once nvmlClocksThrottleReasons), from the lowest.
 
-Of the thermal slowdowns the first is the driver's, the second the hardware's.
+The first thermal slowdown is the driver's, the second the hardware's.
 """
 POLICIES = {1: "thermal", 2: "sync boost", 3: "board limit", 5: "reliability"}
-"""NVML_PERF_POLICY, whose violations NVML times; that of the power cap, slow to read, the bits tell too."""
+"""NVML_PERF_POLICY with timed violations. The power cap's is omitted: it is slow to read, and the bits show it."""
 
 Call = Callable[[Any], float]
 Field = tuple[int, int]
@@ -62,7 +62,7 @@ Field = tuple[int, int]
 
 
 class _Series(Struct, frozen=True):
-    """One quantity: the call or field that has it, how many of its units are one of ours, if it is rare."""
+    """One quantity: the call or field that returns it, its units per unit of ours, and whether it is rare."""
 
     quantity: Quantity
     source: Call | Field
@@ -74,7 +74,7 @@ class _Series(Struct, frozen=True):
 
 
 def _call(*names: str, arguments: Sequence[int] = (), of: Callable[[Any], float] = float) -> Call:
-    """A call by the first of these names that both the binding and the library have."""
+    """Return a call that uses the first of these names that both the binding and the library have."""
 
     def call(handle: Any) -> float:
         for name in names:
@@ -115,7 +115,7 @@ SERIES = (
     ),
     *(_violation(policy, word) for policy, word in POLICIES.items()),
 )
-"""What is read, by NVML's numbers.
+"""The series to read, by NVML's numbers.
 
 Fields: POWER_INSTANT 186, POWER_AVERAGE 185, MEMORY_TEMP 82. Arguments: TEMPERATURE_GPU 0, CLOCK_SM 1, CLOCK_MEM 2.
 """
@@ -123,9 +123,9 @@ Fields: POWER_INSTANT 186, POWER_AVERAGE 185, MEMORY_TEMP 82. Arguments: TEMPERA
 
 @hookimpl
 def make_meter(device: str | None) -> Meter:
-    """Open the library, on all cards that CUDA_VISIBLE_DEVICES leaves."""
+    """Open the library, for all cards that CUDA_VISIBLE_DEVICES allows."""
     if device not in (None, "cuda"):
-        raise NoMeterError("unsupported", f"meter.nvml reads NVIDIA GPUs, and the device is {device}")
+        raise NoMeterError("unsupported", f"meter.nvml reads NVIDIA GPUs, but the device is {device}")
     cards: list[_Card] = []
     unavailable: list[Unavailable] = []
     try:
@@ -137,7 +137,7 @@ def make_meter(device: str | None) -> Meter:
         try:
             cards.append(_Card(pynvml.nvmlDeviceGetHandleByIndex(index)))
         except pynvml.NVMLError as error:
-            unavailable.append(Unavailable(f"GPU {index} of NVML's", *_why(error)))
+            unavailable.append(Unavailable(f"GPU {index} in NVML's order", *_why(error)))
     visible = _visible(cards)
     meter = NvmlMeter(visible, unavailable)
     if meter.channels:
@@ -151,7 +151,7 @@ def make_meter(device: str | None) -> Meter:
 
 
 class NvmlMeter(Meter):
-    """Every series of every card that gives a first reading."""
+    """Every series of every card whose first reading succeeds."""
 
     def __init__(self, cards: Sequence[_Card], unavailable: list[Unavailable]) -> None:
         self.unavailable: list[Unavailable] = unavailable
@@ -161,13 +161,13 @@ class NvmlMeter(Meter):
         self.channels = [card.channel(series) for card, series in self._asked]
 
     def read(self) -> Sequence[Reading]:
-        """Ask each card: once for all its fields, once for each of the others."""
+        """Query each card once for all its fields, and once for each other series."""
         for card in self._cards:
             card.forget()
         return [card.ask(series)[0] for card, series in self._asked]
 
     def _open(self, card: _Card) -> Sequence[_Series]:
-        """The series of a card that give a reading; what is missing, and is not on most cards, is unavailable."""
+        """Return the series of a card that can be read; the others are unavailable, except rare ones."""
         found: list[_Series] = []
         unavailable: list[Unavailable] = []
         gpu: dict[Quantity, float] = {}
@@ -177,7 +177,7 @@ class NvmlMeter(Meter):
                 if series.domain == "gpu":
                     gpu[series.quantity] = reading
                 elif reading == gpu.get(series.quantity):
-                    continue  # a driver that does not know scopes gives the GPU's
+                    continue  # a driver that does not support scopes returns the GPU's value
                 found.append(series)
             elif not series.rare:
                 what = f"{series.quantity} ({series.what})" if series.what else series.quantity
@@ -195,7 +195,7 @@ class NvmlMeter(Meter):
 
 
 class _Card:
-    """One GPU: what it is, and its readings."""
+    """One GPU: its description and its readings."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -208,7 +208,7 @@ class _Card:
         ga100 = _told(pynvml.nvmlDeviceGetCudaComputeCapability, handle, ()) == (8, 0)
         self.generation = "ga100" if ga100 else GENERATIONS.get(architecture, "")
         self.usage: Quantity | None = None
-        """What nvmlDeviceGetPowerUsage gives: on GA100 and before Ampere the instant, else the mean over 1 s."""
+        """What nvmlDeviceGetPowerUsage returns: instant power on GA100 and before Ampere, otherwise a mean over 1 s."""
         if architecture < 32:
             self.usage = "power_average_W" if architecture >= 7 and not ga100 else "power_instant_W"
         self.lost = ""
@@ -216,7 +216,7 @@ class _Card:
         self._answer: dict[Field, Any] | pynvml.NVMLError | None = None
 
     def channel(self, series: _Series) -> Channel:
-        """What a series is, with what is known of such sensors."""
+        """Return the channel of a series, with the known properties of the sensor."""
         known = KNOWN.get(self.generation, {}).get(series.quantity, {}) if series.domain == "gpu" else {}
         return Channel(
             id=self.uuid,
@@ -232,11 +232,11 @@ class _Card:
         )
 
     def forget(self) -> None:
-        """Begin another reading: fields are asked for anew."""
+        """Discard the fields, so that the next reading queries them again."""
         self._answer = None
 
     def ask(self, series: _Series) -> tuple[Reading, str]:
-        """The reading of a series, or why there is none with what is to be said; a lost card is not asked again."""
+        """Return the reading of a series, or the reason for none with a message; a lost card is not queried again."""
         if self.lost:
             return "lost", self.lost
         try:
@@ -249,7 +249,7 @@ class _Card:
         unit = series.quantity.rpartition("_")[2]
         if (0 if unit == "W" else -1) < value < BELOW[unit]:
             return value, ""
-        return "sentinel", f"{value:g} stands for no reading"
+        return "sentinel", f"{value:g} is a placeholder, not a reading"
 
     def _field(self, field: Field) -> float:
         if self._answer is None:
@@ -267,10 +267,10 @@ class _Card:
 
 
 def _visible(cards: Sequence[_Card]) -> Sequence[_Card]:
-    """The cards that CUDA_VISIBLE_DEVICES names, up to its first entry that names none, where CUDA stops.
+    """Return the cards that CUDA_VISIBLE_DEVICES names, up to its first invalid entry, where CUDA stops.
 
-    An index counts them in the order of PCI where CUDA_DEVICE_ORDER says so, else in an order that NVML does not know:
-    then it narrows nothing.
+    An index refers to PCI order if CUDA_DEVICE_ORDER sets it. Otherwise NVML does not know the order, and an index
+    selects all cards.
     """
     entries = os.environ.get("CUDA_VISIBLE_DEVICES")
     if entries is None:
@@ -293,7 +293,7 @@ def _visible(cards: Sequence[_Card]) -> Sequence[_Card]:
 
 
 def _uuid(entry: str) -> str:
-    """The UUID, or its beginning, of the card that an entry means: a MIG instance means the card that it is part of."""
+    """Return the UUID, or its beginning, of the card that an entry names; for a MIG instance, of its card."""
     if entry.startswith("MIG-GPU-"):
         return entry.removeprefix("MIG-").partition("/")[0]
     if entry.startswith("MIG-"):
@@ -306,7 +306,7 @@ def _uuid(entry: str) -> str:
 
 
 def _told(call: Callable[[Any], Any], handle: Any, otherwise: Any) -> Any:
-    """What a call says of a card, or something else where it fails."""
+    """Return the result of a call for a card, or `otherwise` if it fails."""
     try:
         return call(handle)
     except pynvml.NVMLError:
@@ -314,7 +314,7 @@ def _told(call: Callable[[Any], Any], handle: Any, otherwise: Any) -> Any:
 
 
 def _why(error: pynvml.NVMLError) -> tuple[Reason, str]:
-    """The reason in an error, and one line that says it with the remedy."""
+    """Return the reason of an error, and one line with the remedy."""
     code = error.value
     remedy = f"; {REMEDIES[code]}" if code in REMEDIES else ""
     return REASONS.get(code, "driver"), f"{error} (NVML error {code}){remedy}"

@@ -1,4 +1,4 @@
-"""Energy of processors and their memory, as Linux counts it (RAPL, through powercap): Intel, and AMD since Zen."""
+"""Energy of processors and their memory from Linux's RAPL counters (powercap): Intel, and AMD since Zen."""
 
 import re
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ UPDATE_MS = 1.0
 
 @hookimpl
 def make_meter() -> Meter:
-    """Every package, its memory and the platform, each once, whatever the case's device: all take the host's power.
+    """Open every package, its memory and the platform, each once, for any device: every case uses the host's power.
 
-    Raises `NoMeterError` where there is no zone, or none that may be read.
+    Raises `NoMeterError` if there is no zone, or none that can be read.
     """
     return RaplMeter(sysfs.root() / "class" / "powercap")
 
@@ -23,8 +23,8 @@ def make_meter() -> Meter:
 class RaplMeter(Meter):
     """Counters of the zones below `class/powercap`.
 
-    `core` and `uncore` are parts of the package and left out; `psys` contains the packages. A counter whose range is
-    not told has no `wraps_at`: where it wraps it seems to run backwards.
+    `core` and `uncore` are parts of the package and are omitted; `psys` includes the packages. A counter of unknown
+    range has no `wraps_at`; when it wraps, it seems to run backwards.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,19 +35,19 @@ class RaplMeter(Meter):
         self._paths = [path for _, path in found]
 
     def read(self) -> Sequence[Reading]:
-        """Each counter as it stands, J."""
+        """Return the current value of each counter, J."""
         return [sysfs.reading(path) for path in self._paths]
 
 
 def _zones(folder: Path) -> tuple[list[sysfs.Source], list[Unavailable]]:
-    """Each zone once, in the kernel's order, and whose range is not told; raises `NoMeterError` where there is none."""
-    load = f"`modprobe intel_rapl_msr` where Linux runs on the machine itself; {sysfs.HIDDEN}"
-    names = sysfs.entries(folder, f"Linux alone has it, and rarely in a virtual machine or a container; {load}")
+    """Return each zone once, in the kernel's order, and unknown ranges. Raises `NoMeterError` if there is no zone."""
+    load = f"`modprobe intel_rapl_msr` if Linux runs on the physical machine; {sysfs.HIDDEN}"
+    names = sysfs.entries(folder, f"only Linux has it, and rarely in a virtual machine or a container; {load}")
     zones = sorted(filter(None, map(ZONE.fullmatch, names)), key=_order)
     if not zones:
         raise NoMeterError("unsupported", f"{folder} has no RAPL zone: {load}")
     if not any(sysfs.word(folder / zone[0] / "name") for zone in zones):
-        raise NoMeterError("permission", f"what {folder / zones[0][0]} links to is hidden: {sysfs.HIDDEN}")
+        raise NoMeterError("permission", f"the target of the link {folder / zones[0][0]} is hidden: {sysfs.HIDDEN}")
     sources: dict[str, sysfs.Source] = {}
     unavailable = []
     for zone in zones:
@@ -63,23 +63,23 @@ def _zones(folder: Path) -> tuple[list[sysfs.Source], list[Unavailable]]:
             domain=domain,
             quantity="energy_J",
             device=zone[0],
-            scope="the platform, as its maker wired it" if domain == "psys" else "",
+            scope="the platform, as defined by its manufacturer" if domain == "psys" else "",
             wraps_at=(range_uj + 1) / 1e6 if isinstance(range_uj, int) else None,
             update_ms=UPDATE_MS,
         )
         sources[name] = channel, folder / zone[0] / "energy_uj"
     if not sources:
-        raise NoMeterError("unsupported", f"{folder} has no RAPL zone of a package, its memory or the platform")
+        raise NoMeterError("unsupported", f"{folder} has no RAPL zone for a package, its memory or the platform")
     return list(sources.values()), unavailable
 
 
 def _order(zone: re.Match[str]) -> tuple[bool, list[int]]:
-    """The kernel numbers zones in hexadecimal; `-mmio`, another way to the same counters, comes last."""
+    """Return the sort key: the hexadecimal numbers of a zone; `-mmio`, which reads the same counters, comes last."""
     return bool(zone[1]), [int(digits, 16) for digits in zone[2][1:].split(":")]
 
 
 def _identify(folder: Path, zone: str) -> tuple[str, Domain | None]:
-    """What a zone is called, unique in the machine, and its domain: None where that is a part of another."""
+    """Return a zone's name, unique in the machine, and its domain, or None for a part of another zone."""
     name = sysfs.word(folder / zone / "name")
     if name.startswith("package-"):
         return name, "package"

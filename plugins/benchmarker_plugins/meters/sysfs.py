@@ -1,4 +1,4 @@
-"""Numbers in sysfs: where it is, reading them, and saying why there are none."""
+"""Read numbers from sysfs, and report why they cannot be read."""
 
 import errno
 import os
@@ -8,19 +8,19 @@ from pathlib import Path
 from benchmarker import Channel, NoMeterError, Reading, Reason, Unavailable
 
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO}
-HIDDEN = "in a container, mount the host's /sys and set BENCHMARKER_SYSFS to where it is"
+HIDDEN = "in a container, mount the host's /sys and set BENCHMARKER_SYSFS to the mount point"
 
 Source = tuple[Channel, Path]
-"""A channel and the file with its number, in millionths of the quantity's unit."""
+"""A channel and the file that contains its value, in millionths of the quantity's unit."""
 
 
 def root() -> Path:
-    """Where sysfs is: `BENCHMARKER_SYSFS`, for a container that has the host's elsewhere, or /sys."""
+    """Return the path of sysfs: `BENCHMARKER_SYSFS` (for a container with the host's sysfs elsewhere), or /sys."""
     return Path(os.environ.get("BENCHMARKER_SYSFS") or "/sys")
 
 
 def entries(folder: Path, remedy: str) -> list[str]:
-    """Names in a folder; raises `NoMeterError` with the remedy where it cannot be listed."""
+    """Return the names in a folder. Raises `NoMeterError` with the remedy if it cannot be listed."""
     try:
         return [path.name for path in folder.iterdir()]
     except OSError as error:
@@ -29,7 +29,7 @@ def entries(folder: Path, remedy: str) -> list[str]:
 
 
 def word(path: Path) -> str:
-    """Text of a file, empty where it cannot be read."""
+    """Return the text of a file, or an empty text if it cannot be read."""
     try:
         return _text(path)
     except OSError:
@@ -37,7 +37,7 @@ def word(path: Path) -> str:
 
 
 def number(path: Path) -> int | Reason:
-    """Number in a file, or why there is none; opened each time, as a driver that is reset makes its files anew."""
+    """Return the number in a file, or the reason for none; opened each time, as a driver reset recreates its files."""
     try:
         text = _text(path)
     except OSError as error:
@@ -46,29 +46,29 @@ def number(path: Path) -> int | Reason:
 
 
 def reading(path: Path) -> Reading:
-    """Number in a file of millionths, in whole units."""
+    """Return the number in a file of millionths, converted to units."""
     found = number(path)
     return found / 1e6 if isinstance(found, int) else found
 
 
 def unavailable(what: str, reason: Reason, *paths: Path) -> Unavailable:
-    """What cannot be read, for the reason that `number` gave when the meter was opened, and the remedy."""
+    """Return what cannot be read, with the reason that `number` returned on opening the meter, and the remedy."""
     files = " ".join(map(str, paths))
     if reason == "permission":
         return Unavailable(
-            what, reason, f"for root alone: run as root, or `chmod a+r {files}`, which a udev rule makes last"
+            what,
+            reason,
+            f"readable only by root: run as root, or `chmod a+r {files}`; a udev rule makes this permanent",
         )
     if reason == "lost":
-        return Unavailable(what, "unsupported", f"not there: {files}; another version of the kernel may have it")
-    return Unavailable(
-        what, "driver", f"gives no number: {files}; load its driver again, or look into the kernel's log"
-    )
+        return Unavailable(what, "unsupported", f"missing: {files}; another version of the kernel may have it")
+    return Unavailable(what, "driver", f"contains no number: {files}; reload its driver, or check the kernel log")
 
 
 def readable(sources: Sequence[Source]) -> tuple[list[Source], list[Unavailable]]:
-    """Those that are there, and what is unavailable, where one gives no number; raises `NoMeterError` where none does.
+    """Return the sources that exist, and those that are unavailable. Raises `NoMeterError` if none can be read.
 
-    One that is there and cannot be read is kept beside others that can: what it would add is seen to be missing.
+    A source that exists but cannot be read is returned as well, so that sums show that it is missing.
     """
     refused = [(channel.id, value, path) for channel, path in sources if not isinstance(value := number(path), int)]
     if len(refused) == len(sources):

@@ -1,1 +1,1 @@
-"""Built-in metrics: figures derived from a record."""
+"""Built-in metrics, derived from a record."""

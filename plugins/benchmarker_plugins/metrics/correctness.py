@@ -1,4 +1,4 @@
-"""Correctness: how far the outputs are from the float64 reference."""
+"""Correctness: the deviation of the outputs from the float64 reference."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from benchmarker import Metric, Record, hookimpl
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """The largest relative error (2-norm) of any output, at the small size that is checked."""
+    """Return the largest relative error (2-norm) of any output, at the small size of the check."""
     check = record.check
     reason = None if check else record.reasons.get("check", "not checked")
     return {"numeric_error": Metric(check.error if check else None, "1", "lower", reason)}

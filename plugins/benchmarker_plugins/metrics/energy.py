@@ -1,4 +1,4 @@
-"""Energy: work for each joule and joules for each step, of the device that ran the case."""
+"""Energy: work per joule and joules per step, of the device that ran the case."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from benchmarker import Metric, Record, hookimpl
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Energy of the timed window, work over it (gross), and powers; null with the record's reason."""
+    """Return the energy of the timed window, work per energy (gross), and powers; null with the record's reason."""
     energy, cost = record.energy, record.cost
     joules = None if energy is None else energy.energy_J
     reason = record.reasons.get("energy") or record.reasons.get("energy.energy_J")

@@ -7,7 +7,7 @@ from benchmarker import Metric, Record, hookimpl
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Peak bytes as recorded, or the record's reason where there is none."""
+    """Return the recorded peak bytes, or None with the record's reason."""
     metrics = {}
     for place in ("device_peak_bytes", "host_peak_rss_bytes"):
         value = None if record.memory is None else getattr(record.memory, place)

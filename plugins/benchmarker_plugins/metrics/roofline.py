@@ -1,4 +1,4 @@
-"""How much of the device is used: model FLOP/s utilisation, and the share of the roof."""
+"""Utilisation of the device: model FLOP/s utilisation, and the share of the roof."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,10 @@ from benchmarker import Ceilings, Metric, Record, hookimpl, measured_roof, vendo
 
 @hookimpl
 def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
-    """`mfu` of the vendor's peak (Chowdhery et al., PaLM, 2022, appendix B), `mfu_measured` of the GEMM ceiling here.
+    """Return the shares of the vendor's peak, of the measured GEMM ceiling and of the measured roof.
 
-    `roof_share` is of min(π, β·I), both measured. FLOPs are those of the model, without what is computed again.
+    `mfu` is relative to the vendor's peak (Chowdhery et al., PaLM, 2022, appendix B), `mfu_measured` to the GEMM
+    ceiling, `roof_share` to min(π, β·I) with measured π and β. FLOPs are those of the model, without recomputation.
     """
     reason = "no timed block" if record.cost is None or record.blocks is None else None
     measured, vendor = measured_roof(record, ceilings), vendor_roof(record)

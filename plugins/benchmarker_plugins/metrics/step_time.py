@@ -1,4 +1,4 @@
-"""Step time: its distribution over the timed blocks, and the first step apart."""
+"""Step time: its distribution over the timed blocks, and separately the first step."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from benchmarker import Metric, Record, hookimpl
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Of a block's mean step time: median, mean, least, percentiles, median absolute deviation; and `compile_s`."""
+    """Return median, mean, minimum, percentiles and MAD of the timed blocks' mean step times, and `compile_s`."""
     names = [f"step_time_{name}_s" for name in ("median", "mean", "min", "p5", "p10", "p95", "mad")]
     metrics: dict[str, Metric] = {}
     if record.blocks is None:
@@ -21,6 +21,6 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         mad = np.median(np.abs(step_s - median))
         for name, value in zip(names, (median, step_s.mean(), least, p5, p10, p95, mad), strict=True):
             metrics[name] = Metric(float(value), "s", "lower", headline=name == names[0])
-    reason = None if record.compile_s is not None else "the first step did not end"
+    reason = None if record.compile_s is not None else "the first step did not complete"
     metrics["compile_s"] = Metric(record.compile_s, "s", "lower", reason, headline=True)
     return metrics

@@ -1,4 +1,4 @@
-"""Rates: samples, tokens, FLOP and (the least) bytes per second, over all timed blocks together."""
+"""Rates: samples, tokens, FLOPs and minimum bytes per second, over all timed blocks together."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from benchmarker import Metric, Record, hookimpl
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Work of all timed steps over the time of all blocks (the mean rate, which is what a user gets)."""
+    """Return the work of all timed steps divided by the time of all timed blocks (the mean rate that a user sees)."""
     cost, blocks = record.cost, record.blocks
     if cost is None or blocks is None:
         reason = "no timed block"

@@ -16,9 +16,9 @@ Impl = Literal["einsum", "matmul", "fused"]
 IMPL_HELP = "einsum on [B,T,H,D], matmul on transposed [B,H,T,D], or the framework's own fused attention"
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("q", "k", "v"), "forward_backward": ("q", "k", "v", "d_out")}
-"""What a step takes, by mode."""
+"""Inputs of a step, by mode."""
 OUTPUTS = ("out", "d_q", "d_k", "d_v")
-"""What a step gives, in order; without the backward pass, the first alone."""
+"""Outputs of a step, in order; without the backward pass, only the first."""
 
 Pullback = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -27,34 +27,34 @@ Pullback = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 class AttentionParams:
     """Shape and implementation of the attention."""
 
-    batch_size: Annotated[int, Meta(ge=1, description="sequences in one step")] = 1
+    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     heads: Annotated[int, Meta(ge=1, description="attention heads")] = 12
-    seq_len: Annotated[int, Meta(ge=1, description="positions of a sequence")] = 512
-    head_dim: Annotated[int, Meta(ge=1, description="numbers in a head's query, key and value")] = 64
-    causal: Annotated[bool, Meta(description="a position sees none that come after it")] = True
+    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 512
+    head_dim: Annotated[int, Meta(ge=1, description="length of a head's query, key and value vectors")] = 64
+    causal: Annotated[bool, Meta(description="mask the positions that come after the query")] = True
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
 
 
 class Attention(Problem):
     """Attention of given q, k and v; `forward_backward` adds their gradients for a given gradient of the output.
 
-    Softmax is taken in fp32 (fp64 in fp64) whatever the type of the products, and its result is cast back.
+    Softmax is computed in fp32 (fp64 in fp64) regardless of the type of the products, and its result is cast back.
     """
 
     summary = "GPT self-attention softmax(Q·Kᵀ/√D + mask)·V on [B,T,H,D]"
     params = AttentionParams
     accelerator = {"batch_size": 16, "seq_len": 1024}
     cost_formula = (
-        "flops = 4·B·H·T²·D (the masked half is counted), three times that forward and backward\n"
-        "bytes = q, k, v and the output once, and their gradients"
+        "flops = 4·B·H·T²·D (including the masked half), three times that with backward\n"
+        "bytes = q, k, v and the output once, with backward also their gradients"
     )
 
     def scopes(self, params: AttentionParams, mode: Mode) -> Mapping[str, int]:
-        """The two products and the softmax; one scope where they are fused."""
+        """Return the two products and the softmax, or one scope if they are fused."""
         return dict.fromkeys(scopes(params.impl), 1)
 
     def cost(self, params: AttentionParams, mode: Mode, precision: str) -> Cost:
-        """Two products forward; backward, each takes two more of its size."""
+        """Count two products forward; the backward pass has two more of the same size for each."""
         p, item = params, PRECISIONS[precision].parameter_bytes
         flops = 2 * product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim)
         moved = 4 * p.batch_size * p.seq_len * p.heads * p.head_dim * item
@@ -67,12 +67,12 @@ class Attention(Problem):
         )
 
     def parts(self, params: AttentionParams, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """The two products and the softmax between them, which reads and writes the scores; one part if fused."""
+        """Return the work of the two products and of the softmax on the scores, or of one part if they are fused."""
         p, item = params, PRECISIONS[precision].parameter_bytes
         return parts(p.batch_size, p.heads, p.seq_len, p.head_dim, p.impl, item, backward=mode == "forward_backward")
 
     def data(self, params: AttentionParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """q, k, v and the output's gradient: normal numbers."""
+        """Draw q, k, v and the gradient of the output from a normal distribution."""
         p = params
         dtype = np.float64 if precision == "fp64" else np.float32
         shape = (p.batch_size, p.seq_len, p.heads, p.head_dim)
@@ -82,11 +82,11 @@ class Attention(Problem):
         )
 
     def small(self, params: AttentionParams) -> AttentionParams:
-        """The same attention with sides that all differ; D = 16 is a size that every fused kernel takes."""
+        """Return the same attention with dimensions that all differ; every fused kernel supports D = 16."""
         return replace(params, batch_size=2, heads=3, seq_len=20, head_dim=16)
 
     def reference(self, params: AttentionParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """The output, and forward and backward also the gradients of q, k and v."""
+        """Yield the output, and in `forward_backward` also the gradients of q, k and v."""
         bias_Tt = causal_bias(params.seq_len, np.float64) if params.causal else None
         for batch in data.batches:
             q_BTHD, k_BtHD, v_BtHD, d_out_BTHD = (batch[name].astype(np.float64) for name in ("q", "k", "v", "d_out"))
@@ -97,19 +97,19 @@ class Attention(Problem):
 
 @hookimpl
 def make_problem() -> Problem:
-    """Attention."""
+    """Make the attention problem."""
     return Attention()
 
 
 def scopes(impl: Impl) -> tuple[str, ...]:
-    """Names of the parts of attention in an implementation."""
+    """Return the names of the parts of attention in an implementation."""
     return ("attn_fused",) if impl == "fused" else ("attn_q_k", "attn_softmax", "attn_att_v")
 
 
 def parts(
     batch_size: int, heads: int, seq_len: int, head_dim: int, impl: Impl, item_bytes: int, *, backward: bool
 ) -> dict[str, Work]:
-    """Work of the parts of attention in an implementation."""
+    """Return the work of the parts of attention in an implementation."""
     flops = product_flops(batch_size, heads, seq_len, head_dim)
     rows = batch_size * seq_len * heads * head_dim * item_bytes
     scores = batch_size * heads * seq_len * seq_len * item_bytes
@@ -123,28 +123,28 @@ def parts(
 
 
 def part(flops: int, *, read: int, written: int, backward: bool) -> Work:
-    """Work of a part that reads and writes so many bytes forward, weights among them.
+    """Return the work of a part; `read` and `written` are its bytes in the forward pass, including weights.
 
-    Backward it takes two products for each one, reads what it read and the gradient of what it wrote, and writes the
-    gradients of what it read.
+    The backward pass has two products for each product forward. It reads the inputs and the gradients of the outputs,
+    and writes the gradients of the inputs.
     """
     return Work(3 * flops, 3 * read + 2 * written) if backward else Work(flops, read + written)
 
 
 def product_flops(batch_size: int, heads: int, seq_len: int, head_dim: int) -> int:
-    """FLOPs of Q·Kᵀ, which are those of each product in attention."""
+    """Return the FLOPs of Q·Kᵀ, which are also those of weights·V."""
     return 2 * batch_size * heads * seq_len * seq_len * head_dim
 
 
 def causal_bias(seq_len: int, dtype: type[np.floating]) -> np.ndarray:
-    """What the scores need added: −∞ where a key comes after the query, else 0."""
+    """Return the mask to add to the scores: −∞ if the key comes after the query, otherwise 0."""
     return np.triu(np.full((seq_len, seq_len), -np.inf, dtype), k=1)
 
 
 def attend(
     q_BTHD: np.ndarray, k_BtHD: np.ndarray, v_BtHD: np.ndarray, *, impl: Impl, bias_Tt: np.ndarray | None
 ) -> tuple[np.ndarray, Pullback]:
-    """Attention in NumPy, in the type of its arguments, with the function from its output's gradient to theirs."""
+    """Compute attention in the type of its arguments, and the function from its output's gradient to theirs."""
     scale = q_BTHD.dtype.type(q_BTHD.shape[-1] ** -0.5)
     if impl == "einsum":
         scores_BHTt = np.einsum("BTHD,BtHD->BHTt", q_BTHD * scale, k_BtHD)

@@ -21,18 +21,18 @@ FUSED_EXCLUSIONS = (
     {"impl": "fused", "precision": "fp16", "device": "cpu"},
     {"impl": "fused", "precision": "mixed_fp16", "device": "cpu"},
 )
-"""JAX's fused attention takes the softmax of fp64 in fp32, and has no fp16 on the CPU."""
+"""JAX's fused attention computes the softmax of fp64 in fp32, and does not support fp16 on the CPU."""
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Every floating-point type; not all of them fused."""
+    """Return every floating-point type, except those that the fused attention does not support."""
     precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
     return Support({"inference": precisions, "forward_backward": precisions}, exclusions=FUSED_EXCLUSIONS)
 
 
 def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callable[..., tuple[Array, ...]]:
-    """(q, k, v) to (out,); forward and backward (q, k, v, d_out) to (out, d_q, d_k, d_v)."""
+    """Return the function from (q, k, v) to (out,), or with backward from (q, k, v, d_out) to (out, d_q, d_k, d_v)."""
     attention = partial(attend, impl=params.impl, causal=params.causal, kernel=kernel)
 
     def forward(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array) -> tuple[Array, ...]:
@@ -47,7 +47,7 @@ def step_function(params: AttentionParams, mode: Mode, kernel: Kernel) -> Callab
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
-    """A step is the attention of one batch; forward and backward, `vjp` adds the gradients of q, k and v."""
+    """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by `vjp`."""
     p, dtype = params, DTYPES[PRECISIONS[case.precision].parameter]
     kernel = fused_kernel(case)
     function = jax.jit(step_function(p, case.mode, kernel))
@@ -65,18 +65,18 @@ def build_workload(framework: JaxFramework, case: Case, params: AttentionParams,
 
 
 def fused_kernel(case: Case) -> Kernel:
-    """What `jax.nn.dot_product_attention` is asked for: cuDNN's flash attention has 16-bit types on NVIDIA only."""
+    """Return the kernel for `jax.nn.dot_product_attention`: cuDNN's flash attention for 16-bit types on NVIDIA."""
     short = PRECISIONS[case.precision].compute in ("bf16", "fp16")
     return "cudnn" if case.device == "cuda" and short else "xla"
 
 
 def recomputes_scores(impl: Impl, kernel: Kernel) -> bool:
-    """Whether backward takes Q·Kᵀ again, as flash attention does."""
+    """Whether the backward pass recomputes Q·Kᵀ, as flash attention does."""
     return impl == "fused" and kernel == "cudnn"
 
 
 def attend(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, *, impl: Impl, causal: bool, kernel: Kernel) -> Array:
-    """Attention on [B, T, H, D]."""
+    """Compute attention on [B, T, H, D]."""
     if impl == "fused":
         with jax.named_scope("attn_fused"):
             return jax.nn.dot_product_attention(q_BTHD, k_BtHD, v_BtHD, is_causal=causal, implementation=kernel)

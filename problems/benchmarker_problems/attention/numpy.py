@@ -1,4 +1,4 @@
-"""Attention in NumPy; it has no fused kernel."""
+"""Attention in NumPy, without a fused kernel."""
 
 from itertools import cycle
 
@@ -10,13 +10,13 @@ from benchmarker_problems.attention import AttentionParams, attend, causal_bias
 
 @hookimpl
 def describe_workload() -> Support:
-    """The types that BLAS has."""
+    """Return the types that BLAS supports."""
     return Support({"inference": ("fp64", "fp32")}, choices={"impl": ("einsum", "matmul")})
 
 
 @hookimpl
 def build_workload(params: AttentionParams, data: Data) -> Workload:
-    """A step is the attention of one batch."""
+    """Build a step: the attention of one batch."""
     batches = cycle(data.batches)
     dtype = data.batches[0]["q"].dtype.type
     bias_Tt = causal_bias(params.seq_len, dtype) if params.causal else None

@@ -16,14 +16,14 @@ from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Imp
 
 @hookimpl
 def describe_workload() -> Support:
-    """Every floating-point type, as `scaled_dot_product_attention` takes them."""
+    """Return every floating-point type; `scaled_dot_product_attention` supports all of them."""
     precisions = ("fp64", "fp32", "tf32", "bf16", "fp16")
     return Support({"inference": precisions, "forward_backward": precisions})
 
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: AttentionParams, data: Data) -> Workload:
-    """A step is the attention of one batch; forward and backward, autograd adds the gradients of q, k and v."""
+    """Build a step: the attention of one batch; in `forward_backward` also the gradients of q, k and v, by autograd."""
     p, dtype, device = params, DTYPES[PRECISIONS[case.precision].parameter], framework.device
     bias_Tt = causal_bias(p.seq_len, dtype, device) if p.causal else None
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
@@ -49,12 +49,12 @@ def build_workload(framework: TorchFramework, case: Case, params: AttentionParam
 
 
 def causal_bias(seq_len: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What the scores need added: −∞ where a key comes after the query, else 0. Made once, outside of the step."""
+    """Return the mask to add to the scores: −∞ if the key comes after the query, otherwise 0. Made outside the step."""
     return torch.full((seq_len, seq_len), -torch.inf, dtype=dtype, device=device).triu(1)
 
 
 def attend(q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor, *, impl: Impl, bias_Tt: Tensor | None) -> Tensor:
-    """Attention on [B, T, H, D]; it is causal where there is a `bias_Tt`, which is of the type of q."""
+    """Compute attention on [B, T, H, D], causal if `bias_Tt` is given; `bias_Tt` has the type of q."""
     if impl == "fused":
         with scope("attn_fused"):
             out_BHTD = F.scaled_dot_product_attention(
@@ -79,7 +79,7 @@ def attend(q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor, *, impl: Impl, bias_T
 
 
 def recomputes_scores(impl: Impl, causal: bool, head_dim: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether backward takes Q·Kᵀ again: a fused kernel keeps no T×T matrix, PyTorch's fallback in plain ops does."""
+    """Whether the backward pass recomputes Q·Kᵀ: fused kernels do; PyTorch's fallback (MATH) keeps the T×T matrix."""
     if impl != "fused":
         return False
     probe = torch.empty(1, 1, 16, head_dim, dtype=dtype, device=device, requires_grad=True)

@@ -17,15 +17,15 @@ class GemmParams:
     m: Annotated[int, Meta(ge=1, description="rows of A and of C")] = 1024
     n: Annotated[int, Meta(ge=1, description="columns of B and of C")] = 1024
     k: Annotated[int, Meta(ge=1, description="columns of A, rows of B")] = 1024
-    batch_size: Annotated[int, Meta(ge=1, description="products in one step")] = 1
+    batch_size: Annotated[int, Meta(ge=1, description="products per step")] = 1
     transpose_a: Annotated[bool, Meta(description="A is stored as [K, M]")] = False
     transpose_b: Annotated[bool, Meta(description="B is stored as [N, K]")] = False
 
 
 INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("a", "b"), "forward_backward": ("a", "b", "dc")}
-"""What a step takes, by mode."""
+"""Inputs of a step, by mode."""
 OUTPUTS = ("c", "da", "db")
-"""What a step gives, in order; without the backward pass, the first alone."""
+"""Outputs of a step, in order; without the backward pass, only the first."""
 
 
 class Gemm(Problem):
@@ -35,15 +35,16 @@ class Gemm(Problem):
     params = GemmParams
     accelerator = {"m": 8192, "n": 8192, "k": 8192}
     cost_formula = (
-        "flops = 2·M·N·K·batch, three times that forward and backward; bytes = A, B and C once, and their gradients"
+        "flops = 2·M·N·K·batch, three times that with backward\n"
+        "bytes = A, B and C once, with backward also their gradients"
     )
 
     def scopes(self, params: GemmParams, mode: Mode) -> Mapping[str, int]:
-        """The product is the only part."""
+        """Return the product, the only part."""
         return {"gemm": 1}
 
     def cost(self, params: GemmParams, mode: Mode, precision: str) -> Cost:
-        """Backward, dA = dC·Bᵀ and dB = Aᵀ·dC are two products of the forward's size."""
+        """Count the product; the backward pass adds two of the same FLOPs, dA = dC·Bᵀ and dB = Aᵀ·dC."""
         p, item = params, PRECISIONS[precision].parameter_bytes
         product_flops = 2 * p.m * p.n * p.k * p.batch_size
         inputs = p.m * p.k + p.k * p.n
@@ -53,12 +54,12 @@ class Gemm(Problem):
         return Cost(3 * product_flops, p.batch_size * 2 * (inputs * item + outputs_bytes), p.batch_size)
 
     def parts(self, params: GemmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """The product is the only part."""
+        """Return the product, the only part."""
         cost = self.cost(params, mode, precision)
         return {"gemm": Work(cost.flops, cost.bytes)}
 
     def data(self, params: GemmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """A and B, and the gradient of C: normal numbers, or integers over the whole range for int8."""
+        """Draw A, B and the gradient of C: normally distributed, or for int8 uniform over its whole range."""
         p = params
         shapes = {
             "a": (p.k, p.m) if p.transpose_a else (p.m, p.k),
@@ -75,12 +76,12 @@ class Gemm(Problem):
         return Data({}, tuple({name: draw(shape) for name, shape in shapes.items()} for _ in range(batches)))
 
     def small(self, params: GemmParams) -> GemmParams:
-        """The same layout, no side above 64 (K not above 48, so that the sides differ)."""
+        """Return the same layout with M, N and K of at most 64, 56 and 48, different limits so that they differ."""
         p = params
         return replace(p, m=min(p.m, 64), n=min(p.n, 56), k=min(p.k, 48), batch_size=min(p.batch_size, 3))
 
     def reference(self, params: GemmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """C, and forward and backward also the gradients in the layout that A and B are stored in."""
+        """Yield C, and in `forward_backward` also the gradients, in the layouts in which A and B are stored."""
         for batch in data.batches:
             a, b, dc = (batch[name].astype(np.float64) for name in ("a", "b", "dc"))
             a_mk = transposed(a, params.transpose_a)
@@ -95,10 +96,10 @@ class Gemm(Problem):
 
 @hookimpl
 def make_problem() -> Problem:
-    """GEMM."""
+    """Make the GEMM problem."""
     return Gemm()
 
 
 def transposed(value: Any, transpose: bool) -> Any:
-    """`value` with its last two axes as the product needs them; any array of NumPy's or JAX's kind, or a tensor."""
+    """Return `value` (an array of NumPy or JAX, or a tensor), with its last two axes swapped if `transpose`."""
     return value.swapaxes(-1, -2) if transpose else value

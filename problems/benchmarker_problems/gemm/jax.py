@@ -15,7 +15,7 @@ from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 
 @hookimpl
 def describe_workload() -> Support:
-    """int8 has no gradient."""
+    """Return the types of each mode; int8 has no gradient."""
     return Support(
         {
             "inference": ("fp64", "fp32", "tf32", "bf16", "fp16", "int8"),
@@ -25,7 +25,7 @@ def describe_workload() -> Support:
 
 
 def step_function(params: GemmParams, precision: str, mode: Mode) -> Callable[..., tuple[Array, ...]]:
-    """(a, b) to (c,); forward and backward (a, b, dc) to (c, da, db). Sums of int8 are taken in int32."""
+    """Return the function from (a, b) to (c,), or with backward from (a, b, dc) to (c, da, db); int8 sums in int32."""
     sum_type = jnp.int32 if precision == "int8" else None
 
     def product(a: Array, b: Array) -> Array:
@@ -45,7 +45,7 @@ def step_function(params: GemmParams, precision: str, mode: Mode) -> Callable[..
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: GemmParams, data: Data) -> Workload:
-    """A step is one product; forward and backward, `vjp` adds the gradients of A and B."""
+    """Build a step: one product; in `forward_backward` also the gradients of A and B, by `vjp`."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     function = jax.jit(step_function(params, case.precision, case.mode))
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])

@@ -10,13 +10,13 @@ from benchmarker_problems.gemm import GemmParams, transposed
 
 @hookimpl
 def describe_workload() -> Support:
-    """The types that BLAS has."""
+    """Return the types that BLAS supports."""
     return Support({"inference": ("fp64", "fp32")})
 
 
 @hookimpl
 def build_workload(params: GemmParams, data: Data) -> Workload:
-    """A step is one product, of a transposed view where A or B is stored so."""
+    """Build a step: one product; a transposed matrix is a view."""
     batches = cycle(
         [
             (transposed(batch["a"], params.transpose_a), transposed(batch["b"], params.transpose_b))

@@ -14,7 +14,7 @@ from benchmarker_problems.gemm import INPUTS, OUTPUTS, GemmParams, transposed
 
 @hookimpl
 def describe_workload() -> Support:
-    """int8 has no gradient."""
+    """Return the types of each mode; int8 has no gradient."""
     return Support(
         {
             "inference": ("fp64", "fp32", "tf32", "bf16", "fp16", "int8"),
@@ -24,7 +24,7 @@ def describe_workload() -> Support:
 
 
 def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
-    """The product in int32; PyTorch has no batched one, so a batch goes one by one."""
+    """Return the product in int32; PyTorch has no batched version, so the products of a batch run one by one."""
     if a_MK.ndim == 2:
         return torch._int_mm(a_MK, b_KN)
     return torch.stack([torch._int_mm(a, b) for a, b in zip(a_MK, b_KN, strict=True)])
@@ -32,7 +32,7 @@ def _int8_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: GemmParams, data: Data) -> Workload:
-    """A step is one product; forward and backward, autograd adds the gradients of A and B."""
+    """Build a step: one product; in `forward_backward` also the gradients of A and B, by autograd."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in INPUTS[case.mode]) for batch in data.batches])
     multiply: Callable[[Tensor, Tensor], Tensor] = _int8_product if case.precision == "int8" else torch.matmul

@@ -1,6 +1,6 @@
 """GPT-2: pre-LN decoder with learned positions, tanh-approximate GELU and an output head tied to the embedding.
 
-As published (Radford et al., 2019), with a bias in every linear layer and no dropout.
+As published (Radford et al., 2019), with a bias in every linear layer, but without dropout.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ SIZES: Mapping[Size, Mapping[str, int]] = {
     "xl": {"n_layer": 48, "d_model": 1600, "n_head": 25},
     "2.7b": {"n_layer": 32, "d_model": 2560, "n_head": 32},
 }
-"""GPT-2's four sizes (Radford et al., 2019, table 2), and GPT-3's of 2.7 billion (Brown et al., 2020, table 2.1)."""
+"""GPT-2's four sizes (Radford et al., 2019, table 2), and GPT-3 2.7B (Brown et al., 2020, table 2.1)."""
 VOCAB_SIZE = 50257
 POSITIONS = 1024
 
@@ -33,27 +33,27 @@ DONE: Mapping[Mode, tuple[str, ...]] = {
     "forward_backward": (*_TRAINED, "fp16"),
     "training": _TRAINED,
 }
-"""Precisions by mode. None is trained in pure fp16: AdamW's ε and squared gradients are below what it can hold."""
+"""Precisions by mode. Pure fp16 cannot be trained: it cannot represent AdamW's ε and the squared gradients."""
 
 FOLLOWS = 0.9
-"""Share of tokens that the permutation decides; the others are uniformly random."""
+"""Share of the tokens that follow the permutation; the others are uniformly random."""
 
 _BY_SIZE: Any = None
-"""Stands for a number until `__post_init__` fills it in from the size."""
+"""Placeholder for a number that `__post_init__` derives from the size."""
 
 
 @dataclass(frozen=True)
 class Gpt2Params:
-    """Size of the model, and what of it is given takes precedence over `size`."""
+    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "small"
-    n_layer: Annotated[int, Meta(ge=1, description="blocks")] = _BY_SIZE
-    d_model: Annotated[int, Meta(ge=1, description="width, a multiple of n_head")] = _BY_SIZE
+    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = _BY_SIZE
+    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = _BY_SIZE
     n_head: Annotated[int, Meta(ge=1, description="attention heads")] = _BY_SIZE
-    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if left out")] = _BY_SIZE
-    vocab_size: Annotated[int, Meta(ge=2, description="tokens; 50257 if left out")] = _BY_SIZE
-    seq_len: Annotated[int, Meta(ge=1, description="positions of a sequence")] = 128
-    batch_size: Annotated[int, Meta(ge=1, description="sequences in one step")] = 1
+    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = _BY_SIZE
+    vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens; 50257 if omitted")] = _BY_SIZE
+    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
+    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class Gpt2Params:
 
     @property
     def positions(self) -> int:
-        """Rows of the position table: GPT-2's 1024, or more where a sequence is longer."""
+        """Rows of the position table: GPT-2's 1024, or more if a sequence is longer."""
         return max(POSITIONS, self.seq_len)
 
     @property
@@ -80,21 +80,21 @@ class Gpt2Params:
 
 
 class Gpt2(Problem):
-    """GPT-2, forward, forward and backward, or with an AdamW step.
+    """GPT-2: forward only, forward and backward, or training with AdamW.
 
-    `inference` gives the logits of every position; the loss is the mean cross-entropy of the next token.
+    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
     """
 
     summary = "GPT-2 language model: logits, loss and gradients, or an AdamW step"
     params = Gpt2Params
     accelerator = {"seq_len": 1024, "batch_size": 8, "impl": "fused"}
     cost_formula = (
-        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), thrice that with backward\n"
+        "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), 3 times that with backward\n"
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
 
     def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
-        """The parts of a block, and those before and after the blocks."""
+        """Return the parts of a block, which run once per layer, and those before and after the blocks."""
         block = ("ln_1", "attn_qkv", *attention.scopes(params.impl), "attn_proj", "ln_2")
         mlp = ("mlp_fc", "mlp_gelu", "mlp_proj")
         loss = () if mode == "inference" else ("loss",)
@@ -103,7 +103,7 @@ class Gpt2(Problem):
         return {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
-        """Backward takes two products for each one forward.
+        """Count the work; the backward pass has two products for each product of the forward pass.
 
         Training reads the weights, writes their gradients, writes the weights, and reads and writes two moments.
         """
@@ -126,14 +126,14 @@ class Gpt2(Problem):
         )
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
-        """Every scope of the model, those of the blocks times their number."""
+        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
         p, types, backward = params, PRECISIONS[precision], mode != "inference"
         weight, item = types.parameter_bytes, types.compute_bytes
         tokens = p.batch_size * p.seq_len
         width, inner, logits = (tokens * size * item for size in (p.d_model, p.d_ff, p.vocab_size))
 
         def linear(inputs: int, outputs: int, *, more: int = 0) -> Work:
-            """A product with weights; `more` bytes are read beside."""
+            """Return the work of a product with weights; `more` bytes are read in addition."""
             read = (tokens * inputs) * item + (inputs * outputs) * weight + more
             return part(2 * tokens * inputs * outputs, read=read, written=tokens * outputs * item, backward=backward)
 
@@ -155,12 +155,12 @@ class Gpt2(Problem):
         if backward:
             parts["loss"] = part(0, read=logits, written=0, backward=True)
         if mode == "training":
-            # AdamW reads a weight, its gradient and two moments, and writes all but the gradient.
+            # AdamW reads the weights, their gradients and two moments, and writes all but the gradients.
             parts["optimizer"] = Work(0, 7 * parameter_count(p) * weight)
         return parts
 
     def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Weights as GPT-2 begins, with biases and gains drawn too, so that one left out is noticed."""
+        """Draw GPT-2's initial weights and tokens; biases and gains are random too, so a missing one is detected."""
         weights = {name: _draw(name, shape, params, rng) for name, shape in weight_shapes(params).items()}
         if precision == "fp64":
             weights = {name: weight.astype(np.float64) for name, weight in weights.items()}
@@ -168,7 +168,7 @@ class Gpt2(Problem):
         return Data(weights, tuple(_batch(params, follower, rng) for _ in range(batches)))
 
     def small(self, params: Gpt2Params) -> Gpt2Params:
-        """At most two layers, with sides that all differ; a head of 16 is one that every fused kernel takes."""
+        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
@@ -181,7 +181,7 @@ class Gpt2(Problem):
         )
 
     def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Logits; or the loss and the gradient of each weight; or the losses before successive AdamW steps."""
+        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
         weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
         optimizer = reference.AdamW(weights)
         for batch in data.batches:
@@ -200,12 +200,12 @@ class Gpt2(Problem):
 
 @hookimpl
 def make_problem() -> Problem:
-    """GPT-2."""
+    """Make the GPT-2 problem."""
     return Gpt2()
 
 
 def weight_shapes(params: Gpt2Params) -> dict[str, tuple[int, ...]]:
-    """Every weight by name, in the order that they are used; a `kernel` is [inputs, outputs]."""
+    """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
     p = params
     shapes: dict[str, tuple[int, ...]] = {"wte": (p.vocab_size, p.d_model), "wpe": (p.positions, p.d_model)}
     for layer in range(p.n_layer):
@@ -228,21 +228,21 @@ def _linear_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple[int,
 
 
 def parameter_count(params: Gpt2Params) -> int:
-    """Numbers in all weights; the output head shares those of the embedding."""
+    """Return the number of parameters; the output head shares those of the embedding."""
     return sum(int(np.prod(shape)) for shape in weight_shapes(params).values())
 
 
 def fixed_loss_scale(params: Gpt2Params) -> float:
-    """What `forward_backward` multiplies the loss by where gradients pass through fp16, to be divided out after.
+    """Return the factor of the loss for `forward_backward` with fp16 gradients; the result is divided by it afterwards.
 
-    A power of two of about 16 times the tokens: the mean's 1/(B·T) would send a token's share of the gradient below
-    what fp16 can hold.
+    It is a power of two of about 16 times the tokens. Without it, the factor 1/(B·T) of the mean loss would make the
+    gradient of a single token too small for fp16.
     """
     return 2.0 ** (4 + (params.batch_size * params.seq_len - 1).bit_length())
 
 
 def _draw(name: str, shape: tuple[int, ...], params: Gpt2Params, rng: np.random.Generator) -> np.ndarray:
-    """Normal with deviation 0.02, those that end a residual branch less by √(2·layers); gains around 1."""
+    """Draw from N(0, 0.02²); kernels that end a residual branch are divided by √(2·layers), gains are centred on 1."""
     weight = rng.standard_normal(shape, dtype=np.float32)
     weight *= np.float32(0.02)
     if name.endswith("_proj.kernel"):
@@ -253,7 +253,7 @@ def _draw(name: str, shape: tuple[int, ...], params: Gpt2Params, rng: np.random.
 
 
 def _batch(params: Gpt2Params, follower: np.ndarray, rng: np.random.Generator) -> Mapping[str, np.ndarray]:
-    """Sequences in which a token's follower mostly comes next, so that there is something to learn."""
+    """Draw sequences in which a token is mostly followed by its `follower`, so that there is something to learn."""
     shape = (params.seq_len + 1, params.batch_size)
     sequence_TB = rng.integers(params.vocab_size, size=shape, dtype=np.int32)
     follows_TB = rng.random(shape) < FOLLOWS

@@ -1,7 +1,7 @@
 """GPT-2 in JAX with Flax. Shapes: B batch, T sequence, C width of the model, F width within the MLP, V vocabulary.
 
-In mixed precision, fp32 weights are cast for each product. A short type's LayerNorm and softmax sum in fp32, and the
-loss is fp32. Flax names the parts by their modules; the other scopes stand here.
+In mixed precision, fp32 weights are cast for each product. In 16-bit types LayerNorm and softmax accumulate in fp32,
+and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -49,12 +49,12 @@ OPTIMIZER = optax.adamw(
 
 @hookimpl
 def describe_workload() -> Support:
-    """All but what JAX's fused attention lacks."""
+    """Return all precisions, except those that JAX's fused attention does not support."""
     return Support(DONE, exclusions=FUSED_EXCLUSIONS)
 
 
 class Block(nn.Module):
-    """Attention and MLP, each of the normalised input and added to it."""
+    """Attention and MLP, each on its normalised input and with a residual connection."""
 
     params: Gpt2Params
     dtype: Any
@@ -62,7 +62,7 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x_BTC: Array) -> Array:
-        """One block."""
+        """Apply the block."""
         p = self.params
         linear = partial(nn.Dense, dtype=self.dtype)
         layer_norm = partial(nn.LayerNorm, epsilon=LAYER_NORM_EPS)
@@ -87,7 +87,7 @@ class Block(nn.Module):
 
 
 class Gpt2Model(nn.Module):
-    """The whole model; the embedding is the output head too."""
+    """The whole model; the output head uses the weights of the embedding."""
 
     params: Gpt2Params
     dtype: Any
@@ -95,7 +95,7 @@ class Gpt2Model(nn.Module):
 
     @nn.compact
     def __call__(self, tokens_BT: Array) -> Array:
-        """Logits of every position, [B, T, V]."""
+        """Return the logits of every position, [B, T, V]."""
         p = self.params
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
@@ -110,7 +110,7 @@ class Gpt2Model(nn.Module):
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
-    """A step is the logits; the loss and its gradients; or the loss and an update of the weights."""
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, types = params, PRECISIONS[case.precision]
     kernel = fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[types.compute], kernel)
@@ -138,7 +138,7 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
 
 
 def functions(params: Gpt2Params, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """(weights, tokens) to logits, and (weights, tokens, targets) to the loss; products are taken in `dtype`."""
+    """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
     model = Gpt2Model(params, dtype, kernel)
 
     def logits_of(weights: Weights, tokens: Array) -> Array:
@@ -157,9 +157,9 @@ def functions(params: Gpt2Params, dtype: Any, kernel: Kernel) -> tuple[Callable[
 def forward_backward(
     loss_of: Callable[..., Array], loss_scale: float, scale_left: float
 ) -> Callable[..., dict[str, Array]]:
-    """(weights, tokens, targets) to the loss and its gradients, which pass backward times `loss_scale`.
+    """Return the function from (weights, tokens, targets) to the loss and its gradients.
 
-    The scale is divided out of the gradients but for `scale_left`.
+    The backward pass uses the loss times `loss_scale`; the gradients returned are the true ones times `scale_left`.
     """
 
     def function(weights: Weights, tokens: Array, targets: Array) -> dict[str, Array]:
@@ -175,7 +175,7 @@ def forward_backward(
 
 
 def training(state: State, tokens: Array, targets: Array, *, loss_of: Callable[..., Array]) -> tuple[State, Array]:
-    """The state after one AdamW update, and the loss before it; gradients that overflow change only the loss scale."""
+    """Return the state after one AdamW update and the loss before it; if gradients overflow, only the scale changes."""
     weights, moments, scaler = state
     if scaler is None:
         loss, gradients = jax.value_and_grad(loss_of)(weights, tokens, targets)
@@ -192,28 +192,28 @@ def training(state: State, tokens: Array, targets: Array, *, loss_of: Callable[.
 
 
 def initial_state(weights: Weights, precision: str) -> State:
-    """Weights, AdamW's moments, and for mixed fp16 the dynamic loss scale with PyTorch's settings."""
+    """Return the weights, AdamW's moments, and for mixed fp16 the dynamic loss scale with PyTorch's settings."""
     scaler = None
     if precision == "mixed_fp16":
-        # Flax grows the scale one step after the interval that it is given: this is PyTorch's 2000.
+        # Flax increases the scale one step after the given interval, so this equals PyTorch's 2000.
         scaler = DynamicScale(growth_interval=1999, fin_steps=jnp.int32(0), scale=jnp.float32(2**16))
     return weights, jax.jit(OPTIMIZER.init)(weights), scaler
 
 
 def inference_step(logits_of: Callable[..., Array], weights: Weights, batches: Batches) -> Step:
-    """Logits of the next batch."""
+    """Return the step that computes the logits of the next batch."""
     function = jax.jit(logits_of)
     return lambda: {"logits": function(weights, next(batches)["tokens"])}
 
 
 def forward_backward_step(function: Callable[..., dict[str, Array]], weights: Weights, batches: Batches) -> Step:
-    """Loss of the next batch and its gradients."""
+    """Return the step that computes the loss of the next batch and its gradients."""
     function = jax.jit(function)
     return lambda: function(weights, **next(batches))
 
 
 def training_step(loss_of: Callable[..., Array], state: State, batches: Batches) -> Step:
-    """Loss of the next batch, and an update of the state, in whose memory the new one is put."""
+    """Return the step that computes the loss of the next batch and updates the state, reusing its memory."""
     function = jax.jit(partial(training, loss_of=loss_of), donate_argnums=0)
 
     def step() -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""GPT-2 in NumPy: the parts of the reference, in the type of the weights, on BLAS."""
+"""GPT-2 in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
 from itertools import cycle
 
@@ -12,13 +12,13 @@ from benchmarker_problems.gpt2.reference import block, layer_norm, select
 
 @hookimpl
 def describe_workload() -> Support:
-    """The types that BLAS has; there is no fused attention."""
+    """Return the types that BLAS supports; there is no fused attention."""
     return Support({"inference": ("fp64", "fp32")}, choices={"impl": ("einsum", "matmul")})
 
 
 @hookimpl
 def build_workload(params: Gpt2Params, data: Data) -> Workload:
-    """A step is the logits of one batch."""
+    """Build a step: the logits of one batch."""
     batches = cycle(data.batches)
     wte_VC, wpe_TC = data.weights["wte"], data.weights["wpe"][: params.seq_len]
     blocks = [select(data.weights, f"h.{layer}") for layer in range(params.n_layer)]

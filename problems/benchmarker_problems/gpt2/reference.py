@@ -1,7 +1,7 @@
-"""GPT-2 in NumPy, forward and backward by hand, in the type of its weights: the ground truth of every check.
+"""GPT-2 in NumPy with a handwritten backward pass, in the type of its weights: the reference of every check.
 
-Each part gives its result and a pullback: the function from the gradient of the result to the gradients of what it
-was made of. Shapes: B batch, T sequence, C width of the model, F width within the MLP, V vocabulary, H heads.
+Each part returns its result and a pullback: the function from the gradient of the result to the gradients of the
+inputs. Shapes: B batch, T sequence, C width of the model, F width within the MLP, V vocabulary, H heads.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ BETA_1 = 0.9
 BETA_2 = 0.95
 ADAM_EPS = 1e-8
 WEIGHT_DECAY = 0.1
-"""For weights with two axes, embeddings among them; gains and biases do not decay."""
+"""For weights with two axes, including embeddings; gains and biases do not decay."""
 
 Weights = Mapping[str, np.ndarray]
 Gradients = dict[str, np.ndarray]
@@ -25,7 +25,7 @@ Gradients = dict[str, np.ndarray]
 def forward(
     weights: Weights, tokens_BT: np.ndarray, n_layer: int, n_head: int
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
-    """Logits of every position, and the function from their gradient to that of each weight."""
+    """Return the logits of every position, and the function from their gradient to the gradient of each weight."""
     seq_len = tokens_BT.shape[1]
     wte_VC, wpe_PC = weights["wte"], weights["wpe"]
     bias_TT = causal_bias(seq_len, wte_VC.dtype.type)
@@ -55,7 +55,7 @@ def forward(
 def block(
     x_BTC: np.ndarray, weights: Weights, n_head: int, impl: Impl, bias_TT: np.ndarray
 ) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Gradients]]]:
-    """Attention and MLP, each of the normalised input and added to it."""
+    """Apply attention and MLP, each on its normalised input and with a residual connection."""
     batch_size, seq_len, d_model = x_BTC.shape
     by_head = (batch_size, seq_len, n_head, d_model // n_head)
 
@@ -97,7 +97,7 @@ def block(
 def linear(
     x_BTI: np.ndarray, weights: Weights
 ) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Gradients]]]:
-    """x·kernel + bias."""
+    """Return x·kernel + bias."""
     kernel_IO = weights["kernel"]
 
     def pullback(d_y_BTO: np.ndarray) -> tuple[np.ndarray, Gradients]:
@@ -110,7 +110,7 @@ def linear(
 def layer_norm(
     x_BTC: np.ndarray, weights: Weights
 ) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Gradients]]]:
-    """Zero mean and unit variance across C, then gain and bias (Ba et al., 2016)."""
+    """Normalise to zero mean and unit variance across C, then apply gain and bias (Ba et al., 2016)."""
     scale_C = weights["scale"]
     centred_BTC = x_BTC - x_BTC.mean(axis=-1, keepdims=True)
     rstd_BT1 = 1 / np.sqrt(np.square(centred_BTC).mean(axis=-1, keepdims=True) + x_BTC.dtype.type(LAYER_NORM_EPS))
@@ -126,7 +126,7 @@ def layer_norm(
 
 
 def gelu(x: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), the approximation that GPT-2 uses (Hendrycks and Gimpel, 2016)."""
+    """Return x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), GPT-2's approximate GELU (Hendrycks and Gimpel, 2016)."""
     slope, cubic = (2 / np.pi) ** 0.5, 0.044715
     tanh = np.tanh(slope * x * (1 + cubic * x * x))
 
@@ -139,7 +139,7 @@ def gelu(x: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
 
 
 def cross_entropy(logits_BTV: np.ndarray, targets_BT: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of −log softmax(logits) at the targets, and its gradient with respect to the logits."""
+    """Return the mean of −log softmax(logits) at the targets, and its gradient with respect to the logits."""
     targets_BT1 = targets_BT[..., None]
     shifted_BTV = logits_BTV - logits_BTV.max(axis=-1, keepdims=True)
     log_softmax_BTV = shifted_BTV - np.log(np.exp(shifted_BTV).sum(axis=-1, keepdims=True))
@@ -171,11 +171,11 @@ class AdamW:
 
 
 def select(weights: Weights, prefix: str) -> dict[str, np.ndarray]:
-    """The weights below a prefix, by the rest of their names."""
+    """Return the weights whose names begin with a prefix, without the prefix."""
     start = prefix + "."
     return {name.removeprefix(start): weight for name, weight in weights.items() if name.startswith(start)}
 
 
 def prefixed(prefix: str, gradients: Gradients) -> Gradients:
-    """Gradients by their names below a prefix."""
+    """Return the gradients with a prefix added to their names."""
     return {f"{prefix}.{name}": gradient for name, gradient in gradients.items()}

@@ -1,6 +1,7 @@
 """GPT-2 in PyTorch. Shapes: B batch, T sequence, C width of the model, F width within the MLP, V vocabulary, H heads.
 
-Mixed precision is autocast over fp32 weights. A short type's LayerNorm and softmax sum in fp32, and the loss is fp32.
+Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and softmax accumulate in fp32, and the loss
+is fp32.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +30,7 @@ from benchmarker_problems.gpt2.reference import (
 
 @hookimpl
 def describe_workload() -> Support:
-    """All that GPT-2 is done in."""
+    """Return all precisions of GPT-2."""
     return Support(DONE)
 
 
@@ -38,7 +39,7 @@ Step = Callable[[], dict[str, Tensor]]
 
 
 class Block(nn.Module):
-    """Attention and MLP, each of the normalised input and added to it."""
+    """Attention and MLP, each on its normalised input and with a residual connection."""
 
     def __init__(self, params: Gpt2Params) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class Block(nn.Module):
         self.mlp_proj = nn.Linear(params.d_ff, params.d_model)
 
     def forward(self, x_BTC: Tensor, bias_TT: Tensor) -> Tensor:
-        """One block."""
+        """Apply the block."""
         with scope("ln_1"):
             h_BTC = self.ln_1(x_BTC)
         with scope("attn_qkv"):
@@ -72,7 +73,7 @@ class Block(nn.Module):
 
 
 class Gpt2Model(nn.Module):
-    """The whole model; the embedding is the output head too."""
+    """The whole model; the output head uses the weights of the embedding."""
 
     def __init__(self, params: Gpt2Params) -> None:
         super().__init__()
@@ -82,7 +83,7 @@ class Gpt2Model(nn.Module):
         self.ln_f = nn.LayerNorm(params.d_model, eps=LAYER_NORM_EPS)
 
     def forward(self, tokens_BT: Tensor, bias_TT: Tensor) -> Tensor:
-        """Logits of every position, [B, T, V]."""
+        """Return the logits of every position, [B, T, V]."""
         with scope("embed"):
             x_BTC = F.embedding(tokens_BT, self.wte) + self.wpe[: tokens_BT.shape[1]]
         for block in self.h:
@@ -95,7 +96,7 @@ class Gpt2Model(nn.Module):
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
-    """A step is the logits; the loss and its gradients; or the loss and an update of the weights."""
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     types = PRECISIONS[case.precision]
     dtype, compute_dtype, device = DTYPES[types.parameter], DTYPES[types.compute], framework.device
     model = make_model(framework, params, data, dtype)
@@ -141,7 +142,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
 
 
 def make_model(framework: TorchFramework, params: Gpt2Params, data: Data, dtype: torch.dtype) -> Gpt2Model:
-    """The model with the given weights, on the device."""
+    """Return the model with the given weights, on the device."""
     with torch.device("meta"):
         model = Gpt2Model(params)
     weights = {
@@ -153,17 +154,17 @@ def make_model(framework: TorchFramework, params: Gpt2Params, data: Data, dtype:
 
 
 def parameter_name(name: str) -> str:
-    """What PyTorch's modules call a weight."""
+    """Return the name of a weight in PyTorch's modules."""
     return name.replace(".scale", ".weight").replace(".kernel", ".weight")
 
 
 def transposed(name: str, value: np.ndarray) -> np.ndarray:
-    """A weight, or its gradient, as PyTorch holds it and back: kernels are [outputs, inputs] there."""
+    """Convert a weight or gradient to PyTorch's layout or back; PyTorch's kernels are [outputs, inputs]."""
     return value.T if name.endswith(".kernel") else value
 
 
 def inference_step(logits_of: Callable[[Tensor], Tensor], batches: Batches) -> Step:
-    """Logits of the next batch."""
+    """Return the step that computes the logits of the next batch."""
 
     def step() -> dict[str, Tensor]:
         with torch.inference_mode():
@@ -179,9 +180,9 @@ def forward_backward_step(
     loss_scale: float,
     scale_left: float,
 ) -> Step:
-    """Loss of the next batch and its gradients, which pass backward times `loss_scale`.
+    """Return the step that computes the loss of the next batch and its gradients.
 
-    The scale is divided out of the gradients but for `scale_left`.
+    The backward pass uses the loss times `loss_scale`; the gradients returned are the true ones times `scale_left`.
     """
 
     def step() -> dict[str, Tensor]:
@@ -197,7 +198,7 @@ def forward_backward_step(
 def training_step(
     loss_of: Callable[..., Tensor], batches: Batches, model: Gpt2Model, scaler: torch.amp.GradScaler
 ) -> Step:
-    """Loss of the next batch, and an AdamW update of the weights in place."""
+    """Return the step that computes the loss of the next batch and updates the weights in place with AdamW."""
     matrices = [weight for weight in model.parameters() if weight.ndim == 2]
     vectors = [weight for weight in model.parameters() if weight.ndim == 1]
     optimizer = torch.optim.AdamW(

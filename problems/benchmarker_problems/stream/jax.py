@@ -15,25 +15,25 @@ from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, StreamParams
 
 @hookimpl
 def describe_workload() -> Support:
-    """Both passes."""
+    """Return the precisions; both operations are supported."""
     return Support(PRECISIONS_DONE)
 
 
 def copy(a: Array, b: Array) -> Array:
-    """A copy of b in the memory of `a`."""
+    """Return a copy of `b`, in the donated memory of `a`."""
     with jax.named_scope("stream"):
         return jnp.copy(b)
 
 
 def triad(a: Array, b: Array, c: Array) -> Array:
-    """Of b and c, b + 3·c in the memory of `a`."""
+    """Return b + 3·c, in the donated memory of `a`."""
     with jax.named_scope("stream"):
         return b + jnp.asarray(SCALAR, b.dtype) * c
 
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: StreamParams, data: Data) -> Workload:
-    """A step is one pass; what the step before wrote is given up to it, so that no memory is taken anew."""
+    """Build a step: one pass; the result of the previous step is donated to it, so no memory is allocated."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     names = ("b",) if params.op == "copy" else ("b", "c")
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])

@@ -1,4 +1,4 @@
-"""STREAM's copy in NumPy; a triad would take it two passes."""
+"""STREAM's copy in NumPy; there is no triad, because NumPy would need two passes for it."""
 
 from itertools import cycle
 
@@ -9,13 +9,13 @@ from benchmarker import Data, Support, Workload, hookimpl
 
 @hookimpl
 def describe_workload() -> Support:
-    """A copy."""
+    """Return the precisions; only the copy is supported."""
     return Support({"inference": ("fp64", "fp32")}, choices={"op": ("copy",)})
 
 
 @hookimpl
 def build_workload(data: Data) -> Workload:
-    """A step copies one array over another, on one core."""
+    """Build a step: copy one array to another, on one core."""
     batches = cycle([batch["b"].copy() for batch in data.batches])
     a = np.zeros_like(data.batches[0]["b"])
 

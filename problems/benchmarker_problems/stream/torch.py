@@ -14,13 +14,13 @@ from benchmarker_problems.stream import PRECISIONS_DONE, SCALAR, StreamParams
 
 @hookimpl
 def describe_workload() -> Support:
-    """Both passes."""
+    """Return the precisions; both operations are supported."""
     return Support(PRECISIONS_DONE)
 
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: StreamParams, data: Data) -> Workload:
-    """A step is one pass, into the same array each time."""
+    """Build a step: one pass, into the same array each time."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     names = ("b",) if params.op == "copy" else ("b", "c")
     batches = cycle([tuple(framework.put(batch[name], dtype) for name in names) for batch in data.batches])

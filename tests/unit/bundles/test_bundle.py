@@ -134,7 +134,7 @@ def test_the_checksum_is_that_of_the_zip(run, tmp_path):
     assert done.sha256 == hashlib.sha256(done.path.read_bytes()).hexdigest()
     assert done.size_bytes == done.path.stat().st_size
     assert unbundle(done.path, None, sha256=done.sha256.upper()).faults == ()
-    with pytest.raises(UserError, match=f"not the file that was handed over: its SHA-256 is {done.sha256}"):
+    with pytest.raises(UserError, match=f"not the expected file: its SHA-256 is {done.sha256}"):
         unbundle(done.path, None, sha256="0" * 64)
 
 
@@ -176,10 +176,10 @@ def test_what_is_no_file_of_the_run_is_named_and_not_packed(run, tmp_path):
     assert {each.path: each.reason for each in done.manifest.left_out} == {
         "link": "a link",
         "folder": "a link",
-        "pipe": "not a plain file",
+        "pipe": "not a regular file",
         ".x.json.abc.tmp": "a temporary file",
         "a\\b": "a backslash or a colon in its name",
-        "manifest.json": "a bundle has its own",
+        "manifest.json": "replaced by the bundle's own",
     }
     folder = unbundle(done.path, tmp_path / "theirs").folder
     assert folder
@@ -201,7 +201,7 @@ def test_a_run_that_is_at_work_is_not_packed(run, tmp_path):
     assert holder.stdout
     try:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(UserError, match="is held by another process; wait until the run has ended"):
+        with pytest.raises(UserError, match="is in use by another process; wait until the run has ended"):
             bundle(run, tmp_path / "bid.zip")
     finally:
         holder.kill()
@@ -248,11 +248,11 @@ def strange(run):
 SPOILT = [
     (damage_plan, "plan.json", "Input data was truncated"),
     (damage_record, f"{RUN}-0001-0.json", "Input data was truncated"),
-    (other_run, f"{RUN}-0001-0.json", f"of run other, not of {RUN}"),
-    (other_name, "better.json", f"holds trial {RUN}-0001-0; a record is named after its trial"),
-    (other_case, f"{RUN}-0001-0.json", "its case is not case 0 of the plan"),
-    (unplanned, f"{RUN}-0002-0.json", "trial 2 of case 0, which the plan does not have"),
-    (twice, "z.json", f"the same trial of the same case as {RUN}-0001-0.json"),
+    (other_run, f"{RUN}-0001-0.json", f"belongs to run other, not to {RUN}"),
+    (other_name, "better.json", f"contains trial {RUN}-0001-0; a record must be named after its trial"),
+    (other_case, f"{RUN}-0001-0.json", "its case differs from case 0 of the plan"),
+    (unplanned, f"{RUN}-0002-0.json", "trial 2 of case 0 is not in the plan"),
+    (twice, "z.json", f"same trial of the same case as {RUN}-0001-0.json"),
     (endless, "z.json", ""),
     (strange, "z.json", ""),
 ]
@@ -278,7 +278,7 @@ def test_a_plan_of_another_run_is_told(run, packed, tmp_path):
     files = members(packed)
     plan = json.loads(files["plan.json"]) | {"run_id": "other"}
     rebuild(packed, {**files, "plan.json": json.dumps(plan).encode()})
-    assert faults(packed, tmp_path / "theirs")["plan.json"] == f"of run other, not of {RUN}"
+    assert faults(packed, tmp_path / "theirs")["plan.json"] == f"belongs to run other, not to {RUN}"
 
 
 def test_an_unfinished_run_is_packed_and_counted(tmp_path):
@@ -300,7 +300,9 @@ def test_trials_counted_wrong_are_told(packed, tmp_path):
     rebuild(packed, {**files, "manifest.json": json.dumps(manifest).encode()})
     assert "2 recorded" not in faults(packed, tmp_path / "theirs")["manifest.json"]
     assert faults(packed, tmp_path / "theirs") == {
-        "manifest.json": "says 2 of 2 trials recorded, 1 failed, but the files hold 2 of 2 trials recorded, 0 failed"
+        "manifest.json": (
+            "states 2 of 2 trials recorded, 1 failed, but the files contain 2 of 2 trials recorded, 0 failed"
+        )
     }
 
 
@@ -335,8 +337,8 @@ def test_a_hostile_name_is_refused(packed, tmp_path, name):
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        (("a.log", "A.log"), "listed more than once, or in names that some systems take for one"),
-        (("\u00e9.log", "e\u0301.log"), "listed more than once, or in names that some systems take for one"),
+        (("a.log", "A.log"), "listed more than once, or under names that some systems treat as the same"),
+        (("\u00e9.log", "e\u0301.log"), "listed more than once, or under names that some systems treat as the same"),
         (("a", "a/b"), "a file and a folder at once"),
         (("A", "a/b"), "a file and a folder at once"),
     ],
@@ -375,9 +377,9 @@ def kind(mode: int) -> zipfile.ZipInfo:
     ("mode", "reason"),
     [
         (stat.S_IFLNK | 0o777, "a link"),
-        (stat.S_IFCHR | 0o666, "not a plain file"),
-        (stat.S_IFIFO | 0o666, "not a plain file"),
-        (stat.S_IFDIR | 0o755, "not a plain file"),
+        (stat.S_IFCHR | 0o666, "not a regular file"),
+        (stat.S_IFIFO | 0o666, "not a regular file"),
+        (stat.S_IFDIR | 0o755, "not a regular file"),
     ],
 )
 def test_links_and_devices_are_refused(packed, tmp_path, mode, reason):
@@ -402,7 +404,7 @@ def entry(path: Path, name: str) -> tuple[bytearray, int]:
 
 @pytest.mark.parametrize(
     ("offset", "value", "reason"),
-    [(8, 1, "encrypted"), (10, 12, "of compression 12, which no bundle uses")],
+    [(8, 1, "encrypted"), (10, 12, "compression method 12, which bundles do not use")],
 )
 def test_encryption_and_strange_compression_are_refused(packed, tmp_path, offset, value, reason):
     data, at = entry(packed, "ceilings.json")
@@ -438,7 +440,7 @@ def test_a_bomb_ends_at_the_size_that_is_told(packed, tmp_path):
 def test_a_size_that_is_not_that_of_the_manifest_is_not_read(packed, tmp_path):
     files = members(packed)
     rebuild(packed, {**files, "x": b"\0" * 10**6}, listed={**files, "x": b"\0" * 1000})
-    assert faults(packed, tmp_path / "theirs") == {"x": "1000000 bytes; the manifest says 1000"}
+    assert faults(packed, tmp_path / "theirs") == {"x": "1000000 bytes; the manifest states 1000"}
 
 
 def test_a_file_that_is_shorter_than_told_is_damaged(packed, tmp_path):
@@ -462,7 +464,7 @@ def test_a_changed_file_is_named_though_the_zip_is_whole(packed, tmp_path):
     changed = {**files, f"{RUN}-0000-0.log": b"nothing to see\n" + b" " * 985}
     rebuild(packed, changed, listed=files)
     assert faults(packed, tmp_path / "theirs") == {
-        f"{RUN}-0000-0.log": "changed: its SHA-256 is not that of the manifest"
+        f"{RUN}-0000-0.log": "changed: its SHA-256 differs from the manifest"
     }
 
 
@@ -483,12 +485,12 @@ def test_all_faults_are_named_not_only_the_first(packed, tmp_path):
 @pytest.mark.parametrize(
     ("manifest", "reason"),
     [
-        ({"format_version": 2}, "of format 2, and this benchmarker reads 1: update it"),
+        ({"format_version": 2}, "format 2 is newer than 1, which this benchmarker reads: update benchmarker"),
         ({"format_version": 0}, "Invalid enum value 0"),
-        ({"run_id": "other"}, "run_id is not the name of the folder"),
-        ({"run_id": "../up"}, "run_id holds a slash"),
-        ({"run_id": ".."}, "run_id a path with an empty part"),
-        ({"run_id": ""}, "run_id a path with an empty part"),
+        ({"run_id": "other"}, "run_id: not the name of the folder"),
+        ({"run_id": "../up"}, "run_id: a slash"),
+        ({"run_id": ".."}, "run_id: a path with an empty part"),
+        ({"run_id": ""}, "run_id: a path with an empty part"),
         ({"files": [{"path": "x", "size_bytes": -1, "sha256": "0" * 64}]}, "Expected `int` >= 0"),
         ({"files": [{"path": "x", "size_bytes": 1, "sha256": "0"}]}, "Expected `str` matching regex"),
         ({"more": 1}, "unknown field `more`"),
@@ -508,7 +510,7 @@ def test_a_manifest_that_does_not_hold_is_refused(packed, tmp_path, manifest, re
 def test_a_manifest_that_is_no_json_is_refused(packed, tmp_path, content):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(f"{RUN}/manifest.json", content)
-    with pytest.raises(UserError, match=r"manifest.json: .*; ask for the bundle again"):
+    with pytest.raises(UserError, match=r"manifest.json: .*; request the bundle again"):
         unbundle(packed, tmp_path / "theirs")
 
 
@@ -517,11 +519,11 @@ def test_what_is_no_bundle_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*: No such file or directory; name a bundle"):
         unbundle(path, tmp_path / "theirs")
     path.write_bytes(b"")
-    with pytest.raises(UserError, match="is no zip, or cut short, or damaged"):
+    with pytest.raises(UserError, match="is not a zip file, or is truncated or damaged"):
         unbundle(path, tmp_path / "theirs")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("plan.json", "{}")
-    with pytest.raises(UserError, match=r"is no bundle: it holds 0 files RUN/manifest.json"):
+    with pytest.raises(UserError, match=r"is not a bundle: it contains 0 files RUN/manifest.json"):
         unbundle(path, tmp_path / "theirs")
     with pytest.raises(UserError, match=r"cannot read .*: Is a directory"):
         unbundle(tmp_path, tmp_path / "theirs")
@@ -589,7 +591,7 @@ def test_a_zip_that_is_cut_short_is_refused(packed, tmp_path):
     whole = packed.read_bytes()
     for length in range(0, len(whole), 97):
         packed.write_bytes(whole[:length])
-        with pytest.raises(UserError, match="is no zip, or cut short, or damaged"):
+        with pytest.raises(UserError, match="is not a zip file, or is truncated or damaged"):
             unbundle(packed, tmp_path / "theirs")
 
 
@@ -611,11 +613,11 @@ def test_bytes_written_over_are_noticed_or_harmless(tmp_path, changes):
 
 def test_a_run_that_is_there_already_is_not_touched(packed, tmp_path):
     (tmp_path / "theirs" / RUN).mkdir(parents=True)
-    with pytest.raises(UserError, match="is there already; move it away, or name another folder with --to"):
+    with pytest.raises(UserError, match="exists already; move it away, or name another folder with --to"):
         unbundle(packed, tmp_path / "theirs")
     (tmp_path / "theirs" / RUN).rmdir()
     (tmp_path / "theirs" / RUN).symlink_to("nowhere")
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="exists already"):
         unbundle(packed, tmp_path / "theirs")
 
 
@@ -625,10 +627,12 @@ def test_a_full_disk_leaves_nothing(run, packed, tmp_path, monkeypatch):
 
     before = packed.read_bytes()
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(UserError, match=r"cannot write to .*: No space left on device; make room, or name another"):
+    with pytest.raises(
+        UserError, match=r"cannot write to .*: No space left on device; free some space, or name another"
+    ):
         unbundle(packed, tmp_path / "theirs")
     assert list((tmp_path / "theirs").iterdir()) == []
-    with pytest.raises(UserError, match=r"cannot write .*: No space left on device; name another place with -o"):
+    with pytest.raises(UserError, match=r"cannot write .*: No space left on device; name another file with -o"):
         bundle(run, packed)
     assert packed.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "theirs", "bid.zip"}
@@ -639,11 +643,11 @@ def test_a_place_that_cannot_be_written_is_told(run, packed, tmp_path):
     with pytest.raises(UserError, match=r"cannot write to .*file.*: (File exists|Not a directory)"):
         unbundle(packed, tmp_path / "file")
     for output in (tmp_path / "file" / "bid.zip", tmp_path / "no" / "bid.zip"):
-        with pytest.raises(UserError, match=r"cannot write .*; name another place with -o"):
+        with pytest.raises(UserError, match=r"cannot write .*; name another file with -o"):
             bundle(run, output)
-    with pytest.raises(UserError, match="is no plain file"):
+    with pytest.raises(UserError, match="is not a regular file"):
         bundle(run, Path("/dev/null"))
-    with pytest.raises(UserError, match="would lie in the folder of the run"):
+    with pytest.raises(UserError, match="would be inside the folder of the run"):
         bundle(run, run / "bid.zip")
     with pytest.raises(UserError, match=r"cannot read .*plan.json: No such file .*; name the folder of one run"):
         bundle(tmp_path, tmp_path / "bid.zip")
@@ -667,7 +671,7 @@ def test_the_command_line_packs_and_unpacks(command, run, tmp_path):
     assert command("validate", "results").stdout == "2 valid, 0 faulty\n"
     again = command("unbundle", f"{RUN}.zip")
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
     assert "verified" in command("unbundle", f"{RUN}.zip", "--check").stdout
 
 

@@ -91,8 +91,8 @@ def test_power_shows_the_sensors_and_what_they_read(command, play):
     }
     assert float(rows["package-0"][3]) == pytest.approx(100, rel=0.2)
     assert float(rows["dram-0"][3]) == pytest.approx(10, rel=0.2)
-    assert "rapl package-0 and 2 more  energy_J      new every 1 ms, wraps at 262.1 kJ" in done.stdout
-    assert "rapl psys sees the platform, as its maker wired it\n" in done.stdout
+    assert "rapl package-0 and 2 more  energy_J      updated every 1 ms, wraps at 262.1 kJ" in done.stdout
+    assert "rapl psys covers the platform, as defined by its manufacturer\n" in done.stdout
     assert any(line.startswith("hwmon  unsupported: ") and "mount the host's /sys" in line for line in lines)
 
 
@@ -117,21 +117,21 @@ def test_power_where_there_is_no_sensor_says_why_and_is_no_failure(command, monk
     done = command("power", "--power=rapl,hwmon", *options)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "No sensor of power can be read here."
+    assert lines[0] == "No power sensor can be read here."
     assert [line.split(":")[0].split() for line in lines if line.startswith(("hwmon", "rapl"))] == [
         ["rapl", "unsupported"],
         ["hwmon", "unsupported"],
     ]
     assert json.loads(command("power", "--power=rapl", "--json").stdout)["sensors"] == []
     done = command("power", "--power=rapl", "--json", "--watch")
-    assert (done.stdout, done.stderr) == ("", "benchmarker: no sensor of power can be read here\n")
+    assert (done.stdout, done.stderr) == ("", "benchmarker: no power sensor can be read here\n")
 
 
 def test_mistakes_of_power(command):
     refused(command("power", "--power=rapk"), "no meter is named 'rapk'; did you mean rapl?")
-    refused(command("power", "--seconds=3"), "--seconds ends --watch")
+    refused(command("power", "--seconds=3"), "--seconds needs --watch")
     refused(command("power", "--watch", "--seconds=0"), "--seconds")
-    assert command("power", "--power=none").stdout == "No meter was asked.\n"
+    assert command("power", "--power=none").stdout == "No meter was queried.\n"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_watching_on_a_terminal_draws_over(play, tmp_path):
     os.close(parent)
     assert process.returncode == 0
     assert seen.count(b"rapl package-0") >= 2
-    assert b"Ctrl-C ends it" in seen
+    assert b"press Ctrl-C to stop" in seen
     assert b"\x1b[2K" in seen
 
 
@@ -330,7 +330,7 @@ def test_a_time_line_is_a_table_of_means_relative_to_the_timed_part(command, sto
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("1: toy GPU-aaaaaaaa gpu\n")
     headings = done.stdout.splitlines()[1].split()
-    assert headings == ["s", "mark", "1", "power", "1", "temperature", "1", "held", "down", "by"]
+    assert headings == ["s", "mark", "1", "power", "1", "temperature", "1", "throttled", "by"]
     rows = table_of(done.stdout)
     assert list(rows) == [-10, -8, -6, -4, -2, 0, 2, 4, 6, 8, 10]
     assert rows[-6] == ["2", "looks", "100", "W", "40", "°C", "-"]
@@ -397,12 +397,14 @@ def test_places_without_one_time_line_are_refused_in_one_line(command, stored, t
     record = msgspec.structs.replace(make_record(), meters=accounts.meters, reasons=reasons)
     silent = tmp_path / "silent.json"
     silent.write_bytes(atomic.encode(record))
-    refused(command("telemetry", str(silent)), "silent.json has no time series: nothing was sensed: rapl: permission;")
-    refused(command("telemetry", str(tmp_path)), "holds no time series: nothing was sensed: rapl: permission;")
+    refused(
+        command("telemetry", str(silent)), "silent.json has no time series: nothing was measured: rapl: permission;"
+    )
+    refused(command("telemetry", str(tmp_path)), "contains no time series: nothing was measured: rapl: permission;")
     (tmp_path / "damaged.json").write_text("{")
     refused(command("telemetry", "damaged.json"), "damaged.json: Input data was truncated")
     one, two = stored(line()), stored(line(), trial=1)
-    refused(command("telemetry", "results"), "holds 2 time series; name one: ", one.stem, two.stem)
+    refused(command("telemetry", "results"), "contains 2 time series; name one: ", one.stem, two.stem)
     file = one.with_name(f"{one.stem}.telemetry.parquet")
     file.write_bytes(file.read_bytes()[:-100])
     refused(command("telemetry", str(one)), "not a time series")
@@ -466,12 +468,12 @@ def row(rows, name):
 def test_show_tells_the_energy_and_each_sensor(show):
     rows = show(sensed(line(), unavailable=[LACKING]))
     assert row(rows, "energy") == "1.2 kJ of gpu in 8.0 s, 80 step(s), 160 sample(s), mean 150 W, idle 7 W"
-    assert row(rows, "SHORT") == "an energy wants 30 s or more: --power-min=60"
+    assert row(rows, "SHORT") == "an energy figure needs 30 s or more: use --power-min=60"
     text = row(rows, "toy GPU-aaaaaaaa gpu")
     assert text.startswith("1.2 kJ by counter (polled 56 J, ratio 21.4), mean 150 W, p95 7 W, peak 7 W, idle ")
-    assert "SUSPECT: its counter and its polled powers differ" in text
+    assert "SUSPECT: energy counter and polled power disagree" in text
     assert row(rows, "toy Toy Card") == "temperature 41 °C, memory used 1 GiB"
-    assert row(rows, "clocks held by") == "toy Toy Card: power cap 24.2% of the readings"
+    assert row(rows, "throttled by") == "toy Toy Card: power cap 24.2% of the readings"
     assert not any(first == "THROTTLED" for first, *_ in rows)
     assert row(rows, "rapl unavailable") == "permission: for root alone: run as root"
     assert row(rows, "samples_per_J").split() == ["0.1333", "higher", "is", "better"]
@@ -481,8 +483,8 @@ def test_show_says_plainly_that_a_device_was_throttled(show):
     hot = [CHANNELS[0], {**CARD, "quantity": "throttle_mask", "bits": {1: "thermal"}}]
     of = readings(hot, lambda at: (100.0 * at, 1.0), [each / 4 for each in range(61)], [("begin", 2.0), ("end", 12.0)])
     rows = show(sensed(of, power="passive"))
-    assert row(rows, "THROTTLED") == "toy Toy Card held its clocks down: thermal"
-    assert row(rows, "clocks held by") == "toy Toy Card: thermal 100.0% of the readings"
+    assert row(rows, "THROTTLED") == "toy Toy Card reduced its clocks: thermal"
+    assert row(rows, "throttled by") == "toy Toy Card: thermal 100.0% of the readings"
     assert row(rows, "SHORT").endswith("--power=auto --power-min=60")
 
 
@@ -495,12 +497,12 @@ def test_show_tells_the_whole_machine_and_what_a_sensor_sees(show):
         host, lambda at: (100.0 * at, 50.0), [each / 4 for each in range(200)], [("begin", 4.0), ("end", 44.0)]
     )
     rows = show(sensed(of))
-    assert row(rows, "energy") == "none: the sensor sees more than what ran the case: whole card"
-    assert row(rows, "of all sensors").startswith("6 kJ of gpu, package in 40.0 s, ")
+    assert row(rows, "energy") == "none: the sensor covers more than what ran the case: whole card"
+    assert row(rows, "energy, all sensors").startswith("6 kJ of gpu, package in 40.0 s, ")
     package = row(rows, "toy package-0")
     assert "±5% as documented" in package
     assert package.endswith("not of the device that ran the case")
-    assert "the case may have had only a part of what it sees, it sees whole card" in row(rows, "toy board gpu")
+    assert "shared: the case may have caused only part of the reading, covers whole card" in row(rows, "toy board gpu")
     assert not any(first == "SHORT" for first, *_ in rows)
 
 
@@ -510,8 +512,8 @@ def test_show_is_short_where_nothing_was_sensed(show):
     reasons = {**record.reasons, **reasons_of(accounts), "energy": "rapl: permission: for root alone: run as root"}
     silent = msgspec.structs.replace(record, meters=accounts.meters, reasons=reasons)
     rows = show(silent)
-    assert row(rows, "power") == "none: rapl: permission; `benchmarker power` says more"
-    assert row(rows, "mean_power_W").split(None, 1)[1] == "no energy, for reasons below"
+    assert row(rows, "power") == "none: rapl: permission; run `benchmarker power` for details"
+    assert row(rows, "mean_power_W").split(None, 1)[1] == "no energy, reasons below"
     assert sum("for root alone" in " ".join(each) for each in rows) == 0
     case = msgspec.structs.replace(record.case, measuring=Measuring(power="rapl"))
     rows = show(msgspec.structs.replace(silent, case=case))

@@ -59,10 +59,10 @@ NO_TRACES = {
     "cut.json.gz": (gzip.compress(profiles.torch_json(), mtime=0)[:40], "cut.json.gz"),
     "empty.pb": (b"", "an empty file"),
     "empty.json": (b"", "empty"),
-    "notes.txt": (b"This is no trace.\nIt is text.\n", "no trace"),
+    "notes.txt": (b"This is no trace.\nIt is text.\n", "not a trace"),
     "other.json": (b'{"some": ["json"]}', "other.json"),
-    "none.json.gz": (gzip.compress(b'{"traceEvents": []}'), "no kernel and no op is in it"),
-    "table.parquet": (b"PAR1", "no event table"),
+    "none.json.gz": (gzip.compress(b'{"traceEvents": []}'), "it contains no kernel and no op"),
+    "table.parquet": (b"PAR1", "not an event table"),
 }
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_whole_trace_is_refused_in_one_line(command, tmp_path,
 def test_places_without_a_trace(command, tmp_path, name_of):
     refused(command(name_of, "nowhere.pb"), "nowhere.pb: No such file or directory")
     (tmp_path / "folder").mkdir()
-    refused(command(name_of, "folder"), "folder holds no record with a profile")
+    refused(command(name_of, "folder"), "folder contains no record with a profile")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

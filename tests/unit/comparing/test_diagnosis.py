@@ -31,7 +31,7 @@ def test_quiet_trials_are_not_disturbed():
 def test_each_witness_is_heard():
     peers = [make_record()] * 5
     cases = {
-        "busy": ({"other_busy_cores": 0.8}, "others kept 0.8 cores busy"),
+        "busy": ({"other_busy_cores": 0.8}, "other processes kept 0.8 cores busy"),
         "steal": ({"steal_percent": 12.0}, "the hypervisor stole 12% of the time"),
         "throttled": ({"throttled_s": 0.5}, "its cgroup throttled it for 0.5 s"),
         "pressure": ({"pressure_percent": 40.0}, "threads waited for a core 40% of the time"),
@@ -55,7 +55,7 @@ def test_a_timed_part_shorter_than_the_ticks_is_not_judged():
 def test_a_timed_part_too_short_to_tell_is_told():
     records = [make_record(), with_witnesses(duration_s=0.1)]
     assert diagnosis.disturbed(records) == [
-        "1 of 2 trials were timed for less than 0.5 s, too short to tell what disturbed them"
+        "1 of 2 trials were timed for less than 0.5 s, too short to detect disturbances"
     ]
 
 
@@ -83,7 +83,7 @@ def test_other_surroundings_and_other_work_are_told():
     )
     assert diagnosis.differences([one], [two], "flop_per_s") == [
         f"environments differ: host {one.machine.host} -> elsewhere",
-        "a step is not the same work: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
+        "the work per step differs: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
     assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
 
@@ -109,7 +109,7 @@ def test_energies_by_different_sensors_are_told():
     theirs = [make_record(energy=make_energy(110.0, id="GPU-b", method="polled"))] * 5
     different, way = diagnosis.energies(ours, theirs)
     assert different.startswith("the sides were measured by different sensors, each documented to be within ±5%")
-    assert way == "the energies were not had in the same way: counter, polled"
+    assert way == "the energies were obtained by different methods: counter, polled"
     short = make_record(energy=msgspec.structs.replace(make_energy(1.0), flags=["energy_short"]))
     assert diagnosis.energies([short], ours) == ["1 of 6 trials are marked energy_short"]
     assert diagnosis.energies([make_record()], [make_record()]) == []
@@ -117,8 +117,8 @@ def test_energies_by_different_sensors_are_told():
     both = make_record(energy=msgspec.structs.replace(make_energy(1.0), sensors=[*make_energy(1.0).sensors, dram]))
     assert diagnosis.energies([both], [both]) == []
     assert diagnosis.energies([both], [make_record(energy=make_energy(1.0))]) == [
-        "the energies are not of the same: some of gpu, others of gpu and dram",
-        "the energies were not had in the same way: counter, counter and polled",
+        "the energies cover different parts of the machine: some gpu, others gpu and dram",
+        "the energies were obtained by different methods: counter, counter and polled",
     ]
 
 
@@ -127,6 +127,6 @@ def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
         meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"thermal": 0.2}, throttle_s={}
     )
     record = make_record(telemetry=[hot])
-    assert disturbances(record, [record]) == {"slowdown": "the device held its clocks down: thermal"}
+    assert disturbances(record, [record]) == {"slowdown": "the device reduced its clocks: thermal"}
     other = msgspec.structs.replace(hot, measured=False)
     assert disturbances(make_record(telemetry=[other]), [record]) == {}

@@ -87,7 +87,7 @@ def test_by_what_surrounded_the_trials():
 @pytest.mark.parametrize(
     ("axis", "baseline", "message"),
     [
-        ("nothing", None, "--by=nothing: the records have no such name; they have: problem, framework"),
+        ("nothing", None, "--by=nothing: the records have no such factor; they have: problem, framework"),
         ("precision", None, "--by=precision: every record has precision=fp32"),
         ("seed", "7", "--baseline=7: no record has seed=7; there are: 0, 1"),
     ],
@@ -127,7 +127,7 @@ def test_an_experiment_of_the_same_with_itself_has_two_sides():
 
 def test_a_trial_in_both_places_is_refused():
     same = records("r", {})
-    with pytest.raises(UserError, match="a and b hold the same trial, r-0000-0"):
+    with pytest.raises(UserError, match="a and b both contain the trial r-0000-0"):
         matching.between([("a", same), ("b", same)])
 
 

@@ -30,13 +30,13 @@ def test_two_plugins_of_one_name_are_refused(distribution):
 @pytest.mark.parametrize("address", ["gadget.x", "framework", "framework.", "workload.gemm"])
 def test_an_address_of_no_kind_is_refused(distribution, address):
     distribution("odd", {address: "odd"}, {"__init__.py": ""})
-    with pytest.raises(UserError, match=rf"odd registers '{address}', which is no address"):
+    with pytest.raises(UserError, match=rf"odd registers '{address}', which is not a valid address"):
         registry.registered()
 
 
 def test_an_entry_point_names_a_module_and_no_object(distribution):
     distribution("odd", {"metric.odd": "odd:thing"}, {"__init__.py": ""})
-    with pytest.raises(UserError, match="name the module alone"):
+    with pytest.raises(UserError, match="name only the module"):
         registry.registered()
 
 
@@ -72,7 +72,7 @@ def test_a_faulty_plugin_is_one_line(distribution, source, message):
 def test_a_missing_library_is_found_without_importing(distribution, source):
     distribution("lacking", {"framework.lacking": "lacking.it"}, {"__init__.py": "", "it.py": source})
     plugin = registry.find("framework.lacking")
-    assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; install the library that has it"
+    assert registry.trouble(plugin) == "framework.lacking needs the module 'nosuchlib'; install the missing library"
     with pytest.raises(UserError, match="needs the module 'nosuchlib'"):
         registry.load(["framework.lacking"])
     assert "lacking.it" not in sys.modules

@@ -75,7 +75,8 @@ def test_what_is_not_done_is_left_out_with_what_it_has_in_common(frameworks):
     ]
     assert left_out == [
         "framework=jax (4 cases): jax does not start: no library",
-        "framework=torch precision=fp64 (2 cases): gemm in torch does not do --transpose-a=True with --precision=fp64",
+        "framework=torch precision=fp64 (2 cases): "
+        "gemm in torch does not support --transpose-a=True with --precision=fp64",
     ]
 
 
@@ -132,7 +133,7 @@ def test_a_mistake_is_refused_before_anything_is_asked(frameworks, given, messag
 
 @pytest.mark.parametrize("name", ["problem", "framework"])
 def test_a_problem_and_a_framework_must_be_named(name):
-    with pytest.raises(UserError, match=f"no {name} is named; name one for all cases, or vary it"):
+    with pytest.raises(UserError, match=f"no {name} is given; give one for all cases, or vary it"):
         build.make_cases([{key: value for key, value in BASE.items() if key != name}])
 
 
@@ -155,8 +156,8 @@ def test_the_plan_keeps_design_seed_and_what_is_left_out(frameworks):
     plan = build.from_description(description)
     assert (len(plan.cases), plan.trials, plan.design, plan.seed) == (2, 3, "duet", 7)
     assert len(plan.left_out) == 1
-    assert plan.left_out[0].startswith("framework=torch precision=bf16 (2 cases): cpu (a CPU) does not do bf16")
-    with pytest.raises(UserError, match="played by two cases, not by 3"):
+    assert plan.left_out[0].startswith("framework=torch precision=bf16 (2 cases): cpu (a CPU) does not support bf16")
+    with pytest.raises(UserError, match="measures two cases, not 3"):
         build.from_description(Description(base=BASE, axes={"m": [1, 2, 3]}, design="duet"))
 
 

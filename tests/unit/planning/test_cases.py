@@ -59,13 +59,13 @@ def test_every_parameter_of_a_case_is_decided():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"mode": "forward_backward"}, "gemm in f does no forward_backward; its modes are: inference, training"),
-        ({"precision": "fp16"}, "gemm in f does not do inference in fp16; it does: fp64, fp32"),
-        ({"precision": "tf32"}, r"cpu \(a CPU\) does not do tf32 in f; it does: fp64, fp32"),
+        ({"mode": "forward_backward"}, "f does not support forward_backward; its modes are: inference, training"),
+        ({"precision": "fp16"}, "gemm in f does not support inference in fp16; it supports: fp64, fp32"),
+        ({"precision": "tf32"}, r"cpu \(a CPU\) does not support tf32 in f; it supports: fp64, fp32"),
         ({"device": "tpu"}, "f 1.0 reports no device 'tpu' here; it reports: cpu"),
         ({"device": "gpu"}, "f 1.0 reports no device 'gpu' here; it reports: cpu"),
         ({"gpu": 0}, "--gpus=0 is given, but f would run on the CPU"),
-        ({"params": {"transpose_a": True}}, "gemm in f does not do --transpose-a=True; it does: False"),
+        ({"params": {"transpose_a": True}}, "gemm in f does not support --transpose-a=True; it supports: False"),
         ({"params": {"m": "0"}}, "--m=0: expected `int` >= 1"),
     ],
 )
@@ -79,7 +79,7 @@ def test_exclusions_are_refused_where_all_of_them_hold():
     able = Ability(FrameworkInfo("f", "1.0", (CPU,), "never", {}), support)
     assert make(able, precision="fp64")
     assert make(able, params={"transpose_a": True})
-    with pytest.raises(UserError, match="gemm in f does not do --transpose-a=True with --precision=fp64"):
+    with pytest.raises(UserError, match="gemm in f does not support --transpose-a=True with --precision=fp64"):
         make(able, precision="fp64", params={"transpose_a": True})
 
 
@@ -118,7 +118,7 @@ def test_a_duet_is_two_trials_a_process():
     assert duet_trouble([cases[0], other]) == (
         "a duet shares one process, but the cases differ in precision (fp32, fp64)"
     )
-    assert "by two cases, not by 1" in duet_trouble(cases[:1])
+    assert "measures two cases, not 1" in duet_trouble(cases[:1])
 
 
 def test_the_command_repeats_the_case():

@@ -46,7 +46,7 @@ def test_a_product_holds_every_combination_once(axes):
     [
         ({"axes": {"m": []}}, "the axis m has no values"),
         ({"zips": [{"m": [], "n": []}]}, r"a zip \(m, n\) has no values"),
-        ({"zips": [{}]}, r"a zip \(of nothing\) has no values"),
+        ({"zips": [{}]}, r"a zip \(empty\) has no values"),
         ({"zips": [{"m": [1, 2], "n": [1]}]}, "but m has 2 values and n 1"),
         ({"zips": [{"m": [], "n": [1]}]}, "but m has 0 values and n 1"),
         ({"axes": {"m": [1]}, "zips": [{"m": [1], "n": [2]}]}, "m is varied twice"),

@@ -63,7 +63,7 @@ def test_a_plan_has_defaults(tmp_path):
         ("trials = '3'", "plan.toml: trials: expected `int`, got `str`"),
         ("design = 'trio'", "plan.toml: design: invalid enum value 'trio'"),
         ("order_seed = -1", "plan.toml: order_seed: expected `int` >= 0"),
-        ("seconds = 3", "plan.toml: seconds stands at the top; it belongs into [measuring]"),
+        ("seconds = 3", "plan.toml: seconds is at the top level; move it to [measuring]"),
         ("[measuring]\nsecond = 3", "plan.toml: [measuring] has no second; there are: preheat, "),
         ("batch_size = 1\nbatch-size = 2", "plan.toml: batch-size is given twice, spelt differently"),
     ],

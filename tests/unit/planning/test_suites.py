@@ -75,7 +75,7 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     ("args", "message"),
     [
         (["run", "zzz"], "no suite is named 'zzz'"),
-        ([], "say what to do: suite list, or suite run NAME"),
+        ([], "no subcommand was given; use `suite list` or `suite run NAME`"),
         (["run", "procurement-quick", "--framework=jax,"], "--framework=jax,: a name is missing"),
         (["run", "procurement-quick", "--framework=jaxx"], "no framework is named 'jaxx'; did you mean jax?"),
     ],

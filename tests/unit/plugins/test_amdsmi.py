@@ -207,7 +207,7 @@ ALL += ("gpu_memory_usage", "gpu_metrics_info")
         ([("get_socket_handles", 1)], "rocm", "unsupported", "finds no AMD GPU"),
         ([], "cuda", "unsupported", "the device is cuda"),
         ([(f"get_{each}", 10) for each in ALL], "rocm", "permission", "Permission Denied"),
-        ([(f"get_{each}", 1000) for each in ALL], "rocm", "sentinel", "stands for no reading"),
+        ([(f"get_{each}", 1000) for each in ALL], "rocm", "sentinel", "a placeholder, not a reading"),
     ],
 )
 def test_a_meter_that_cannot_be_opened_says_why(measure, faults, device, reason, message):
@@ -251,7 +251,7 @@ def test_the_second_die_of_a_card_gives_no_power(measure):
     }
     assert found["unavailable"]["energy_J"] == [
         "sentinel",
-        f"{BOTH[1]}: the card gives a number that stands for no reading",
+        f"{BOTH[1]}: the card returned a placeholder, not a reading",
     ]
 
 

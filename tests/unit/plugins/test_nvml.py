@@ -209,7 +209,9 @@ def test_nothing_to_read(ask):
 def test_one_card_that_cannot_be_opened(ask):
     found = ask(faults(4, "nvmlDeviceGetHandleByIndex_v2"), B)
     assert {channel.id for channel in found.channels} == {B.uuid}
-    assert [(missing.what, missing.reason) for missing in found.unavailable] == [("GPU 0 of NVML's", "permission")]
+    assert [(missing.what, missing.reason) for missing in found.unavailable] == [
+        ("GPU 0 in NVML's order", "permission")
+    ]
 
 
 LACKS = [

@@ -113,7 +113,7 @@ def test_a_counter_that_is_set_back_while_the_machine_rests_tells_no_idle_power(
     found = account(sampled(counters))
     assert found.energy.energy_J == pytest.approx(4000)
     assert (found.energy.idle_W, found.energy.sensors[0].idle_W) == (None, None)
-    assert "not rightly" in found.reasons["energy.idle_W"]
+    assert "not correctly" in found.reasons["energy.idle_W"]
 
 
 def test_a_counter_may_stand_still_where_no_power_is_taken():
@@ -166,7 +166,7 @@ def test_a_short_window_is_marked_and_a_very_short_one_is_refused():
     found = account(sampled({channel("power_instant_W"): 100.0}, marks=marks))
     assert "fewer than 10 of its updates" in found.reasons["energy.sensors[0].energy_J"]
     found = account(sampled({channel(): rising(Constant(100.0), update_s=0.2)}, marks=(5 * S, 6 * S)))
-    assert found.reasons["energy.sensors[0].energy_J"] == "1 s hold fewer than 10 of its updates; time longer"
+    assert found.reasons["energy.sensors[0].energy_J"] == "1 s contain fewer than 10 of its updates; time longer"
 
 
 def test_the_average_is_integrated_where_its_lag_is_small():
@@ -197,7 +197,7 @@ def test_the_card_that_ran_the_case_is_found_by_uuid_or_address(uuid, pci, expec
     found = account(sampled(of), timed=Timed("cuda", uuid, pci, 1, 1, 0.1))
     assert found.energy.energy_J == (None if expected is None else pytest.approx(40 * expected, rel=1e-3))
     if expected is None:
-        assert found.reasons["energy.energy_J"] == "it cannot be told which of 2 cards ran it"
+        assert found.reasons["energy.energy_J"] == "it is unknown which of 2 cards ran it"
     assert found.energy.total_J == pytest.approx(12_000, rel=1e-3)
 
 
@@ -208,7 +208,7 @@ def test_the_only_card_ran_it_even_where_the_framework_names_an_instance():
     )
     assert found.energy.sensors[0].measured
     assert found.energy.energy_J is None
-    assert found.reasons["energy.energy_J"] == "the sensor sees more than what ran the case: whole card"
+    assert found.reasons["energy.energy_J"] == "the sensor covers more than what ran the case: whole card"
     assert found.energy.total_J == pytest.approx(4000, rel=1e-3)
 
 

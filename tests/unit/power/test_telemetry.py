@@ -61,7 +61,7 @@ def test_what_stands_in_its_way_costs_the_time_line_alone(tmp_path):
     said = []
     (tmp_path / "taken").mkdir()
     run._keep(tmp_path / "taken", BOTH, said.append)
-    assert said[0].startswith("the trial is without its time series: cannot write ")
+    assert said[0].startswith("the trial has no time series: cannot write ")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
     run._keep(tmp_path / "t.parquet", BOTH, said.append)
     assert len(telemetry.read(tmp_path / "t.parquet").readings) == 5

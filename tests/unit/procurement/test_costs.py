@@ -52,7 +52,7 @@ def test_without_energy_the_power_of_the_file_stands_in_or_there_is_none(tmp_pat
     lacking = read(tmp_path, f'currency = "EUR"\n[side.baseline]{SIDE}').of("baseline", "")
     metric = with_costs(load_metrics(), {plain.trial_id: lacking}, "EUR")(plain)["samples_per_cost"]
     assert metric.value is None
-    assert metric.reason == "no sensor; power_W in the cost file can stand in"
+    assert metric.reason == "no sensor; set power_W in the cost file to use a fixed power"
     given = read(tmp_path, f'currency = "EUR"\n[side.baseline]{SIDE}power_W = 800').of("baseline", "")
     metric = with_costs(load_metrics(), {plain.trial_id: given}, "EUR")(plain)["samples_per_cost"]
     assert metric.value == pytest.approx(100 / 0.0005)
@@ -64,7 +64,9 @@ def test_without_energy_the_power_of_the_file_stands_in_or_there_is_none(tmp_pat
 def test_powers_of_unlike_parts_are_told():
     card, both = with_energy(1.0), with_energy(1.0, total_domains=["package", "gpu"])
     assert cost_notes([[card], [card, make_record()]]) == []
-    assert cost_notes([[card], [both]]) == ["the powers are not of the same: some of gpu, others of gpu and package"]
+    assert cost_notes([[card], [both]]) == [
+        "the powers cover different parts of the machine: some gpu, others gpu and package"
+    ]
 
 
 def test_keys_at_the_top_hold_for_each_side_unless_it_says_otherwise(tmp_path):
@@ -80,7 +82,7 @@ def test_a_side_goes_by_its_role_its_name_or_its_value(tmp_path):
     with pytest.raises(UserError, match="names the baseline twice, as baseline and jax; leave one out"):
         costs.of("baseline", "framework=jax")
     with pytest.raises(
-        UserError, match=r'toml says nothing of the contender \(a b\); write \[side.contender\] or \[side."a b"\]'
+        UserError, match=r'toml has no costs for the contender \(a b\); add \[side.contender\] or \[side."a b"\]'
     ):
         costs.of("contender", "a b")
 
@@ -90,7 +92,7 @@ def test_a_side_goes_by_its_role_its_name_or_its_value(tmp_path):
     [
         ("[side.baseline]", "it needs currency"),
         ('currency = ""\n[side.a]', "currency: expected `str` of length >= 1"),
-        ('currency = "EUR"', "it holds no [side.NAME]"),
+        ('currency = "EUR"', "it has no table [side.NAME]"),
         ('currency = "EUR"\nprices = 3\n[side.a]', "there is no key prices; there are: currency, side, price"),
         (
             'currency = "EUR"\n[side.a]\nprice = 1',

@@ -35,7 +35,7 @@ def test_bounds_as_they_are_written(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it holds no [[case]]"),
+        ("", "it has no [[case]]"),
         ("format_version = 2", "format_version is 2; this version of benchmarker reads 1"),
         ("format_version = 'x'", "format_version: expected `int`, got `str`"),
         ("cases = 1\n[[case]]\nmatch = {}\nmin = 1", "there is no key cases; there are: format_version, case"),
@@ -52,9 +52,12 @@ def test_bounds_as_they_are_written(tmp_path):
         ("[[case]]\nmatch = {}\nmin = 2\ntrials = 0", "case 1.trials: expected `int` >= 1"),
         ("[[case]]\nmatch = {}\nvalue = 2", "case 1: value and tolerance go together"),
         ("[[case]]\nmatch = {}\nmin = 2\ntolerance = '5%'", "case 1: value and tolerance go together"),
-        ("[[case]]\nmatch = {}\nvalue = 2\ntolerance = '5%'\nmax = 3", "case 1: value and tolerance stand in place of"),
-        ("[[case]]\nmatch = {}\nvalue = 2\ntolerance = 5", 'case 1.tolerance: 5.0 is no share: write "5%" or 0.05'),
-        ("[[case]]\nmatch = {}\nvalue = 2\ntolerance = 'x%'", "case 1.tolerance: 'x%' is no share"),
+        ("[[case]]\nmatch = {}\nvalue = 2\ntolerance = '5%'\nmax = 3", "case 1: value and tolerance replace"),
+        (
+            "[[case]]\nmatch = {}\nvalue = 2\ntolerance = 5",
+            'case 1.tolerance: 5.0 is not a share between 0 and 1; write "5%" or 0.05',
+        ),
+        ("[[case]]\nmatch = {}\nvalue = 2\ntolerance = 'x%'", "case 1.tolerance: 'x%' is not a share"),
         ("[[case]]\nmatch = {m = []}\nmin = 2", "case 1.match.m: expected"),
         ("[[case]]\nmatch = 3\nmin = 2", "case 1.match: expected `object`, got `int`"),
         ("[[case]", "not TOML: "),

@@ -192,7 +192,7 @@ def test_the_command_scores_two_places(command, places):
     assert done.returncode == 0
     assert "above 1, the contender is better" in done.stdout
     assert "A  old: 7 of 7" not in done.stdout
-    assert "A  old: 14 of 14 trials went well (100%)" in done.stdout
+    assert "A  old: 14 of 14 trials succeeded (100%)" in done.stdout
     assert "left out of the runs: tf32: the device does not do it" in done.stdout
     assert "weights equal; 95% interval, unpaired: Welch-Satterthwaite" in done.stdout
     found = json.loads(command("score", "old", "new", "--json").stdout)
@@ -216,7 +216,7 @@ def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
     several = command("score", ".", "--by=framework")
     assert several.returncode == 2
     assert (
-        "--by=framework gives several contenders; name one with --contender: framework=y, framework=z" in several.stderr
+        "--by=framework has several contenders; name one with --contender: framework=y, framework=z" in several.stderr
     )
 
 
@@ -225,7 +225,7 @@ def test_trials_that_were_not_run_lower_the_success(command, places):
         path.unlink()
     done = command("score", "old", "new")
     assert done.returncode == 1
-    assert "B  new: 12 of 14 trials went well (85.7%)" in done.stdout
+    assert "B  new: 12 of 14 trials succeeded (85.7%)" in done.stdout
     assert "NOT RUN in B: problem=nap framework=toy seed=1: 2 of run new" in done.stdout
     assert done.stdout.endswith("INCOMPLETE: 2 trial(s) not run\n")
 
@@ -246,10 +246,10 @@ def test_weights_and_costs_are_printed(command, places):
     )
     done = command("score", "old", "new", "--weights=weights.toml", "--cost=cost.toml")
     assert done.returncode == 0
-    assert "weights 3 where problem=nap seed=1; else 1" in done.stdout
+    assert "weights 3 where problem=nap seed=1; otherwise 1" in done.stdout
     assert (
         "A  1.8 EUR/h: price 31536 EUR, lifetime 5 years, utilisation 50%, power 800 W "
-        "(as the cost file says, not measured), PUE 1.25, electricity 0.36 EUR/kWh" in done.stdout
+        "(from the cost file, not measured), PUE 1.25, electricity 0.36 EUR/kWh" in done.stdout
     )
     found = json.loads(command("score", "old", "new", "--cost=cost.toml", "--json").stdout)
     assert found["currency"] == "EUR"
@@ -261,10 +261,10 @@ def test_weights_and_costs_are_printed(command, places):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["old"], "a score takes two results; name another one, or an axis with --by"),
-        (["old", "old"], "a score takes two results"),
-        (["old", "new", "--baseline=older"], "--baseline=older is none of the results: old, new"),
-        (["old", "new", "--baseline=old", "--contender=old"], "a score takes two results"),
+        (["old"], "a score needs two different results; name another one, or an axis with --by"),
+        (["old", "old"], "a score needs two different results"),
+        (["old", "new", "--baseline=older"], "--baseline=older is not one of the results: old, new"),
+        (["old", "new", "--baseline=old", "--contender=old"], "a score needs two different results"),
         (["old", "new", "--by=seed", "--baseline=9"], "--baseline=9: no record has seed=9; there are: 0, 1"),
         (["old", "new", "--by=seed", "--contender=9"], "--contender=9: no record has seed=9; there are: 0, 1"),
         (["old", "new", "--by=seed", "--contender=0"], "baseline and contender are both seed=0; name two of: 0, 1"),

@@ -25,8 +25,8 @@ def test_the_first_entry_that_matches_counts_and_the_rest_weigh_one(tmp_path):
     assert [found.of(factors) for factors in (GPT2, GPT2 | {"seq_len": 64}, GEMM)] == [3, 2, 1]
     assert weights.Weights().of(GPT2) == 1
     assert found.unused([GPT2, GEMM]) == [
-        "the weight 2 is of no case here: an entry before it matches first",
-        "the weight 0 is of no case here: no record has problem=atention; they have gpt2, gemm",
+        "the weight 2 applies to no case: an entry before it matches first",
+        "the weight 0 applies to no case: no record has problem=atention; they have gpt2, gemm",
     ]
 
 
@@ -61,8 +61,8 @@ def test_why_nothing_is_selected():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "it holds no [[weight]]"),
-        ("weights = 3", "weights: there is no such key; write [[weight]] tables"),
+        ("", "it has no [[weight]]"),
+        ("weights = 3", "weights is not a key of this file; write [[weight]] tables"),
         ("[weight]\nmatch = {}\nweight = 1", "weight: expected `array`"),
         ("[[weight]]\nmatch = {}", "weight 1 needs weight"),
         ("[[weight]]\nweight = 2", "weight 1 needs match"),

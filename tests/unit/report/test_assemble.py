@@ -37,8 +37,8 @@ def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, 
     made = page_of(place(two(A, [2 * each for each in A])))
     (sentence,) = section(made, "verdicts").lead
     assert sentence == (
-        "two is slower than one: its step time (median) is 2.000 [2.000, 2.000] times that of one, "
-        "with its 95% interval (8 rounds of trials, p 0.0078)."
+        "two is slower than one. The step time (median) of two is 2.000 times that of one "
+        "(95% interval [2.000, 2.000], 8 rounds of trials, p = 0.0078)."
     )
     (card,) = made.cards
     assert (card.verdict, card.about, card.figure) == ("slower", "two over one", "2.000")
@@ -51,15 +51,15 @@ def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, 
 
 def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts):
     same = page_of(place(two(A, A), "same"))
-    assert section(same, "verdicts").lead[0].startswith("two and one are the same within 2%: its step time")
+    assert section(same, "verdicts").lead[0].startswith("two and one are the same within 2%. The step time")
     few = page_of(place(two(A[:1], A[:1]), "few"))
-    assert section(few, "verdicts").lead[0].startswith("Whether two differs from one cannot be said")
+    assert section(few, "verdicts").lead[0].startswith("It is undecided whether two differs from one. The step")
     assert few.warnings == (
-        "No verdict is possible: with a single trial on a side the spread between processes is unknown.",
+        "No verdict is possible: with only one trial on a side, the variation between processes is unknown.",
     )
-    assert few.cards[0].detail.endswith("; no interval; from 1 and 1 trials")
-    assert parts(few)["ratios"].caption.count("crosses are undecided") == 1
-    assert "crosses" not in parts(same)["ratios"].caption
+    assert few.cards[0].detail.endswith("; no interval; only 1 and 1 trials")
+    assert parts(few)["ratios"].caption.count("Crosses are undecided.") == 1
+    assert "Crosses" not in parts(same)["ratios"].caption
 
 
 def test_a_side_without_a_value_is_the_reason_why_there_is_no_verdict(page_of, place, two, failed):
@@ -79,7 +79,7 @@ def test_a_side_without_a_value_is_the_reason_why_there_is_no_verdict(page_of, p
 def test_two_trials_that_share_one_round_are_no_single_trial(page_of, place, two):
     records = [each for each in two(A[:3], A[:3]) if (each.case.framework, each.trial) not in (("one", 0), ("two", 2))]
     (warning,) = page_of(place(records)).warnings
-    assert "with a single round that has trials of both sides the spread" in warning
+    assert "with only one round with trials of both sides, the variation" in warning
 
 
 def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, parts):
@@ -90,13 +90,11 @@ def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, p
     ]
     made = page_of(place(records))
     lead = section(made, "verdicts").lead
-    assert lead[0].startswith(
-        "Over 5 cases, two against one: slower; the geometric mean of the ratios of the step time"
-    )
+    assert lead[0].startswith("Over 5 cases, two is slower than one. The geometric mean of the ratios of the step time")
     assert lead[-1] == "Of 5 comparisons: 5 slower."
     (card,) = made.cards
     assert (card.figure, card.about) == ("1.500", "two over one, geometric mean of 5 cases")
-    assert card.detail.endswith("; of the cases 5 slower")
+    assert card.detail.endswith("; cases: 5 slower")
     assert parts(made)["ratios"].rows == tuple(f"seed={seed} two" for seed in range(5))
 
 
@@ -179,7 +177,7 @@ def test_of_several_places_the_first_or_the_named_is_the_baseline(study_of, plac
     assert len(study_of(old, new).groups) == 4  # the configurations of one place are apart from the other's
     with pytest.raises(UserError, match="--baseline=other: no such result was given; there are: "):
         study_of(old, new, baseline="other")
-    with pytest.raises(UserError, match="is named twice; name each place once"):
+    with pytest.raises(UserError, match="is named twice; name each result once"):
         study_of(old, old.parent / "new" / ".." / "old")
     with pytest.raises(UserError, match="--baseline names a value of the axis"):
         study_of(old, baseline="one")
@@ -193,20 +191,20 @@ def test_different_work_is_not_compared(page_of, study_of, place, two):
         )
 
     gemm, gpt2, again = run("a", "gemm"), run("b", "gpt2"), run("c", "gemm")
-    reason = "not the same work: gemm (inference) against gpt2 (inference)"
+    reason = "gemm (inference) and gpt2 (inference) are not the same work"
     made = page_of(gemm, gpt2)
     assert (made.cards[0].verdict, made.cards[0].detail) == ("none", reason)
     assert f"Nothing is compared: {reason}." in made.warnings
     family = study_of(gemm, gpt2, again).family
     assert {each.contender.split()[0] for each in family.comparisons} == {str(again)}
-    assert family.notes == [f"not compared, for it is {reason}"]
+    assert family.notes == [f"not compared: {reason}"]
     pair = place(
         [
             make_record(case={"mode": mode}, design={"case_number": n})
             for n, mode in enumerate(("inference", "training"))
         ]
     )
-    assert study_of(pair).unjudged == "not the same work: nap (inference) against nap (training)"
+    assert study_of(pair).unjudged == "nap (inference) and nap (training) are not the same work"
     assert len(study_of(pair, by="mode").family.comparisons) == 1
 
 
@@ -315,7 +313,7 @@ def test_failed_trials_come_with_message_and_command(page_of, place, two, failed
     made = page_of(place(records))
     (row,) = parts(made)["Failed trials (1)"].table.rows
     assert row == ("one", 0, "exception", "timed", "told to fail", records[0].command, records[0].trial_id)
-    assert made.warnings == ("1 of 16 trials failed; figures are of the others.",)
+    assert made.warnings == ("1 of 16 trials failed; all figures are based on the others.",)
     assert "1 failed" in made.subtitle
 
 
@@ -324,12 +322,12 @@ def test_disturbed_trials_are_listed(page_of, place, two, parts):
     busy = msgspec.structs.replace(QUIET, other_busy_cores=1.5)
     records[3] = msgspec.structs.replace(records[3], interference=busy)
     (row,) = parts(page_of(place(records)))["Disturbed trials (1)"].table.rows
-    assert row[:3] == ("one", 3, "others kept 1.5 cores busy")
+    assert row[:3] == ("one", 3, "other processes kept 1.5 cores busy")
     quiet = section(page_of(place(two(A, A), "quiet")), "faults")
     short = [
         msgspec.structs.replace(each, interference=msgspec.structs.replace(QUIET, duration_s=0.1)) for each in two(A, A)
     ]
-    untold = "Whether trials were disturbed could not be told for {} of 16: timed for less than 0.5 s"
+    untold = "Disturbances could not be detected in {} of 16 trials: they were timed for less than 0.5 s"
     (lead,) = section(page_of(place(short, "short")), "faults").lead
     assert untold.format(16) in lead
     assert "No trial is known to have been disturbed" not in lead
@@ -351,12 +349,12 @@ def test_what_differs_between_the_sides_is_marked(page_of, place, two, parts):
     made = page_of(place(records))
     assert section(made, "environment").lead == ("1 property differs between the sides or within one.",)
     found = parts(made)
-    table = found["What is not equal"].table
+    table = found["What differs"].table
     assert [column.name for column in table.columns] == ["property", "one", "two"]
     rows = {row[0]: (index in table.marked, *row[1:]) for index, row in enumerate(table.rows)}
     assert rows["numpy"] == (True, "0.0", "1.0")
     assert rows["one"] == (False, "1.0", "-")
-    (equal,) = [each for name, each in found.items() if name.startswith("What is equal")]
+    (equal,) = [each for name, each in found.items() if name.startswith("What is the same")]
     assert "host" in {row[0] for row in equal.table.rows}
     assert equal.folded
 
@@ -404,12 +402,12 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
     assert roof.look == "line"
     assert max(roof.y) == 1000.0
     assert (step.x, step.y) == ((125.0,), (500.0,))  # 1000 FLOP, 8 bytes, 2 s
-    assert section(made, "roofline").lead[0].startswith("A step of toy nap is bound by compute and comes to 50%")
+    assert section(made, "roofline").lead[0].startswith("A step of toy nap is compute-bound and reaches 50%")
     assert not [each for each in made.warnings if "roof" in each]
     fast = page_of(place([make_record(0.9)]))  # it takes 1 s at least
     (warning,) = [each for each in fast.warnings if "roof" in each]
     assert "is above its roof: " in warning
-    assert "`benchmarker ceilings` measures them anew" in warning
+    assert "run `benchmarker ceilings` to measure them again" in warning
 
 
 @pytest.mark.parametrize(

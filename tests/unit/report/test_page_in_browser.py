@@ -171,7 +171,7 @@ def test_the_csv_of_a_figure_is_what_is_drawn(seen):
 
 def test_texts_do_not_become_formulas_in_a_csv(seen):
     page = seen.page
-    page.locator("summary", has_text="What is equal").click()
+    page.locator("summary", has_text="What is the same").click()
     box = page.locator("#environment .table", has_text="=HYPERLINK")
     _, rows = downloaded(page, box.get_by_role("button", name="Download CSV"))
     names = [row[0] for row in rows]

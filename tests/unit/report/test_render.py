@@ -130,17 +130,17 @@ def test_what_cannot_be_read_is_told_and_the_page_is_written(command, place, two
     assert done.returncode == 1
     assert "cannot read" in done.stderr
     page = (results.parent / "page.html").read_text("utf-8")
-    assert "1 file could not be read and is not in here." in page
+    assert "1 file could not be read and is not included." in page
     assert "cut.json" in page
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-o", "page.txt"], "the name of a page ends in .html or .htm"),
+        (["-o", "page.txt"], "the name of a report must end in .html or .htm"),
         (["-o", "none/page.html"], "cannot write none/page.html: No such file or directory"),
         (["-o", "folder.html"], "cannot write folder.html: Is a directory"),
-        (["--by", "colour"], "--by=colour: the records have no such name"),
+        (["--by", "colour"], "--by=colour: the records have no such factor"),
         (["--baseline", "one"], "--baseline names a value of the axis"),
         (["--metric", "colour"], "no metric is named 'colour'"),
         (["empty"], "no record was read from empty"),

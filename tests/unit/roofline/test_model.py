@@ -202,7 +202,7 @@ def test_a_failed_configuration_has_no_points_and_one_without_a_roof_a_reason():
     assert len(found) == 1
     assert len(reasons) == 1
     assert "fp64" in reasons[0]
-    assert rooflines([make_gemm(1.0)], ceilings, "vendor")[1][0].startswith("the data file has no fp32 peak of")
+    assert rooflines([make_gemm(1.0)], ceilings, "vendor")[1][0].startswith("the vendor data file has no fp32 peak for")
 
 
 def test_a_problem_that_is_not_installed_has_no_parts():

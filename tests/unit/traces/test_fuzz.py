@@ -54,7 +54,7 @@ def told(path: Path) -> Ingested | None:
 def number_told(found: Ingested) -> int:
     """Events that the trace says are not in its rows."""
     texts = [*found.trace.missing, *found.trace.notes]
-    kinds = "valid time|could not be read|are left out|of no known type|have no counterpart"
+    kinds = "valid time|could not be read|are left out|an unknown type|have no counterpart"
     return sum(int(text.split()[0]) for text in texts if re.search(kinds, text))
 
 
@@ -358,7 +358,7 @@ COUNTS = {
     "args_is_a_list_before_nan.json": (1, "2 events could not be read"),
     "argument_is_nan.json": (2, "1 events could not be read"),
     "asynchronous.json": (1, "2 events of asynchronous slices are left out"),
-    "beside_is_deep.json.gz": (1, "the last 200011 bytes hold no whole event"),
+    "beside_is_deep.json.gz": (1, "the last 200011 bytes contain no complete event"),
     "clock_zero_and_epoch.json": (2, ""),
     "configuration_is_deep.pb.gz": (1, ""),
     "contracting_axis_is_infinite.pb": (1, ""),
@@ -369,29 +369,29 @@ COUNTS = {
     "durations_of_a_hundred_years.json": (None, "the times are not those of a trace"),
     "empty_gzip.json.gz": (None, "the compressed file is cut short"),
     "epoch_after_a_hundred_small_times.json.gz": (1, ""),
-    "events_within_another_list.json": (None, "the last 100 bytes hold no whole event"),
+    "events_within_another_list.json": (None, "the last 100 bytes contain no complete event"),
     "fusion_calls_itself.pb": (None, "its fusions nest too deep"),
-    "fusions_grow_tenfold_at_each_level.pb.gz": (None, "its fusions nest too deep, or hold too much"),
+    "fusions_grow_tenfold_at_each_level.pb.gz": (None, "its fusions nest too deep, or contain too many instructions"),
     "kernel_feature_is_text.pb": (1, ""),
     "list_has_no_end.json": (2, "the list of events has no end"),
     "many_lists_after_the_events.json": (1, ""),
     "name_is_a_list.json": (1, ""),
     "name_is_half_a_surrogate.json": (2, "1 events could not be read"),
     "name_is_no_utf8.json": (1, "1 events could not be read"),
-    "name_number_is_bytes.pb": (None, "a name's number is none"),
+    "name_number_is_bytes.pb": (None, "the number of a name is not an integer"),
     "one_time_is_a_list_the_others_epochs.json": (2, "1 events have no valid time"),
     "planes_after_the_cut_are_gone.pb": (1, "the file may be cut short"),
-    "profiler_had_an_error.pb": (1, "the profiler says: GPU was lost"),
+    "profiler_had_an_error.pb": (1, "the profiler reports: GPU was lost"),
     "program_number_is_above_int64.pb": (1, ""),
-    "program_number_of_5000_digits.pb.gz": (1, "1 executed instructions stand in no program"),
+    "program_number_of_5000_digits.pb.gz": (1, "1 executed instructions are in no program"),
     "step_number_is_huge.json": (2, ""),
     "steps_with_a_gap.json": (4, ""),
-    "text_number_overflows.pb": (1, "the trace holds no program"),
+    "text_number_overflows.pb": (1, "the trace contains no program"),
     "time_is_a_text.json": (2, ""),
     "times_are_lists.json": (None, "2 events have no valid time"),
-    "type_is_unknown.json": (1, "2 events are of no known type"),
-    "unknown_field_is_deep.json.gz": (1, "the last 200020 bytes hold no whole event"),
-    "words_after_a_bare_list.json": (1, "the last 10 bytes hold no whole event"),
+    "type_is_unknown.json": (1, "2 events have an unknown type"),
+    "unknown_field_is_deep.json.gz": (1, "the last 200020 bytes contain no complete event"),
+    "words_after_a_bare_list.json": (1, "the last 10 bytes contain no complete event"),
 }
 """What once was a traceback, a hang or a wrong count: how many rows it has, None where it is refused; what is said."""
 
@@ -451,7 +451,7 @@ def test_begins_nested_a_hundred_thousand_deep(tmp_path):
     found = bounded(written_file(tmp_path / "trace", ",".join([*begins, op, *ends])))
     assert found is not None
     assert found.trace.rows == count + 1
-    assert found.trace.missing == ["1 begins and ends of events have no counterpart"]
+    assert found.trace.missing == ["1 begin or end events have no counterpart"]
     assert found.trace.busy_ns == 500
 
 
@@ -512,6 +512,6 @@ def test_thousands_of_texts_that_stand_in_the_events(tmp_path):
 def test_a_gzip_bomb_is_refused_soon(tmp_path):
     (tmp_path / "trace.json.gz").write_bytes(gzip.compress(b"[" + b" " * (290 << 20), 6))
     start = time.process_time()
-    with pytest.raises(UserError, match="this is no trace; unpack it yourself if you trust it"):
+    with pytest.raises(UserError, match="this is not a trace; unpack it yourself if you trust it"):
         ingest(tmp_path / "trace.json.gz")
     assert time.process_time() - start < 20

@@ -74,7 +74,7 @@ def test_other_parquet_files_are_refused(tmp_path):
         {b"benchmarker": summary},
     ):
         foreign(tmp_path / "other", metadata)
-        with pytest.raises(UserError, match=r"other: no event table of this version: ") as caught:
+        with pytest.raises(UserError, match=r"other: not an event table of this version: ") as caught:
             parquet.load(tmp_path / "other")
         assert "\n" not in str(caught.value)
 
@@ -85,7 +85,7 @@ def test_columns_of_other_types_are_refused(tmp_path):
     for name, values in (("name", [1] * 6), ("ts_ns", ["x"] * 6), ("flops", ["x"] * 6), ("kind", [None] * 6)):
         at = table.column_names.index(name)
         pq.write_table(table.set_column(at, name, pa.array(values)), path)
-        with pytest.raises(UserError, match="no event table of this version"):
+        with pytest.raises(UserError, match="not an event table of this version"):
             parquet.load(path)
 
 

@@ -50,10 +50,10 @@ def test_a_nan_is_wrong():
 @pytest.mark.parametrize(
     ("expected", "observed", "error", "message"),
     [
-        ({"a": np.array([np.nan])}, {"a": np.ones(1)}, RuntimeError, "the reference holds NaN"),
+        ({"a": np.array([np.nan])}, {"a": np.ones(1)}, RuntimeError, "the reference contains NaN"),
         ({}, {}, RuntimeError, "outputs"),
-        ({"a": np.ones(1)}, {"b": np.ones(1)}, RuntimeError, r"outputs \['b'\] where the reference has \['a'\]"),
-        ({"a": np.ones(1)}, {"a": np.ones(2)}, RuntimeError, r"shape \(2,\) where the reference has \(1,\)"),
+        ({"a": np.ones(1)}, {"b": np.ones(1)}, RuntimeError, r"the outputs are \['b'\], but the reference has \['a'\]"),
+        ({"a": np.ones(1)}, {"a": np.ones(2)}, RuntimeError, r"shape \(2,\), but the reference has \(1,\)"),
     ],
 )
 def test_a_check_that_compares_nothing_is_an_error(expected, observed, error, message):

@@ -162,8 +162,8 @@ def test_forward_work_done_again_in_the_backward_pass_is_remat(tmp_path):
 
 def test_a_scope_that_did_not_run_as_often_as_expected_is_told(tmp_path):
     found = read(tmp_path, TRAINING, layer=2, other=1)
-    assert "scope layer ran 1 times where 2 were expected" in found.trace.missing
-    assert "scope other ran 0 times where 1 were expected" in found.trace.missing
+    assert "scope layer ran 1 times but 2 were expected" in found.trace.missing
+    assert "scope other ran 0 times but 1 were expected" in found.trace.missing
 
 
 def test_copies_join_by_external_number_where_the_call_is_not_there(tmp_path):
@@ -252,6 +252,6 @@ def test_many_scopes_are_each_counted(tmp_path):
 def test_a_trace_without_any_scope_and_without_its_kernels_says_both(tmp_path):
     hosts = [each for each in TRAINING if each["cat"] != "kernel" and each["name"] != "layer"]
     assert read(tmp_path, hosts, layer=2, other=1).trace.missing == [
-        "none of the scopes is in the trace: a step that is compiled as a whole carries none",
-        "work was launched on a device, but no kernel is in the trace: all times are those of the host",
+        "none of the scopes is in the trace: a step that is compiled as a whole has no scopes",
+        "work was launched on a device, but no kernel is in the trace: all times are host times",
     ]

@@ -114,7 +114,7 @@ def test_begins_and_ends_are_made_whole_by_thread():
         ["c", 2500, 4500, "thread 2"],
         ["a", 1001, EPOCH_US * 1000 + 500 - 1001, "thread 1"],
     ]
-    assert found.lost == ("2 begins and ends of events have no counterpart",)
+    assert found.lost == ("2 begin or end events have no counterpart",)
 
 
 def test_an_end_in_another_piece_and_one_before_its_begin(monkeypatch):
@@ -223,7 +223,7 @@ def test_on_a_cpu_the_ops_of_jax_are_those_with_an_instruction():
 def test_a_file_of_jax_that_has_reached_its_limit_says_so(monkeypatch):
     assert chrome.JAX_LIMIT == 1_000_000
     monkeypatch.setattr(chrome, "JAX_LIMIT", len(JAX))
-    assert read(*JAX).lost == (f"JAX's viewer file ends at {len(JAX):,} events: take the .xplane.pb beside it",)
+    assert read(*JAX).lost == (f"JAX's viewer file ends at {len(JAX):,} events: use the .xplane.pb in the same folder",)
     assert read(*JAX[:-1]).lost == ()
     assert read(*[op()] * 20, schemaVersion=1).lost == ()
 
@@ -235,14 +235,14 @@ def test_a_million_events_of_jax_are_told(tmp_path):
     (tmp_path / "t.json").write_text(head + one * 999_999 + "]}")
     trace = ingest(tmp_path / "t.json").trace
     assert trace.rows == 999_999
-    assert "JAX's viewer file ends at 1,000,000 events: take the .xplane.pb beside it" in trace.missing
+    assert "JAX's viewer file ends at 1,000,000 events: use the .xplane.pb in the same folder" in trace.missing
 
 
 def test_events_without_duration_are_passed_over_and_unknown_ones_told():
     others = [{"ph": each, "ts": 1} for each in "iICstfPNO"]
     found = read(op(), *others, {"ph": "b"}, {"ph": "n"}, {"ph": "e"}, {"ph": "Q"}, {"ph": 5}, {"name": "x"}, {})
     assert len(found.events) == 1
-    assert found.lost == ("3 events are of no known type",)
+    assert found.lost == ("3 events have an unknown type",)
     assert found.notes == ("3 events of asynchronous slices are left out",)
 
 

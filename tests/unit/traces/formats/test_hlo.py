@@ -182,7 +182,7 @@ def test_fusions_that_could_not_be_are_refused():
     wide = {
         f"c{n}": [instruction(f"x{n}.{k}", "fusion", n, shape(2), [], [n + 2]) for k in range(40)] for n in range(8)
     }
-    with pytest.raises(WireError, match="hold too much"):
+    with pytest.raises(WireError, match="contain too many instructions"):
         parse(**wide)
     few = {f"c{n}": [instruction(f"x{n}", "call", n, shape(2), [], [n + 2])] for n in range(10)}
     assert parse(**few).members(parse(**few).instructions["x0"]) == []

@@ -86,7 +86,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "BOMB_BYTES", 10_000)
     packed = gzip.compress(bytes(1_000_000))
     given = 0
-    with pytest.raises(UserError, match=r"grow to more than \d+: this is no trace; unpack it yourself"):
+    with pytest.raises(UserError, match=r"expand to more than \d+: this is not a trace; unpack it yourself"):
         for piece in put(tmp_path, packed).pieces():
             given += len(piece)
     assert given <= max(10_000, 200 * len(packed))
@@ -96,7 +96,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
 
 def test_a_bomb_of_members(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "BOMB_BYTES", 10_000)
-    with pytest.raises(UserError, match="this is no trace"):
+    with pytest.raises(UserError, match="this is not a trace"):
         put(tmp_path, gzip.compress(bytes(100_000)) * 20).whole()
 
 

@@ -167,13 +167,13 @@ def test_what_the_profiler_says_is_told():
     plane = host()
     content = space(plane, hostname=None) + message((2, "GPU was lost"), (3, "slow"), (4, "h"))
     found = xplane.read(content)
-    assert (found.lost, found.notes) == (("the profiler says: GPU was lost",), ("the profiler says: slow",))
+    assert (found.lost, found.notes) == (("the profiler reports: GPU was lost",), ("the profiler reports: slow",))
 
 
 def test_a_file_that_ends_between_planes_is_told():
     content = space(Plane("/host:metadata").program("f(1)", small_program()), host(), hostname=None)
     assert xplane.read(content).lost == (
-        "the host's name, the last thing in a file, is not in it: the file may be cut short",
+        "the host's name, the last entry of a complete file, is missing: the file may be cut short",
     )
 
 

@@ -128,7 +128,7 @@ def test_what_was_dropped_is_told(tmp_path):
         ("SELECT\n1 +\nFROM slice", r"syntax error \(line 3 col 1\)"),
         ("", "No valid SQL"),
         ("INCLUDE PERFETTO MODULE slices.slices", "unknown module"),
-        ("SELECT '\udcff'", "no valid UTF-8"),
+        ("SELECT '\udcff'", "not valid UTF-8"),
     ],
 )
 def test_a_wrong_query_is_told_in_one_line(trace, sql, message):
@@ -181,7 +181,7 @@ def test_a_crash_of_the_engine_is_told(trace, tmp_path, monkeypatch):
     (tmp_path / "crashing.wasm").write_bytes(wasmtime.wat2wasm(CRASHING))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(wasm, "find_module", lambda: tmp_path / "crashing.wasm")
-    with pytest.raises(UserError, match=r"engine stopped over .*unreachable"), queries.open_trace(trace):
+    with pytest.raises(UserError, match=r"engine stopped on .*unreachable"), queries.open_trace(trace):
         pass
 
 
