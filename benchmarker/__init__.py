@@ -14,12 +14,12 @@ from benchmarker.api.metric import Metric
 from benchmarker.api.precision import PRECISIONS, Precision
 from benchmarker.api.problem import Cost, Data, Problem, Support, Work, Workload
 from benchmarker.hooks.specs import hookimpl
-from benchmarker.records.ceilings import Ceilings
 from benchmarker.records.record import Record
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
+    from benchmarker.records.ceilings import Ceilings
     from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
 
 _LAZY = {
     **dict.fromkeys(("load", "load_blocks", "load_events", "load_telemetry"), "benchmarker.frames"),
+    "Ceilings": "benchmarker.records.ceilings",
     **dict.fromkeys(("Roof", "measured_roof", "vendor_roof"), "benchmarker.roofline.model"),
 }
 """Names whose modules are slow to import; each is imported on first use."""

@@ -6,16 +6,12 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-from collections.abc import Sequence
-
 import numpy as np
-from scipy import stats
 
 from benchmarker.stats.shift import Shift, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LEVEL = 0.95
 
@@ -27,6 +23,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     (David & Nagaraja, Order Statistics, 2003, section 7.1). `median_half_width` is half its width, as a share of the
     median.
     """
+    from scipy import stats  # takes longer to import than all else, and a worker does without
+
     n = len(values)
     null = counted(stats.binom.pmf(np.arange(n + 1), n, 0.5))
     return Shift(np.sort(np.asarray(values, float)), null, (n,)).interval(LEVEL)

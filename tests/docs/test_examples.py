@@ -226,6 +226,7 @@ def test_a_tutorial_shows_every_file_of_its_example_as_it_is(page: str, folder: 
         assert block == files[path], f"docs/{page} shows another {path} than there is: copy the file into the block"
 
 
+@pytest.mark.slow
 def test_the_study_of_einsum_and_matmul_counts_each_product(cli, tmp_path):
     """The example's plan at a small size: each product of attention, layers x steps times, in every record."""
     text = (EXAMPLES / "einsum-vs-matmul/plan.toml").read_text()

@@ -40,11 +40,11 @@ def test_a_command_on_a_page_parses(words):
         parse(words)
 
 
-def test_the_help_on_the_page_is_what_is_printed(cli):
+def test_the_help_on_the_page_is_what_is_printed(program):
     shown = re.findall(r"^```console\n\$ python -m benchmarker ([^\n]*--help)\n(.*?)^```", README, re.M | re.S)
     assert [words for words, _ in shown] == ["--help"]
     for words, text in shown:
-        assert cli(*shlex.split(words), env={"COLUMNS": "80", "PYTHONPATH": ""}).stdout == text
+        assert program(*shlex.split(words), env={"COLUMNS": "80", "PYTHONPATH": ""}).stdout == text
 
 
 def test_make_targets_on_the_page_exist():

@@ -56,6 +56,17 @@ def case_maker(problem, framework):
 
 
 @pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
+def test_every_mode_is_right_in_fp32(problem, framework):
+    """The part of the next test that each change is tried on."""
+    modes, choices, make = case_maker(problem, framework)
+    case = make(next(iter(modes)), "fp32", choices[0])
+    findings = check_modes(case, list(modes), 0, {}, {})
+    assert [finding.mode for finding in findings] == list(modes)
+    assert all(finding.ok for finding in findings), findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
 def test_all_that_is_listed_is_right(problem, framework):
     """Each precision in a worker of its own: against the reference, and where it trains, the loss falls."""
     modes, choices, make = case_maker(problem, framework)
@@ -73,6 +84,7 @@ def test_all_that_is_listed_is_right(problem, framework):
             assert all(curve.falls for curve in compare_losses(losses, precision))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "framework"), PAIRS, ids=map(".".join, PAIRS))
 def test_each_mode_is_measured_and_recorded(cli, problem, framework):
     modes, choices, _ = case_maker(problem, framework)

@@ -199,6 +199,7 @@ def test_training_in_jax_leaves_the_weights_on_the_host_alone():
         np.testing.assert_array_equal(weight, before[name])
 
 
+@pytest.mark.slow
 def test_loss_scale_in_jax():
     """It halves and nothing else changes where gradients overflow; it doubles with the 2000th step that does not."""
     jax = pytest.importorskip("jax")
@@ -219,6 +220,7 @@ def test_loss_scale_in_jax():
         assert float(loss) == pytest.approx(4.6, abs=0.2)
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_both_frameworks_agree():
     pytest.importorskip("torch")
     jax = pytest.importorskip("jax")

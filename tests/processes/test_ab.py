@@ -11,7 +11,7 @@ from benchmarker.comparing.stopping import Referee
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 
-AB = ("ab", "--framework=toy", "--problem=nap", "--blocks=3", "--json")
+AB = ("ab", "--framework=toy", "--problem=nap", "--power=none", "--blocks=3", "--json")
 
 
 def folder(tmp_path) -> Path:
@@ -19,7 +19,7 @@ def folder(tmp_path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("design", ["duet", "rounds"])
+@pytest.mark.parametrize("design", ["duet", pytest.param("rounds", marks=pytest.mark.slow)])
 def test_a_plain_difference_is_called_at_the_first_look(cli, tmp_path, design):
     done = cli(*AB, "--a=--ms=5", "--b=--ms=10", f"--design={design}")
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-NAP = ("--framework=toy", "--problem=nap", "--blocks=2")
+NAP = ("--framework=toy", "--problem=nap", "--power=none", "--blocks=2")
 
 
 @pytest.mark.parametrize(

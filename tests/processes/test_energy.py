@@ -44,7 +44,7 @@ def per_joule(record):
         pytest.param(Constant(100.0), id="constant", marks=pytest.mark.slow),
         pytest.param(Ramp(50.0, 650.0, 120.0), id="ramp", marks=pytest.mark.slow),
         pytest.param(Wave(80.0, 400.0, 0.3, 0.1), id="square", marks=pytest.mark.slow),
-        pytest.param(Wave(90.0, 700.0, 1.0, 0.02), id="spikes"),
+        pytest.param(Wave(90.0, 700.0, 1.0, 0.02), id="spikes", marks=pytest.mark.slow),
     ],
 )
 def test_energy_through_the_real_binding_is_the_integral(trial, curve):
@@ -61,7 +61,9 @@ def test_energy_through_the_real_binding_is_the_integral(trial, curve):
     [
         ("--power-min=2", "--ms=1"),
         pytest.param(("--power-min=2", "--ms=130", "--preheat", "--preheat-max=3"), marks=pytest.mark.slow),
-        ("--power=passive", "--ms=3", "--seconds=2", "--blocks=1000", "--warmup-steps=200"),
+        pytest.param(
+            ("--power=passive", "--ms=3", "--seconds=2", "--blocks=1000", "--warmup-steps=200"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_constant_power_is_that_power_whatever_stands_around_the_timed_part(trial, options):
@@ -94,8 +96,8 @@ def test_cards_in_another_order_are_told_apart(trial):
     ("fault", "reason"),
     [
         (Fault("nvmlDeviceGetTotalEnergyConsumption", -1, since=103.0), "stalled: "),
-        (Fault("nvmlInit_v2", 9), "driver: "),
-        (Fault("nvmlInit_v2", 4), "permission: "),
+        pytest.param(Fault("nvmlInit_v2", 9), "driver: ", marks=pytest.mark.slow),
+        pytest.param(Fault("nvmlInit_v2", 4), "permission: ", marks=pytest.mark.slow),
     ],
 )
 def test_a_driver_that_fails_costs_the_energy_alone(trial, fault, reason):
@@ -106,6 +108,7 @@ def test_a_driver_that_fails_costs_the_energy_alone(trial, fault, reason):
     assert any(missing.text.startswith(reason) for meter in record.meters for missing in meter.unavailable)
 
 
+@pytest.mark.slow
 def test_a_card_lost_in_the_middle_is_told(trial):
     gone = [Fault(f"nvmlDeviceGet{name}", 15, since=104.5) for name in ("TotalEnergyConsumption", "FieldValues")]
     record, _ = trial("--power-min=4", cards=[Card(uuid=AA, faults=gone)])
@@ -114,6 +117,7 @@ def test_a_card_lost_in_the_middle_is_told(trial):
     assert "has no energy: GPU-" in trial.said
 
 
+@pytest.mark.slow
 def test_a_hot_card_marks_the_trial(trial):
     record, _ = trial("--power-min=1", cards=[Card(uuid=AA, throttle=(0x40, 0.0, 1e9))])
     assert record.telemetry[0].throttle["thermal"] == 1.0
@@ -121,6 +125,7 @@ def test_a_hot_card_marks_the_trial(trial):
     assert "reduced its clocks: thermal" in disturbances(record, [record])["slowdown"]
 
 
+@pytest.mark.slow
 def test_preheat_waits_for_power_and_temperature(trial):
     """The rate stands still from the first; the temperature rises by 2 degrees a second."""
     card = Card(uuid=AA, temperature_rise=2.0)
@@ -190,6 +195,7 @@ def test_a_comparison_of_energies_is_no_duet(cli, tmp_path):
         assert {record.design.kind for record in store.read([tmp_path / "r"])[0][-4:]} == {design}
 
 
+@pytest.mark.slow
 def test_which_meters_are_read_is_told_where_it_was_asked(cli):
     done = cli("run", *NAPS, "--power=auto", "--power-min=0", "--blocks=2", env={"BENCHMARKER_SYSFS": "/nowhere"})
     said = "power: reading no meter; unavailable: amdsmi, hwmon, nvml, rapl (`benchmarker power` shows why)\n"

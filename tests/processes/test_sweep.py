@@ -15,7 +15,7 @@ from benchmarker.planning import estimate
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 
-SWEEP = ("sweep", "--framework=toy", "--problem=nap", "--blocks=2", "--warmup-steps=1")
+SWEEP = ("sweep", "--framework=toy", "--problem=nap", "--power=none", "--blocks=2", "--warmup-steps=1")
 
 
 def records(done):
@@ -63,6 +63,7 @@ def test_what_is_not_done_is_left_out_and_said_and_kept(cli, tmp_path):
     assert cli("validate", "results").stdout == "2 valid, 0 faulty\n"
 
 
+@pytest.mark.slow
 def test_a_failing_case_does_not_stop_the_others(cli):
     done = cli(*SWEEP, "--axis=fault=none,raise,exit", "--trials=2")
     assert done.returncode == 1
@@ -71,6 +72,7 @@ def test_a_failing_case_does_not_stop_the_others(cli):
     assert "FAILED framework=toy fault=raise, 2 of 2: exception: ValueError: told to fail" in done.stdout
 
 
+@pytest.mark.slow
 def test_where_memory_ran_out_larger_ones_are_skipped_and_smaller_ones_run(cli):
     seed = next(  # ms=2 first, then ms=3, then ms=1
         seed for seed in range(100) if [index for index, _ in make_plan([None] * 3, 1, seed=seed).order] == [1, 2, 0]
@@ -95,6 +97,7 @@ def start(toy_folder, tmp_path, *args):
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_killed_goes_on_with_every_trial_once(cli, toy_folder, tmp_path):
     slow = ("--axis=ms=10,20", "--axis=seed=0,1", "--trials=2", "--blocks=20", "--json")
     with start(toy_folder, tmp_path, *slow) as run:
@@ -119,6 +122,7 @@ def test_a_sweep_that_was_killed_goes_on_with_every_trial_once(cli, toy_folder, 
     assert "no unfinished run of this plan" in cli(*SWEEP, *slow, "--resume").stderr
 
 
+@pytest.mark.slow
 def test_two_sweeps_into_one_folder_do_not_mix(cli, toy_folder, tmp_path):
     args = ("--axis=ms=1,2", "--trials=2", "--json")
     with start(toy_folder, tmp_path, *args) as one, start(toy_folder, tmp_path, *args) as two:
@@ -246,11 +250,11 @@ def test_a_mistake_in_a_sweep_is_one_line(cli, tmp_path, args, message):
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("command", ["plan", "run-plan"])
-def test_a_mistake_in_a_plan_file_is_one_line(cli, tmp_path, command):
-    assert "cannot read none.toml: No such file" in cli(command, "none.toml").stderr
+@pytest.mark.parametrize("name", ["plan", "run-plan"])
+def test_a_mistake_in_a_plan_file_is_one_line(cli, tmp_path, name):
+    assert "cannot read none.toml: No such file" in cli(name, "none.toml").stderr
     (tmp_path / "plan.toml").write_text("problem =\n")
-    done = cli(command, "plan.toml")
+    done = cli(name, "plan.toml")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "plan.toml: not TOML: Invalid value (at line 1, column 10)" in done.stderr
 

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-RUN = ("run", "--framework=toy", "--problem=nap", "--blocks=5", "--json")
+RUN = ("run", "--framework=toy", "--problem=nap", "--power=none", "--blocks=5", "--json")
 
 
 def records(done):
@@ -116,7 +116,7 @@ def worker_of(parent, stage_s=3.0):
     raise AssertionError("no worker was seen")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_the_worker_and_resume_goes_on(cli, toy_folder, tmp_path, number):
     slow = ("--trials=3", "--ms=20", "--seconds=2", "--blocks=1000")
     with start(toy_folder, tmp_path, *slow) as run:
@@ -168,6 +168,7 @@ def test_a_killed_parent_leaves_no_worker_and_no_damage(cli, toy_folder, tmp_pat
     assert [record["trial"] for record in records(again)] == [0, 1]
 
 
+@pytest.mark.slow
 def test_the_parent_sleeps_while_its_worker_measures(toy_folder, tmp_path):
     with start(toy_folder, tmp_path, "--ms=5", "--seconds=6", "--blocks=100000") as run:
         worker_of(run, 2.0)
@@ -179,6 +180,7 @@ def test_the_parent_sleeps_while_its_worker_measures(toy_folder, tmp_path):
     assert after.user + after.system - before.user - before.system <= 0.03
 
 
+@pytest.mark.slow
 def test_two_runs_into_one_folder_do_not_mix(toy_folder, tmp_path, cli):
     with start(toy_folder, tmp_path, "--trials=2") as one, start(toy_folder, tmp_path, "--trials=2") as two:
         outs = [run.communicate(timeout=120)[0] for run in (one, two)]
@@ -210,7 +212,7 @@ def test_a_null_of_a_failed_trial_says_where_it_failed(cli):
     assert record["reasons"]["memory"] == "the trial failed in stage 'compile'"
 
 
-def test_a_broken_framework_is_told_before_anything_runs(cli, tmp_path):
+def test_a_broken_framework_is_told_before_anything_runs(program, tmp_path):
     site = tmp_path / "site"
     site.mkdir()
     (site / "toy_broken.py").write_text("raise OSError('libnothing.so: cannot open shared object file')\n")
@@ -220,7 +222,7 @@ def test_a_broken_framework_is_told_before_anything_runs(cli, tmp_path):
     (info / "entry_points.txt").write_text(
         "[benchmarker]\nframework.broken = toy_broken\nworkload.gemm.broken = toy_broken\n"
     )
-    done = cli("run", "--framework=broken", "--problem=gemm", env={"PYTHONPATH": str(site)})
+    done = program("run", "--framework=broken", "--problem=gemm", env={"PYTHONPATH": str(site)})
     assert done.returncode == 2
     assert "framework.broken cannot be imported: OSError: libnothing.so: cannot open" in done.stderr
     assert not (tmp_path / "results").exists()
