@@ -44,7 +44,7 @@ class Side(Struct, frozen=True, kw_only=True):
 class CaseScore(Struct, frozen=True, kw_only=True):
     """One case in one metric: medians over trials, and the ratio, which is above 1 if the contender is better.
 
-    `lacking` holds, for each side, why some or all of its trials have no value.
+    `missing` holds, for each side, why some or all of its trials have no value.
     """
 
     case: dict[str, Value]
@@ -52,7 +52,7 @@ class CaseScore(Struct, frozen=True, kw_only=True):
     baseline_value: float | None
     contender_value: float | None
     ratio: float | None
-    lacking: list[str]
+    missing: list[str]
 
 
 class MetricScore(Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ def score(
     for each in scored:
         if each.metric in required:
             what = f"case(s) in which trials have no {each.metric}"
-            missing[what] = sum(bool(case.lacking) for case in each.by_case if case.weight)
+            missing[what] = sum(bool(case.missing) for case in each.by_case if case.weight)
             missing[f"score of {each.metric}"] = int(each.mean is None and not missing[what])
     return Score(
         baseline=baseline,
@@ -185,7 +185,7 @@ def _metric(cases: Sequence[Tested], weights: Sequence[float], others: int, mean
     turn = -1 if metric.better == "lower" else 1
     by_case = [_case(case, weight, turn) for case, weight in zip(cases, weights, strict=True)]
     counted = [each for each in by_case if each.weight]
-    reasons = [reason for each in counted for reason in each.lacking]
+    reasons = [reason for each in counted for reason in each.missing]
     return MetricScore(
         metric=cases[0].rules.metric,
         unit=metric.unit,
@@ -211,7 +211,7 @@ def _case(case: Tested, weight: float, turn: int) -> CaseScore:
         baseline_value=case.baseline.median,
         contender_value=case.contender.median,
         ratio=math.exp(turn * case.shift.estimate) if case.shift else None,
-        lacking=[line for side in (case.baseline, case.contender) if (line := _lacking(side, case.rules.metric))],
+        missing=[line for side in (case.baseline, case.contender) if (line := _lacking(side, case.rules.metric))],
     )
 
 

@@ -1,6 +1,6 @@
 """Measure how long each design takes to detect a true difference of a few percent.
 
-The contender repeats the same real work a few percent more often in each step. `blocks` and `duet` stop like `ab`, at
+The contender repeats the same real work a few percent more often in each step. `rounds` and `duet` stop like `ab`, at
 the first look that decides. `fixed` runs 20 processes, 10 of each side in random order, and tests once. The experiments
 with the different designs run in random order.
 """
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent / "calibration"))
 
 from experiment import Quiet, install, two_cases
 
-DESIGNS = ("duet", "blocks", "fixed")
+DESIGNS = ("duet", "rounds", "fixed")
 
 
 @click.command()
@@ -49,8 +49,8 @@ def main(framework: str, work: str, slower: int, repeat: int, minutes: float, ti
     print(f"{work}, {slower}% more work; verdicts at delta 1%\n")
     print(f"{'in':8} {'design':8} {'seconds, median':>16} {'rounds, median':>16}   verdicts")
     for (name, design), rows in sorted(found.items()):
-        seconds, blocks = (statistics.median(row[index] for row in rows) for index in (0, 1))
-        print(f"{name:8} {design:8} {seconds:16.0f} {blocks:16.0f}   {', '.join(row[2] for row in rows)}")
+        seconds, rounds = (statistics.median(row[index] for row in rows) for index in (0, 1))
+        print(f"{name:8} {design:8} {seconds:16.0f} {rounds:16.0f}   {', '.join(row[2] for row in rows)}")
 
 
 def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
@@ -70,15 +70,15 @@ def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
     made = make_plan(
         cases,
         10 if fixed else LOOKS[-1],
-        design="blocks" if fixed else design,
+        design="rounds" if fixed else design,
         looks=[] if fixed else LOOKS,
     )
     start = time.monotonic()
     with store.new_run(results, made) as folder:
-        records = execute(folder, Quiet(), never if fixed else Referee(rules, derive, LOOKS, None, None, Quiet()))
+        records = execute(folder, Quiet(), never if fixed else Referee(rules, derive, LOOKS, None, None, Quiet().say))
     seconds = time.monotonic() - start
     (comparison,) = compare(matching.within(records).matches, rules, derive).comparisons
-    return seconds, comparison.blocks or 0, comparison.verdict
+    return seconds, comparison.rounds or 0, comparison.verdict
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def print_score(score: Score, left_out: Sequence[str]) -> None:
     _print_method(score)
     for note in score.notes:
         click.echo(clean(f"  note: {note}"))
-    _print_lacks(score, left_out)
+    _print_missing(score, left_out)
 
 
 def _print_cases(score: Score) -> None:
@@ -120,7 +120,7 @@ def _print_method(score: Score) -> None:
         )
 
 
-def _print_lacks(score: Score, left_out: Sequence[str]) -> None:
+def _print_missing(score: Score, left_out: Sequence[str]) -> None:
     """Print what failed, was not run, or has no counterpart or value; then whether the score is incomplete."""
     for letter, side in (("A", score.baseline), ("B", score.contender)):
         _print_side(letter, side)
@@ -131,7 +131,7 @@ def _print_lacks(score: Score, left_out: Sequence[str]) -> None:
             click.echo(clean(f"no {each.metric}: {each.reason}"))
             continue
         for case in each.by_case:
-            for reason in case.lacking:
+            for reason in case.missing:
                 click.echo(clean(f"{label(case.case, list(case.case))}: {reason}".removeprefix(": ")))
     for reason in left_out:
         click.echo(clean(f"left out of the runs: {reason}"))

@@ -24,14 +24,14 @@ from scipy import stats
 @click.option("--experiments", type=int, help="Maximum number of experiments of each kind.")
 @click.option("--framework", default="jax,torch", show_default=True)
 @click.option("--work", default="gemm,attention", show_default=True)
-@click.option("--design", default="blocks,duet", show_default=True)
+@click.option("--design", default="rounds,duet", show_default=True)
 @click.option(
     "--slower",
     default="0,0,0,1,2,5,10",
     show_default=True,
     help="True slow-downs, %; a repeated value gets more experiments.",
 )
-@click.option("--blocks", default=10, show_default=True, help="Rounds of an experiment.")
+@click.option("--rounds", default=10, show_default=True, help="Rounds of an experiment.")
 @click.option("--timed", default=20, show_default=True, help="Timed blocks of a trial.")
 @click.option("--threads", type=int, help="CPU threads of each trial.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results/calibration"), show_default=True)
@@ -43,7 +43,7 @@ def live(
     work: str,
     design: str,
     slower: str,
-    blocks: int,
+    rounds: int,
     timed: int,
     threads: int | None,
     results: Path,
@@ -56,11 +56,11 @@ def live(
             kinds = list(
                 itertools.product(framework.split(","), work.split(","), design.split(","), map(int, slower.split(",")))
             )
-            run(kinds, minutes, experiments, blocks, timed, threads, results)
+            run(kinds, minutes, experiments, rounds, timed, threads, results)
     report(results)
 
 
-def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
+def run(kinds, minutes, experiments, rounds, timed, threads, results) -> None:
     """Run experiments of all kinds repeatedly, in random order."""
     from benchmarker.planning.capabilities import usable
     from benchmarker.records import store
@@ -76,7 +76,7 @@ def run(kinds, minutes, experiments, blocks, timed, threads, results) -> None:
                 return
             framework, work, design, percent = kind
             cases = two_cases(able[framework], work, percent, timed, threads)
-            with store.new_run(results, make_plan(cases, blocks, design=design)) as folder:
+            with store.new_run(results, make_plan(cases, rounds, design=design)) as folder:
                 execute(folder, Quiet())
             done[kind] += 1
             print(".", end="", flush=True)
@@ -105,17 +105,17 @@ def report(results: Path) -> None:
             continue
         truth = records_truth(plan)
         row = {"s": sum(r.harness.wall_s / (2 if r.design.partner else 1) for r in records)}
-        for blocks in (6, 8, plan.trials):
-            (match,) = matching.within([r for r in records if r.trial < blocks]).matches
+        for rounds in (6, 8, plan.trials):
+            (match,) = matching.within([r for r in records if r.trial < rounds]).matches
             (comparison,) = compare([match], rules, derive).comparisons
-            row[blocks] = comparison.verdict
+            row[rounds] = comparison.verdict
         row["covered"] = comparison.low <= 1 <= comparison.high
         row["p10"] = compare([match], Rules(metric="step_time_p10_s"), derive).comparisons[0].verdict
         row["pooled"] = classical(match).rank_sum.p_value < 0.05
         (first,) = matching.within([r for r in records if r.trial == 0]).matches
         row["one"] = classical(first).rank_sum.p_value < 0.05
         row["width"] = (comparison.high / comparison.low) ** 0.5 - 1
-        row["blocks"] = plan.trials
+        row["rounds"] = plan.trials
         found[truth].append(row)
     print_tables(found)
 
@@ -134,7 +134,7 @@ def print_tables(found) -> None:
     heads = ("true", "n", "slower", "faster", "same", "undec.", "at 6", "at 8", "±", "s each", "one", "pooled")
     print(f"{'design':7} {'in':6} {'work':10}" + "".join(f"{head:>8}" for head in heads))
     for kind, rows in sorted(found.items()):
-        last = [row[row["blocks"]] for row in rows]
+        last = [row[row["rounds"]] for row in rows]
         width = sorted(row["width"] for row in rows)[len(rows) // 2]
         cells = [f"{kind[3]}%", len(rows), *(last.count(word) for word in ("slower", "faster", "same", "undecided"))]
         cells += [sum(row[n] == "slower" for row in rows) for n in (6, 8)]
@@ -142,13 +142,13 @@ def print_tables(found) -> None:
         cells += [sum(row["one"] for row in rows), sum(row["pooled"] for row in rows)]
         print(f"{kind[0]:7} {kind[1]:6} {kind[2]:10}" + "".join(f"{cell:>8}" for cell in cells))
     print()
-    for designs in (("blocks",), ("duet",), ("blocks", "duet")):
+    for designs in (("rounds",), ("duet",), ("rounds", "duet")):
         equal = [row for kind, rows in found.items() for row in rows if kind[0] in designs and kind[3] == 0]
         if not equal:
             continue
         print(f"A/A, {' and '.join(designs)}:")
         for name, hits in (
-            ("called different by this tool", sum(row[row["blocks"]] in ("slower", "faster") for row in equal)),
+            ("called different by this tool", sum(row[row["rounds"]] in ("slower", "faster") for row in equal)),
             ("called different by its tenth percentiles", sum(row["p10"] in ("slower", "faster") for row in equal)),
             ("95% interval contains the truth", sum(row["covered"] for row in equal)),
             ("called different by rank-sum on the timed blocks of one process each", sum(row["one"] for row in equal)),
@@ -159,5 +159,5 @@ def print_tables(found) -> None:
     for limit, name in ((2, "`same` at a true difference of 2%, which is δ"), (5, "`same` at 5 or 10%")):
         beyond = [row for kind, rows in found.items() for row in rows if (kind[3] == 2 if limit == 2 else kind[3] > 2)]
         if beyond:
-            said = sum(row[row["blocks"]] == "same" for row in beyond)
+            said = sum(row[row["rounds"]] == "same" for row in beyond)
             print(f"{name}: {said} of {len(beyond)}")

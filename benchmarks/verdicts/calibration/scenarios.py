@@ -73,24 +73,24 @@ SCENARIOS = [
 def step_times(
     scenario: Scenario,
     experiments: int,
-    blocks: int,
+    rounds: int,
     iterations: int,
     ratio: float,
     rng: np.random.Generator,
     *,
     in_turns: bool = True,
 ) -> np.ndarray:
-    """Return step times with shape (experiments, blocks, side (A, B), iterations); a step of A takes about 1.
+    """Return step times with shape (experiments, rounds, side (A, B), iterations); a step of A takes about 1.
 
-    `blocks` is the number of rounds. The order of the sides is randomised in every round; with `in_turns=False`, all
+    `rounds` is the number of rounds. The order of the sides is randomised in every round; with `in_turns=False`, all
     processes of A come before those of B.
     """
-    shape = (experiments, blocks, 2)
-    places = 2 * np.arange(blocks)[:, None] + rng.permuted(np.broadcast_to([0, 1], shape), axis=2)
+    shape = (experiments, rounds, 2)
+    places = 2 * np.arange(rounds)[:, None] + rng.permuted(np.broadcast_to([0, 1], shape), axis=2)
     if not in_turns:
-        places = np.broadcast_to(np.arange(2 * blocks).reshape(2, blocks).T, shape)
-    steps = rng.normal(0, scenario.walk, (experiments, 2 * blocks))
-    drift = np.cumsum(steps, axis=1) + np.linspace(0, scenario.trend, 2 * blocks)
+        places = np.broadcast_to(np.arange(2 * rounds).reshape(2, rounds).T, shape)
+    steps = rng.normal(0, scenario.walk, (experiments, 2 * rounds))
+    drift = np.cumsum(steps, axis=1) + np.linspace(0, scenario.trend, 2 * rounds)
     logs = np.take_along_axis(drift, places.reshape(experiments, -1), axis=1).reshape(shape)
     if scenario.level == "t3":
         logs += scenario.between * rng.standard_t(3, shape) / math.sqrt(3)
@@ -112,7 +112,7 @@ def step_times(
 def medians(
     scenario: Scenario,
     experiments: int,
-    blocks: int,
+    rounds: int,
     iterations: int,
     ratio: float,
     rng: np.random.Generator,
@@ -123,6 +123,6 @@ def medians(
     found = []
     for start in range(0, experiments, AT_ONCE):
         count = min(AT_ONCE, experiments - start)
-        times = step_times(scenario, count, blocks, iterations, ratio, rng, in_turns=in_turns)
+        times = step_times(scenario, count, rounds, iterations, ratio, rng, in_turns=in_turns)
         found.append(np.log(np.median(times, axis=-1)))
     return np.concatenate(found)

@@ -35,7 +35,7 @@ class Tally:
     """Rounds of all experiments together."""
 
     @property
-    def blocks(self) -> float:
+    def rounds(self) -> float:
         """Mean number of rounds of an experiment."""
         return self.used / self.n
 
@@ -70,15 +70,15 @@ def sequentially(values: np.ndarray, ratio: float, alpha: float, delta: float) -
     result = Tally(math.log(ratio))
     margin, part = math.log1p(delta), share(alpha, LOOKS)
     for each in values:
-        for blocks in LOOKS:
-            shift = paired(each[:blocks, 1] - each[:blocks, 0])
+        for rounds in LOOKS:
+            shift = paired(each[:rounds, 1] - each[:rounds, 0])
             outcome = judge(shift.estimate, shift.p_different, shift.p_within(margin), part)
             if outcome != "undecided":
                 break
         low, high = shift.interval(1 - part) or (-math.inf, math.inf)
         result.outcomes.append(outcome)
         result.covered += low <= result.truth <= high
-        result.used += blocks
+        result.used += rounds
     return result
 
 
@@ -109,16 +109,16 @@ class Setting:
     """The settings of all tables; see the options for their meaning."""
 
     experiments: int
-    blocks: int
+    rounds: int
     iterations: int
     alpha: float
     delta: float
     seed: int
 
-    def draw(self, scenario: Scenario, ratio: float, blocks: int, *, in_turns: bool = True) -> np.ndarray:
+    def draw(self, scenario: Scenario, ratio: float, rounds: int, *, in_turns: bool = True) -> np.ndarray:
         """Return medians; every true ratio uses the same random numbers."""
         rng = np.random.default_rng([self.seed, SCENARIOS.index(scenario), in_turns])
-        return medians(scenario, self.experiments, blocks, self.iterations, ratio, rng, in_turns=in_turns)
+        return medians(scenario, self.experiments, rounds, self.iterations, ratio, rng, in_turns=in_turns)
 
 
 def print_verdicts(setting: Setting, scenarios: list[Scenario], *, is_paired: bool) -> None:
@@ -133,7 +133,7 @@ def print_verdicts(setting: Setting, scenarios: list[Scenario], *, is_paired: bo
         ratios = [1 + each for each in (0, setting.delta, 1.5 * setting.delta, *truths)]
         equal, there, beyond, *powers = (
             tally(
-                setting.draw(scenario, ratio, setting.blocks), ratio, setting.alpha, setting.delta, is_paired=is_paired
+                setting.draw(scenario, ratio, setting.rounds), ratio, setting.alpha, setting.delta, is_paired=is_paired
             )
             for ratio in ratios
         )
@@ -158,8 +158,8 @@ def print_looks(setting: Setting, scenarios: list[Scenario]) -> None:
         )
         print(
             f"{scenario.name:12} {percent(equal.count('lower', 'higher'), equal.n)}  {equal.share('same'):6.1%} "
-            f"{equal.blocks:6.1f}   {percent(small.count('lower'), small.n)}   {percent(there.count('same'), there.n)} "
-            f"{there.blocks:6.1f}   {large.share('higher'):6.1%} {large.blocks:6.1f}",
+            f"{equal.rounds:6.1f}   {percent(small.count('lower'), small.n)}   {percent(there.count('same'), there.n)} "
+            f"{there.rounds:6.1f}   {large.share('higher'):6.1%} {large.rounds:6.1f}",
             flush=True,
         )
 
@@ -172,8 +172,8 @@ def print_controls(setting: Setting, scenarios: list[Scenario]) -> None:
         times = step_times(scenario, setting.experiments, 1, setting.iterations, 1, rng)
         counts = (
             pooled_rejections(times, setting.alpha),
-            rank_sum_rejections(setting.draw(scenario, 1, setting.blocks, in_turns=False), setting.alpha),
-            rank_sum_rejections(setting.draw(scenario, 1, setting.blocks), setting.alpha),
+            rank_sum_rejections(setting.draw(scenario, 1, setting.rounds, in_turns=False), setting.alpha),
+            rank_sum_rejections(setting.draw(scenario, 1, setting.rounds), setting.alpha),
         )
         print(
             f"{scenario.name:12} " + " ".join(f"{percent(each, setting.experiments):24}" for each in counts), flush=True
@@ -182,7 +182,7 @@ def print_controls(setting: Setting, scenarios: list[Scenario]) -> None:
 
 @click.command()
 @click.option("--experiments", default=2000, show_default=True)
-@click.option("--blocks", default=10, show_default=True, help="Rounds of an experiment.")
+@click.option("--rounds", default=10, show_default=True, help="Rounds of an experiment.")
 @click.option("--iterations", default=100, show_default=True)
 @click.option("--alpha", default=0.05, show_default=True)
 @click.option("--delta", default=0.02, show_default=True, help="Largest difference that does not matter, as a share.")
@@ -190,17 +190,17 @@ def print_controls(setting: Setting, scenarios: list[Scenario]) -> None:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--quick", is_flag=True, help="500 experiments of 50 steps.")
 def simulate(
-    experiments: int, blocks: int, iterations: int, alpha: float, delta: float, only: str | None, seed: int, quick: bool
+    experiments: int, rounds: int, iterations: int, alpha: float, delta: float, only: str | None, seed: int, quick: bool
 ) -> None:
     """Print false positives, coverage and power of the tool's rules and of two bad rules, for each scenario."""
     start = time.perf_counter()
     if quick:
         experiments, iterations = 500, 50
-    setting = Setting(experiments, blocks, iterations, alpha, delta, seed)
+    setting = Setting(experiments, rounds, iterations, alpha, delta, seed)
     scenarios = [each for each in SCENARIOS if only in (None, each.name)]
     still = [each for each in scenarios if not each.drifts]
     print(
-        f"{experiments} experiments of {blocks} rounds, {iterations} steps a process; alpha {alpha}, delta {delta:.1%}"
+        f"{experiments} experiments of {rounds} rounds, {iterations} steps a process; alpha {alpha}, delta {delta:.1%}"
     )
     print("\nPaired by round, random order in every round")
     print_verdicts(setting, scenarios, is_paired=True)

@@ -31,19 +31,19 @@ SCENARIOS = {scenario.name: scenario for scenario in scenarios.SCENARIOS}
 DRIFTING = [scenario for scenario in scenarios.SCENARIOS if scenario.drifts]
 
 
-def medians(scenario, blocks, ratio, **given):
-    return scenarios.medians(scenario, EXPERIMENTS, blocks, 50, ratio, np.random.default_rng(1), **given)
+def medians(scenario, rounds, ratio, **given):
+    return scenarios.medians(scenario, EXPERIMENTS, rounds, 50, ratio, np.random.default_rng(1), **given)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocks", [6, 10])
+@pytest.mark.parametrize("rounds", [6, 10])
 @pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
-def test_verdicts_are_wrong_no_oftener_than_told(scenario, blocks):
-    equal = simulate.tally(medians(scenario, blocks, 1), 1, ALPHA, DELTA)
+def test_verdicts_are_wrong_no_oftener_than_told(scenario, rounds):
+    equal = simulate.tally(medians(scenario, rounds, 1), 1, ALPHA, DELTA)
     assert simulate.bounds(equal.count("lower", "higher"), equal.n)[1] <= 0.065
     # Nor were they, if nothing could be called the same: the p-value is small where the interval leaves 0 out.
     assert simulate.bounds(equal.n - equal.covered, equal.n)[1] <= 0.065
-    different = simulate.tally(medians(scenario, blocks, 1 + DELTA), 1 + DELTA, ALPHA, DELTA)
+    different = simulate.tally(medians(scenario, rounds, 1 + DELTA), 1 + DELTA, ALPHA, DELTA)
     assert different.share("same") <= 0.06
     assert different.covered >= 0.93 * different.n
 
@@ -79,10 +79,10 @@ def test_looks_are_wrong_no_oftener_than_told(name):
     )
     found = simulate.sequentially(equal, 1, ALPHA, 0)
     assert simulate.bounds(found.count("lower", "higher"), found.n)[1] <= 0.05
-    assert 25 < found.blocks <= 30
+    assert 25 < found.rounds <= 30
     found = simulate.sequentially(different, 1 + DELTA, ALPHA, DELTA)
     assert simulate.bounds(found.count("same"), found.n)[1] <= 0.05
-    assert 8 <= found.blocks < 25
+    assert 8 <= found.rounds < 25
 
 
 @pytest.mark.parametrize("iterations", [20, 21])
@@ -125,7 +125,7 @@ def test_the_draws_are_as_described():
     assert set(np.unique(times)) <= {0.75, 1, 1.25}
 
 
-def test_the_order_is_drawn_anew_for_each_block():
+def test_the_order_is_drawn_anew_for_each_round():
     trend = simulate.Scenario("", between=0, within=0, trend=19.0)
     places = np.round(np.log(scenarios.step_times(trend, 500, 10, 1, 1, np.random.default_rng(7)))[..., 0])
     assert np.array_equal(np.sort(places.reshape(500, -1)), np.broadcast_to(np.arange(20), (500, 20)))
