@@ -172,6 +172,8 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None], Ability
         known = registry.implementing(problem)
         found = abilities(problem, [name for name in names if name in known], gpus.environment(gpu, os.environ))
         for name in names:
-            no = UserError(f"{name} has no implementation of {problem}; there are: {', '.join(known) or 'none'}")
+            no = UserError(
+                f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
+            )
             able[problem, name, gpu] = found.get(name, no)
     return able

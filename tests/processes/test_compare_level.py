@@ -273,7 +273,9 @@ def test_without_profiles_or_common_names_the_remedy_is_named():
     with pytest.raises(UserError, match=r"no trial of framework=y has a profile .* run with --profile"):
         family(sides(ten(1.0)[0], [{}] * 10))
     one, two = ([of_kernels(kernel(name, 50_000))] * 2 for name in ("gemm", "aten::mm"))
-    with pytest.raises(UserError, match="no kernel has a counterpart on the other side; compare scopes with --level=scope"):
+    with pytest.raises(
+        UserError, match="no kernel has a counterpart on the other side; compare scopes with --level=scope"
+    ):
         family(sides(one, two), "kernel")
 
 

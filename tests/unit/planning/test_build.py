@@ -86,7 +86,7 @@ def test_what_has_no_implementation_or_does_not_compile_is_left_out(frameworks, 
     cases, left_out = build.make_cases(tables)
     assert [case.framework for case in cases] == ["jax"]
     assert left_out == [
-        "framework=torch: torch has no implementation of gemm; there are: jax, numpy",
+        "framework=torch: torch has no implementation of gemm; frameworks that have one: jax, numpy",
         "framework=numpy: numpy does not compile; leave --compile out",
     ]
 
