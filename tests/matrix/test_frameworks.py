@@ -30,6 +30,7 @@ def test_threads_are_set_and_found_by_looking(framework):
     assert opened(framework, "fp32", "f.threads()", threads=2) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "precision", "settings"),
     [
@@ -44,6 +45,7 @@ def test_a_precision_is_set_and_read_back(framework, precision, settings):
     assert opened(framework, precision, "dict(f.settings())") == settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "make"),
     [
@@ -66,6 +68,7 @@ def test_a_framework_describes_itself(framework):
     assert "tf32" not in precisions  # it wants a GPU
 
 
+@pytest.mark.slow
 def test_out_of_memory_is_told_apart():
     for framework, text in (
         ("jax", "RESOURCE_EXHAUSTED: Out of memory"),

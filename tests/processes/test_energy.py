@@ -95,9 +95,11 @@ def test_cards_in_another_order_are_told_apart(trial):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (Fault("nvmlDeviceGetTotalEnergyConsumption", -1, since=103.0), "stalled: "),
+        pytest.param(
+            Fault("nvmlDeviceGetTotalEnergyConsumption", -1, since=103.0), "stalled: ", marks=pytest.mark.slow
+        ),
         pytest.param(Fault("nvmlInit_v2", 9), "driver: ", marks=pytest.mark.slow),
-        pytest.param(Fault("nvmlInit_v2", 4), "permission: ", marks=pytest.mark.slow),
+        (Fault("nvmlInit_v2", 4), "permission: "),
     ],
 )
 def test_a_driver_that_fails_costs_the_energy_alone(trial, fault, reason):

@@ -127,6 +127,6 @@ def test_records_of_earlier_versions_compare_and_report_as_before(command, tmp_p
         assert {name: values[trial][name] for name in metrics} == pytest.approx(metrics)
     made = command("report", "old", "-o", "page.html")
     assert made.returncode == (version > 2)  # versions 3 and 4 were profiled, and their event tables are not here
-    assert version < 3 or "no event table beside its record" in made.stderr
+    assert version < 3 or "no event table next to its record" in made.stderr
     assert (tmp_path / "page.html").read_text().count("torch") > 1
     assert command("validate", "old").returncode == 0

@@ -77,7 +77,7 @@ def test_names_of_meters():
     assert meters("none") == []
     assert meters("rapl, told,rapl") == ["rapl", "told"]
     for wrong in ("tolt", "auto,rapl", "none,auto", ","):
-        with pytest.raises(UserError, match=r"told|no other name|names no meter"):
+        with pytest.raises(UserError, match=r"told|cannot be combined with other names|names no meter"):
             meters(wrong)
 
 

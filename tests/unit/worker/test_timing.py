@@ -157,7 +157,7 @@ def test_interval_of_the_median_of_many_values_is_the_normal_one():
 
 
 def test_too_few_values_have_no_interval():
-    with pytest.raises(ValueError, match="6 have"):
+    with pytest.raises(ValueError, match="6 are needed"):
         median_interval.median_half_width([1, 2, 3, 4, 5])
 
 
