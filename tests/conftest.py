@@ -17,6 +17,7 @@ import pytest
 from support.toy import ENTRY_POINTS, TOY, install
 
 from benchmarker.cli import main
+from benchmarker.hooks import registry
 from benchmarker.records import ceilings
 
 
@@ -32,7 +33,12 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    return functools.partial(install, folder)
+
+    def make(*args: Any) -> None:
+        install(folder, *args)
+        registry.scan.cache_clear()
+
+    return make
 
 
 @pytest.fixture(scope="session")

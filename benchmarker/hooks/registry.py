@@ -7,7 +7,9 @@ import difflib
 import importlib
 import importlib.util
 import re
+import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,15 +58,24 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
 
     Raises `UserError` if two distributions register the same address, or if an address has an unknown kind.
     """
+    plugins = scan(tuple(sys.path))
+    return {address: plugin for address, plugin in plugins.items() if kind in (None, plugin.kind)}
+
+
+@cache
+def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
+    """Return the plugins of all distributions on `path`, which is that of this process, by address, sorted.
+
+    Reading the metadata of every installed distribution takes tens of milliseconds, so each path is read once.
+    """
     plugins: dict[str, Plugin] = {}
+    names: dict[metadata.Distribution | None, tuple[str, str]] = {None: ("unknown", "unknown")}
     for entry_point in metadata.entry_points(group=GROUP):
         distribution = entry_point.dist
-        plugin = Plugin(
-            address=entry_point.name,
-            module=entry_point.value,
-            distribution=distribution.name if distribution else "unknown",
-            version=distribution.version if distribution else "unknown",
-        )
+        if distribution is not None and distribution not in names:
+            names[distribution] = (distribution.name, distribution.version)
+        name, version = names[distribution]
+        plugin = Plugin(address=entry_point.name, module=entry_point.value, distribution=name, version=version)
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; "
@@ -80,15 +91,16 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
                 f"two distributions register {plugin.address}: {other.distribution} and {plugin.distribution}; "
                 f"uninstall one of them"
             )
-    return {address: plugins[address] for address in sorted(plugins) if kind in (None, plugins[address].kind)}
+    return dict(sorted(plugins.items()))
 
 
 def find(address: str) -> Plugin:
     """Return the plugin at `address`; raises `UserError` with the most similar names if there is none."""
     kind, _, name = address.partition(".")
-    known = [plugin.name for plugin in registered(kind).values()]
-    if name in known:
-        return registered(kind)[address]
+    plugins = registered(kind)
+    if address in plugins:
+        return plugins[address]
+    known = [plugin.name for plugin in plugins.values()]
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known) or 'none'}"
     raise UserError(f"no {kind} is named {name!r}; {hint}")
