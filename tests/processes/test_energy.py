@@ -191,8 +191,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, me
 
 @pytest.mark.slow
 def test_a_comparison_of_energies_is_no_duet(cli, tmp_path):
-    words = ("--a=--ms=1", "--b=--ms=2", "--max-blocks=2", "--blocks=2", "--results=r")
-    for metric, design in (("samples_per_s", "duet"), ("samples_per_J", "blocks")):
+    words = ("--a=--ms=1", "--b=--ms=2", "--max-rounds=2", "--blocks=2", "--results=r")
+    for metric, design in (("samples_per_s", "duet"), ("samples_per_J", "rounds")):
         cli("ab", *NAPS, *words, f"--metric={metric}")
         assert {record.design.kind for record in store.read([tmp_path / "r"])[0][-4:]} == {design}
 
