@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import toml
 from benchmarker.files.toml import take
 from benchmarker.planning.factors import Description
-from benchmarker.records.plan import RENAMED_DESIGNS
+from benchmarker.records.plan import with_current_design
 from benchmarker.records.record import DesignKind
 from benchmarker.records.selection import setting
 
@@ -38,8 +38,7 @@ def read(path: Path) -> Description:
 
 
 def _describe(found: Mapping[str, Any]) -> Description:
-    if found.get("design") in RENAMED_DESIGNS:
-        found = {**found, "design": RENAMED_DESIGNS[found["design"]]}
+    found = with_current_design(found)
     base = {name: value for name, value in found.items() if name not in (*_OF_THE_PLAN, *_TABLES)}
     base = _table("", base, _Value)
     measuring = _table("measuring.", take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)

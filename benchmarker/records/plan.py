@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,6 @@ from msgspec import Struct
 from benchmarker.api.case import Case
 from benchmarker.records.record import DesignKind
 
-RENAMED_DESIGNS = {"blocks": "rounds"}
-"""Former names of designs, in plan files, plans of runs, and options."""
 PlannedTrial = tuple[int, int]
 """A trial of a plan: (case index, round)."""
 
@@ -77,7 +75,10 @@ def make_plan(
 
 def read(content: bytes) -> Plan:
     """Decode the plan in a file's content, of this version or an earlier one; raises msgspec.DecodeError."""
-    fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
-    if fields.get("design") in RENAMED_DESIGNS:
-        fields["design"] = RENAMED_DESIGNS[fields["design"]]
-    return msgspec.convert(fields, Plan)
+    fields = msgspec.json.decode(content, type=dict[str, Any])
+    return msgspec.convert(with_current_design(fields), Plan)
+
+
+def with_current_design(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with the design `rounds` for its former name `blocks`, in a plan file or a run's plan."""
+    return {**fields, "design": "rounds"} if fields.get("design") == "blocks" else dict(fields)

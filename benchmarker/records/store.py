@@ -162,7 +162,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
             continue
         files = sorted(_record_files(result))
         if not files:
-            faults.append(Fault(result, "holds no record" if result.exists() else "no such file or folder"))
+            faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))
         for file in files:
             record = read_record(file)
             if isinstance(record, Record):
@@ -202,5 +202,5 @@ def _held(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{path} is held by another process; wait for it, or run without --resume") from None
+            raise UserError(f"{path} is in use by another process; wait for it, or run without --resume") from None
         yield

@@ -22,12 +22,27 @@ MEASURED = ("check", "compile", "preheat", "timed")
 @click.option("--problem", default="gemm", show_default=True)
 def main(trials: int, framework: str, problem: str) -> None:
     """Print the processor time of commands, and the fixed cost of a trial by stage (medians)."""
-    print("command                      wall s   cpu s   (median of 5)")
-    for words in (["--help"], ["list"], ["run", "--problem=gemm", "--help"], ["env"], ["describe", "gemm"]):
-        walls, cpus = zip(*(spend(words) for _ in range(5)), strict=True)
-        print(f"{' '.join(words):28} {statistics.median(walls):6.2f}  {statistics.median(cpus):6.2f}")
     with tempfile.TemporaryDirectory() as results:
-        words = [f"--framework={framework}", f"--problem={problem}", f"--trials={trials}", f"--results={results}"]
+        small = ["run", "--framework=numpy", "--problem=gemm", "--m=8", "--n=8", "--k=8", "--blocks=3", "--power=none"]
+        benchmarker([*small, f"--results={results}/one"])
+        commands = {
+            "--help": ["--help"],
+            "list": ["list"],
+            "env": ["env"],
+            "describe gemm": ["describe", "gemm"],
+            "run: a small NumPy case": [*small, f"--results={results}/many"],
+            "show: one record": ["show", f"{results}/one"],
+        }
+        print(f"{'command':24} wall s   cpu s   (median of {trials})")
+        for name, words in commands.items():
+            walls, cpus = zip(*(spend(words) for _ in range(trials)), strict=True)
+            print(f"{name:24} {statistics.median(walls):6.2f}  {statistics.median(cpus):6.2f}")
+        words = [
+            f"--framework={framework}",
+            f"--problem={problem}",
+            f"--trials={trials}",
+            f"--results={results}/trials",
+        ]
         done = benchmarker(["run", *words, "--blocks=3", "--json"])
     records = json.loads(done.stdout)
     print(f"\nfixed cost of a trial of {problem}, s (median of {trials})")

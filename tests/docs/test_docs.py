@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import benchmarker
 from benchmarker import NoMeterError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import registry, specs
@@ -39,6 +40,11 @@ def hooks() -> Iterator[str]:
 
 def test_every_hook_stands_in_plugins_md_as_it_is() -> None:
     assert re.findall(r"^### `(.+)`$", page("plugins.md"), flags=re.MULTILINE) == list(hooks())
+
+
+def test_every_public_name_stands_once_in_api_md() -> None:
+    named = re.findall(r"^::: benchmarker\.(\w+)$", page("api.md"), flags=re.MULTILINE)
+    assert sorted(named) == sorted(set(benchmarker.__all__) - {"__version__"})
 
 
 def test_every_kind_of_address_stands_in_plugins_md() -> None:

@@ -37,7 +37,7 @@ def test_ids_sort_by_time_and_do_not_collide():
 def test_a_run_is_held_by_one_process(tmp_path):
     with store.new_run(tmp_path, PLAN):
         again = store.unfinished_run(tmp_path, PLAN)
-        with pytest.raises(UserError, match="is held by another process"):
+        with pytest.raises(UserError, match="is in use by another process"):
             again.__enter__()
     with store.unfinished_run(tmp_path, PLAN) as folder:
         assert folder.plan.cases == [CASE]
@@ -93,9 +93,9 @@ def test_every_byte_cut_off_is_seen(cli, tmp_path):
         assert isinstance(store.read_record(path), atomic.Fault)
 
 
-def test_places_without_records_are_faults(tmp_path):
+def test_results_without_records_are_faults(tmp_path):
     _, faults = store.read([tmp_path, tmp_path / "nothing"])
-    assert [fault.reason for fault in faults] == ["holds no record", "no such file or folder"]
+    assert [fault.reason for fault in faults] == ["contains no record", "no such file or folder"]
 
 
 def tmpfs(path: Path, size: str) -> bool:

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from benchmarker.records.plan import RENAMED_DESIGNS
-
 T = TypeVar("T")
 
 
@@ -62,8 +60,8 @@ class Design(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the current name of the design."""
-        if value in RENAMED_DESIGNS:
-            value = renamed(f"--design={value}", f"--design={RENAMED_DESIGNS[value]}", RENAMED_DESIGNS[value])
+        if value == "blocks":
+            value = renamed("--design=blocks", "--design=rounds", "rounds")
         return super().convert(value, param, ctx)
 
 

@@ -324,7 +324,7 @@ def table_of(text):
     return {float(row[0]): row[1:] for row in rows if re.fullmatch(r"-?\d+(\.\d+)?", row[0])}
 
 
-def test_a_time_line_is_a_table_of_means_relative_to_the_timed_part(command, stored):
+def test_a_time_series_is_a_table_of_means_relative_to_the_timed_part(command, stored):
     path = stored(line())
     done = command("telemetry", str(path), "--rows=12")
     assert (done.returncode, done.stderr) == (0, "")
@@ -344,7 +344,7 @@ def test_a_time_line_is_a_table_of_means_relative_to_the_timed_part(command, sto
     assert "1 GiB" in wide
 
 
-def test_a_time_line_as_csv_and_json_has_every_reading(command, stored):
+def test_a_time_series_as_csv_and_json_has_every_reading(command, stored):
     path = str(stored(line()))
     rows = json.loads(command("telemetry", path, "--json").stdout)
     lines = list(csv.DictReader(io.StringIO(command("telemetry", path, "--csv").stdout)))
@@ -373,7 +373,7 @@ def test_a_counter_that_wraps_is_mended(command, stored):
     assert {tuple(cells[-2:]) for cells in rows.values()} == {("100", "W")}
 
 
-def test_a_time_line_of_a_trial_that_was_not_timed_begins_with_its_first_reading(command, stored):
+def test_a_time_series_of_a_trial_that_was_not_timed_begins_with_its_first_reading(command, stored):
     untimed = readings(CHANNELS[:1], lambda at: [100.0 * at], [5.0, 6.0, 7.0])
     done = command("telemetry", str(stored(untimed)))
     assert done.stdout.startswith("nothing was timed: times are since the first reading\n")
@@ -390,7 +390,7 @@ def test_hostile_names_in_a_time_series(command, stored):
     assert f"1: toy {SHOWN} gpu\n" in command("telemetry", path).stdout
 
 
-def test_places_without_one_time_line_are_refused_in_one_line(command, stored, tmp_path):
+def test_results_without_one_time_series_are_refused_in_one_line(command, stored, tmp_path):
     refused(command("telemetry", "nowhere.json"), "nowhere.json: no such file or folder")
     accounts = settle([LACKING], None, (0, 0), 0.05)
     reasons = {**make_record().reasons, **reasons_of(accounts)}

@@ -75,7 +75,7 @@ def test_a_file_that_is_no_whole_trace_is_refused_in_one_line(command, tmp_path,
 
 
 @pytest.mark.parametrize("name_of", COMMANDS)
-def test_places_without_a_trace(command, tmp_path, name_of):
+def test_results_without_a_trace(command, tmp_path, name_of):
     refused(command(name_of, "nowhere.pb"), "nowhere.pb: No such file or directory")
     (tmp_path / "folder").mkdir()
     refused(command(name_of, "folder"), "folder contains no record with a profile")

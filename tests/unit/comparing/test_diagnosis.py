@@ -28,7 +28,7 @@ def test_quiet_trials_are_not_disturbed():
     assert diagnosis.unsteady(records) == []
 
 
-def test_each_witness_is_heard():
+def test_each_interference_counter_is_named():
     peers = [make_record()] * 5
     cases = {
         "busy": ({"other_busy_cores": 0.8}, "other processes kept 0.8 cores busy"),
@@ -74,7 +74,7 @@ def test_warm_up_left_in_the_blocks_is_told():
     assert "after 15 of 100 blocks" in note
 
 
-def test_other_surroundings_and_other_work_are_told():
+def test_another_environment_and_other_work_are_told():
     one, two = make_record(), make_record()
     two = msgspec.structs.replace(
         two,

@@ -25,7 +25,7 @@ def test_two_single_configurations_match_whatever_they_are():
     assert names(made) == [({}, "framework=x precision=fp32", "framework=toy precision=fp64")]
 
 
-def test_the_same_configuration_of_two_places_goes_by_the_places():
+def test_the_same_configuration_of_two_results_goes_by_the_results():
     made = matching.between([("old", records("r1", {})), ("new", records("r2", {})), ("newer", records("r3", {}))])
     assert names(made) == [({}, "old", "new"), ({}, "old", "newer")]
 
@@ -75,7 +75,7 @@ def test_frameworks_that_always_compile_are_compared_with_those_that_do_not():
     ]
 
 
-def test_by_what_surrounded_the_trials():
+def test_by_the_environment_of_the_trials():
     one = records("r1", {})
     machine = msgspec.structs.replace(one[0].machine, host="other")
     two = [msgspec.structs.replace(record, machine=machine) for record in records("r2", {})]
@@ -125,7 +125,7 @@ def test_an_experiment_of_the_same_with_itself_has_two_sides():
     assert [record.design.case_number for record in match.contender.records] == [1, 1, 1]
 
 
-def test_a_trial_in_both_places_is_refused():
+def test_a_trial_in_both_results_is_refused():
     same = records("r", {})
     with pytest.raises(UserError, match="a and b both contain the trial r-0000-0"):
         matching.between([("a", same), ("b", same)])

@@ -43,6 +43,10 @@ def test_a_plan_has_defaults(tmp_path):
     )
 
 
+def test_the_former_name_of_the_design_is_read(tmp_path):
+    assert read(tmp_path, "design = 'blocks'").design == "rounds"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -61,6 +65,7 @@ def test_a_plan_has_defaults(tmp_path):
         ("[[case]]\nm = [1]", "plan.toml: case.m: expected"),
         ("trials = 0", "plan.toml: trials: expected `int` >= 1"),
         ("trials = '3'", "plan.toml: trials: expected `int`, got `str`"),
+        ("design = ['duet']", "plan.toml: design: expected `str`"),
         ("design = 'trio'", "plan.toml: design: invalid enum value 'trio'"),
         ("order_seed = -1", "plan.toml: order_seed: expected `int` >= 0"),
         ("seconds = 3", "plan.toml: seconds is at the top level; move it to [measuring]"),

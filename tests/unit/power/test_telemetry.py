@@ -44,7 +44,7 @@ def test_a_notebook_finds_it_beside_its_record(tmp_path):
         benchmarker.load_telemetry(tmp_path / "other.json")
 
 
-def test_what_is_no_time_line_is_told(tmp_path):
+def test_what_is_no_time_series_is_told(tmp_path):
     whole = telemetry.encode(BOTH)
     other = io.BytesIO()
     pq.write_table(pa.table({name: ["x"] for name in telemetry.COLUMNS}), other)
@@ -57,7 +57,7 @@ def test_what_is_no_time_line_is_told(tmp_path):
         telemetry.read(tmp_path / "nothing")
 
 
-def test_what_stands_in_its_way_costs_the_time_line_alone(tmp_path):
+def test_what_stands_in_its_way_costs_the_time_series_alone(tmp_path):
     said = []
     (tmp_path / "taken").mkdir()
     run._keep(tmp_path / "taken", BOTH, said.append)

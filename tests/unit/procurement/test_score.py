@@ -1,4 +1,4 @@
-"""Scores: of records made by hand, and the command on places and axes."""
+"""Scores: of records made by hand, and the command on results and axes."""
 
 import json
 import math
@@ -174,7 +174,7 @@ def test_samples_for_money_by_hand(derive):
 
 
 @pytest.fixture
-def places(tmp_path):
+def results(tmp_path):
     """Runs `old` and `new` of two cases, with their plans."""
     for name, steps in (("old", [1.0, 1.0]), ("new", [0.5, 0.8])):
         folder = tmp_path / name
@@ -187,7 +187,7 @@ def places(tmp_path):
     return tmp_path
 
 
-def test_the_command_scores_two_places(command, places):
+def test_the_command_scores_two_results(command, results):
     done = command("score", "old", "new")
     assert done.returncode == 0
     assert "above 1, the contender is better" in done.stdout
@@ -220,8 +220,8 @@ def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
     )
 
 
-def test_trials_that_were_not_run_lower_the_success(command, places):
-    for path in sorted((places / "new").glob("new-*-1.json"))[-2:]:
+def test_trials_that_were_not_run_lower_the_success(command, results):
+    for path in sorted((results / "new").glob("new-*-1.json"))[-2:]:
         path.unlink()
     done = command("score", "old", "new")
     assert done.returncode == 1
@@ -230,17 +230,17 @@ def test_trials_that_were_not_run_lower_the_success(command, places):
     assert done.stdout.endswith("INCOMPLETE: 2 trial(s) not run\n")
 
 
-def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(command, places):
-    (places / "new" / "cut.json").write_text("{")
+def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(command, results):
+    (results / "new" / "cut.json").write_text("{")
     done = command("score", "old", "new", "--json")
     assert done.returncode == 1
     assert "cut.json" in done.stderr
     assert json.loads(done.stdout)["missing"] == {"file(s) that cannot be read": 1}
 
 
-def test_weights_and_costs_are_printed(command, places):
-    (places / "weights.toml").write_text('[[weight]]\nmatch = {problem = "nap", seed = 1}\nweight = 3\n')
-    (places / "cost.toml").write_text(
+def test_weights_and_costs_are_printed(command, results):
+    (results / "weights.toml").write_text('[[weight]]\nmatch = {problem = "nap", seed = 1}\nweight = 3\n')
+    (results / "cost.toml").write_text(
         'currency = "EUR"\nlifetime_years = 5\nutilisation = 0.5\nelectricity_price_per_kWh = 0.36\npue = 1.25\n'
         "power_W = 800\n[side.old]\nprice = 31536\n[side.contender]\nprice = 63072\n"
     )
@@ -276,7 +276,7 @@ def test_weights_and_costs_are_printed(command, places):
         (["old", "new", "--weights=none.toml"], "cannot read none.toml: No such file"),
     ],
 )
-def test_mistakes_are_told_in_one_line(command, places, args, message):
+def test_mistakes_are_told_in_one_line(command, results, args, message):
     done = command("score", *args)
     assert done.returncode == 2
     assert message in done.stderr

@@ -165,7 +165,7 @@ def test_without_a_comparison_the_page_says_why(page_of, place):
     assert "the records are of one configuration" in section(made, "verdicts").lead[0]
 
 
-def test_of_several_places_the_first_or_the_named_is_the_baseline(study_of, place, two):
+def test_of_several_results_the_first_or_the_named_is_the_baseline(study_of, place, two):
     old, new = (place(two(A[:2], A[:2]), name) for name in ("old", "new"))
     for path, name in ((old, "o"), (new, "n")):
         for file in path.glob("*.json"):
@@ -255,7 +255,7 @@ def test_a_number_that_goes_with_others_alone_is_no_sweep(page_of, place, parts)
     assert not [key for key in parts(page_of(place(records))) if key.startswith("sweep")]
 
 
-def test_time_lines_are_thinned_and_keep_their_extremes(rich, parts):
+def test_time_series_are_thinned_and_keep_their_extremes(rich, parts):
     found = parts(rich)
     for figure in (found["power"], found["temperature"]):
         assert all(len(mark.x) <= MOST_POINTS for mark in figure.marks)

@@ -43,7 +43,7 @@ from benchmarker.traces.attribution.paths import ScopePath, leaf, scope_path, to
         ("jit(f)/'; DROP TABLE x; --/<b>/dot", ("'; DROP TABLE x; --", "<b>"), "forward"),
     ],
 )
-def test_places(path, scopes, phase):
+def test_paths(path, scopes, phase):
     assert scope_path(path) == ScopePath(scopes, phase)
 
 
