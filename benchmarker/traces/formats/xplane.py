@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from benchmarker.formatting import clean
 from benchmarker.traces.events import Texts, frame
 from benchmarker.traces.formats import hlo
 from benchmarker.traces.formats.hlo import Program
@@ -75,7 +76,7 @@ def read(content: bytes) -> Reading:
     planes = [_plane(value) for number, value in top if number == _PLANES]
     if not planes:
         raise WireError("it contains no plane")
-    lost = [f"the profiler reports: {text(value)[:_LONGEST]}" for number, value in top if number == _ERRORS]
+    lost = [_report(value) for number, value in top if number == _ERRORS]
     if _HOSTNAMES not in dict(top):
         lost.append("the host's name, the last entry of a complete file, is missing: the file may be cut short")
     programs = {
@@ -93,9 +94,14 @@ def read(content: bytes) -> Reading:
     timeless = sum(part.timeless for part in parts)
     if timeless:
         lost.append(f"{timeless} events have no valid time")
-    notes = [f"the profiler reports: {text(value)[:_LONGEST]}" for number, value in top if number == _WARNINGS]
+    notes = [_report(value) for number, value in top if number == _WARNINGS]
     table = _table([part.columns for part in parts], interned)
     return Reading("xplane", "jax", table, programs, lost=tuple(lost), notes=tuple(notes))
+
+
+def _report(value: memoryview) -> str:
+    """Return what the profiler reported, as one line."""
+    return f"the profiler reports: {clean(text(value)[:_LONGEST])}"
 
 
 def _device(plane: str) -> str | None:

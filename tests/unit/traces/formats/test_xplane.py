@@ -165,9 +165,9 @@ def test_long_events_and_unknown_fields():
 
 def test_what_the_profiler_says_is_told():
     plane = host()
-    content = space(plane, hostname=None) + message((2, "GPU was lost"), (3, "slow"), (4, "h"))
+    content = space(plane, hostname=None) + message((2, "GPU was\nlost"), (3, "slow"), (4, "h"))
     found = xplane.read(content)
-    assert (found.lost, found.notes) == (("the profiler reports: GPU was lost",), ("the profiler reports: slow",))
+    assert (found.lost, found.notes) == ((r"the profiler reports: GPU was\x0alost",), ("the profiler reports: slow",))
 
 
 def test_a_file_that_ends_between_planes_is_told():
