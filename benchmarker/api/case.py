@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-
-if TYPE_CHECKING:
-    pass
-
 
 Mode = Literal["inference", "forward_backward", "training"]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.execution import planned
 from benchmarker.cli.preview import preview
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("plan", short_help="Show what a plan file would run.")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.execution import execute_plan, planned
 from benchmarker.cli.options.case import store_options
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("run-plan", short_help="Run a plan file.")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from benchmarker.formatting import si
-
-if TYPE_CHECKING:
-    pass
 
 HEADINGS = {
     "temperature_C": "temperature",
