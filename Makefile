@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m benchmarker
 EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
 
-.PHONY: bench test test-slow test-all calibrate check docs format clean help
+.PHONY: bench test test-slow test-all gpu wheels calibrate check docs format clean help
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -31,6 +31,29 @@ test-slow: $(VENV)/installed  ## Run the slow tests
 	$(BIN)/python -m pytest -n auto -m slow
 
 test-all: test test-slow  ## Run lint, types and all tests
+
+# With PYTHON=..., what that Python has is used as it is: only this project, and the wheels in build/wheels if it lacks some,
+# go into build/gpu, without a network. One call stays under 10 minutes; the same command continues.
+PROVE := -m benchmarker suite run gpu-proof --minutes=9 -o gpu-proof
+gpu:  ## Prove on an NVIDIA GPU that the tool is right on it (PYTHON=... uses what that Python has)
+ifeq ($(origin PYTHON),file)
+	@$(MAKE) --no-print-directory $(VENV)/installed
+	$(BIN)/python $(PROVE)
+else
+	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --upgrade --target build/gpu \
+		$(or $(wildcard build/wheels/*.whl),.)
+	PYTHONPATH=$(CURDIR)/build/gpu $(PYTHON) $(PROVE)
+endif
+
+FOR ?= 3.12
+CARRIED ?= msgspec platformdirs perfetto plotly viztracer wasmtime nvidia-ml-py
+PLATFORMS := $(foreach version,2_5 2_17 2_24 2_27 2_28 2_34,--platform manylinux_$(version)_x86_64) \
+	--platform manylinux2014_x86_64 --platform manylinux1_x86_64
+wheels: $(VENV)/installed  ## Collect in build/wheels what a machine without a network may lack (FOR=3.12, CARRIED='...')
+	rm -rf build/wheels
+	$(BIN)/python -m pip download --quiet --no-deps --only-binary=:all: --python-version $(FOR) $(PLATFORMS) \
+		--dest build/wheels $(CARRIED)
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheels .
 
 MINUTES ?= 10
 calibrate: $(VENV)/installed  ## Measure on this machine how often verdicts are right (MINUTES=10)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.case import MODES, Case, Measuring, Mode, Profiling
+from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
 from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
+    from benchmarker.worker.bench import Bench, open_bench
+    from benchmarker.worker.timing import Stepper, steps_per_block
 
 __all__ = [
     "MODES",
     "PRECISIONS",
+    "Bench",
     "Case",
     "Ceilings",
     "Channel",
+    "Claim",
     "Cost",
     "Data",
     "Device",
@@ -39,15 +44,20 @@ __all__ = [
     "Metric",
     "Mode",
     "NoMeterError",
+    "NotHereError",
+    "Outcome",
     "Precision",
     "Problem",
     "Profiling",
+    "Proof",
     "Quantity",
     "Reading",
     "Reason",
     "Record",
     "Roof",
+    "Setting",
     "StepMarker",
+    "Stepper",
     "Support",
     "Unavailable",
     "UserError",
@@ -60,6 +70,8 @@ __all__ = [
     "load_events",
     "load_telemetry",
     "measured_roof",
+    "open_bench",
+    "steps_per_block",
     "vendor_roof",
 ]
 
@@ -67,6 +79,8 @@ _LAZY = {
     **dict.fromkeys(("load", "load_blocks", "load_events", "load_telemetry"), "benchmarker.frames"),
     "Ceilings": "benchmarker.records.ceilings",
     **dict.fromkeys(("Roof", "measured_roof", "vendor_roof"), "benchmarker.roofline.model"),
+    **dict.fromkeys(("Bench", "open_bench"), "benchmarker.worker.bench"),
+    **dict.fromkeys(("Stepper", "steps_per_block"), "benchmarker.worker.timing"),
 }
 """Names whose modules are slow to import; each is imported on first use."""
 

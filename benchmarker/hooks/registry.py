@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "workload": ("describe_workload", "build_workload"),
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),
+    "suite": ("make_proof",),
 }
 """Kinds of plugin, and the hooks that each kind implements."""
 
@@ -78,8 +79,8 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
         plugin = Plugin(address=entry_point.name, module=entry_point.value, distribution=name, version=version)
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
-                f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; "
-                f"addresses are framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME"
+                f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; addresses are "
+                f"framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, suite.NAME"
             )
         if ":" in plugin.module:
             raise UserError(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarker.api.case import Case, Profiling
+    from benchmarker.api.claim import Proof
     from benchmarker.api.framework import Framework, FrameworkInfo
     from benchmarker.api.meter import Meter
     from benchmarker.api.metric import Metric
@@ -91,5 +92,14 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     `ceilings` are the known ceilings of the measured devices; an implementation that does not need them omits them.
 
     Implemented by `metric.NAME`: `return {"samples_per_s": Metric(12.5, "1/s", "higher")}`.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def make_proof() -> Proof:
+    """Make a suite of claims about the tool on a device, without importing a framework; called by `suite`.
+
+    Implemented by `suite.NAME`: `return Proof("what it proves", "5 min", (Claim(...), ...))`.
     """
     raise NotImplementedError

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import parameters, registry
@@ -15,7 +16,7 @@ from benchmarker.records.record import DeviceInfo, Types
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarker.api.case import Case, Profiling
+    from benchmarker.api.case import Mode, Profiling
     from benchmarker.api.framework import Device, Framework, FrameworkInfo
     from benchmarker.api.problem import Data, Problem, Workload
 
@@ -81,6 +82,37 @@ class Bench:
             "variables": _variables(info.variables),
             "threads": self.threads,
         }
+
+
+def open_bench(
+    problem: str,
+    framework: str,
+    device: str,
+    *,
+    precision: str = "fp32",
+    mode: Mode = "inference",
+    compiled: bool = False,
+    seed: int = 0,
+    **parameters_given: Any,
+) -> Bench:
+    """Open one case in this process, as a trial's process does: for notebooks, and for comparisons with other code.
+
+    Parameters that are not given have their defaults for `device`. Frameworks keep some settings for a whole process,
+    so open cases of different precisions one after the other. Raises `UserError`.
+    """
+    made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
+    return Bench(
+        Case(
+            problem=problem,
+            framework=framework,
+            device=device,
+            precision=precision,
+            mode=mode,
+            compile=compiled,
+            seed=seed,
+            params=parameters.resolve(made, parameters_given, device),
+        )
+    )
 
 
 def _variables(names: tuple[str, ...]) -> Mapping[str, str]:

@@ -27,6 +27,7 @@ LAYERS = [
     "procurement",
     "bundles",
     "report",
+    "proving",
     "cli",
 ]
 """Packages of the core by stage; each imports only itself and what stands before it."""

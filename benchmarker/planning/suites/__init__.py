@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
+from benchmarker.hooks import registry
 from benchmarker.planning import plan_file
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def find(name: str) -> Suite:
     if name not in index:
         if Path(name).is_file():
             raise UserError(f"{name} is a file, not the name of a suite; `run-plan {name}` runs it")
-        near = difflib.get_close_matches(name, index, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(index)}"
+        known = [*index, *(plugin.name for plugin in registry.registered("suite").values())]
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
         raise UserError(f"no suite is named {name!r}; {hint}")
     return Suite(name, **index[name], plan=plan_file.read(FOLDER / f"{name}.toml"))
 

@@ -1,0 +1,1 @@
+"""Proves a suite of claims: each in a process of its own, within its limit, resumable."""

@@ -1,0 +1,124 @@
+"""Claims about precision: what is listed is right on the device, and TensorFloat-32 is used only where requested."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from benchmarker import Claim, NotHereError, Outcome, Setting
+from benchmarker_plugins.gpu_proof.tool import FRAMEWORKS, ToolError, completed, need, run, tool
+
+PROBLEMS = ("gemm", "stream", "attention", "gpt2")
+VARIANTS = ("impl", "op")
+"""Parameters that select an implementation."""
+AT_ONCE = 4
+"""Checks that run at the same time: most of a check is starting a process."""
+FP32_ERROR = 2.0**-18
+"""Largest error of a product in fp32 relative to its largest element; one TensorFloat-32 rounding is 2**-11."""
+TF32_ERRORS = (2.0**-15, 2.0**-8)
+"""Errors between which a product in tf32 must be."""
+
+
+def right(setting: Setting, framework: str) -> Outcome:
+    """Check every problem, variant, mode and precision that is listed for the device against the float64 reference."""
+    need(setting, framework)
+    asked = []
+    for problem in PROBLEMS:
+        described = tool(setting, "describe", problem)
+        able = [x for x in described["frameworks"] if (x["framework"], x["device"]) == (framework, setting.device)]
+        precisions = dict.fromkeys(name for each in able for name in each["precisions"])
+        variants = next((x for x in described["parameters"] if x["name"] in VARIANTS), {"option": "", "choices": [""]})
+        asked += [
+            (problem, name, f"{variants['option']}={choice}" if choice else "")
+            for name in precisions
+            for choice in variants["choices"]
+            if not setting.small or name in ("fp32", "bf16")
+        ]
+
+    def check(problem: str, precision: str, variant: str) -> dict[str, Any] | None:
+        words = [f"--problem={problem}", f"--framework={framework}", f"--precision={precision}", *variant.split()]
+        try:
+            found: dict[str, Any] = tool(setting, "check", f"--device={setting.device}", *words)
+        except ToolError as error:
+            if "does not support" in str(error):
+                return None
+            raise
+        return found
+
+    with ThreadPoolExecutor(1 if setting.small else AT_ONCE) as pool:
+        found = list(pool.map(lambda each: check(*each), asked))
+    return judge_right({key: each for key, each in zip(asked, found, strict=True) if each})
+
+
+def judge_right(found: dict[tuple[str, str, str], dict[str, Any]]) -> Outcome:
+    """Every check must be ok, and at least one must have been made for each problem."""
+    checks = [(*key, each) for key, report in found.items() for each in report["checks"]]
+    wrong = [
+        f"{problem} {each['mode']} {precision} {variant}: {each['note'] or each['check']}"
+        for problem, precision, variant, each in checks
+        if not each["ok"]
+    ]
+    wrong += [
+        f"{problem} {precision} {variant}: the losses do not fall, or differ"
+        for (problem, precision, variant), report in found.items()
+        if not all(curve["falls"] and curve["apart"] <= curve["bound"] for curve in report["curves"])
+    ]
+    if missing := set(PROBLEMS) - {problem for problem, *_ in found}:
+        wrong.append(f"nothing is listed for {', '.join(sorted(missing))}")
+    shares = [
+        each["check"]["error"] / each["check"]["bound"]
+        for *_, each in checks
+        if each["check"] and each["check"]["bound"]
+    ]
+    figure = f"{len(checks)} checks" + (f", the largest error is {max(shares):.0%} of its bound" if shares else "")
+    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong[:3]))
+
+
+def tf32(setting: Setting, framework: str) -> Outcome:
+    """Measure the error of the same product in fp32 and in tf32."""
+    if "tf32" not in need(setting, framework)[framework]["inference"]:
+        raise NotHereError(f"{framework} lists no tf32 on {setting.device}")
+    errors = {}
+    for precision in ("fp32", "tf32"):
+        words = ("--problem=gemm", f"--framework={framework}", f"--precision={precision}")
+        found = tool(setting, "check", f"--device={setting.device}", *words)
+        errors[precision] = found["checks"][0]["check"]["error"]
+    words = (f"--framework={framework}", "--problem=gemm", "--blocks=5")
+    fast = {name: completed(run(setting, *words, f"--precision={name}"))[0] for name in ("fp32", "tf32")}
+    times = {name: fast[name]["metrics"]["step_time_median_s"]["value"] for name in fast}
+    return judge_tf32(errors, times["fp32"] / times["tf32"])
+
+
+def judge_tf32(errors: dict[str, float], speedup: float) -> Outcome:
+    """The error in fp32 must be that of fp32, in tf32 that of ten bits, and tf32 must be faster."""
+    figure = f"error {errors['fp32']:.1e} in fp32, {errors['tf32']:.1e} in tf32; tf32 is {speedup:.1f}x as fast"
+    values = {"error_fp32": errors["fp32"], "error_tf32": errors["tf32"], "speedup": speedup}
+    wrong = []
+    if errors["fp32"] > FP32_ERROR:
+        wrong.append("fp32 is less exact than fp32 is: TensorFloat-32 was used without being requested")
+    if not TF32_ERRORS[0] < errors["tf32"] < TF32_ERRORS[1]:
+        wrong.append("the error in tf32 is not that of TensorFloat-32")
+    if speedup < 1.5:
+        wrong.append("tf32 is hardly faster than fp32")
+    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong), values)
+
+
+CLAIMS = {
+    "right": [
+        Claim(
+            f"right-{name}",
+            f"every problem, mode and precision that is listed for {name} is right on the device",
+            400,
+            partial(right, framework=name),
+        )
+        for name in FRAMEWORKS
+    ],
+    "tf32": [
+        Claim(
+            f"tf32-{name}",
+            f"{name} uses TensorFloat-32 only where it is requested",
+            90,
+            partial(tf32, framework=name),
+        )
+        for name in FRAMEWORKS
+    ],
+}
