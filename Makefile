@@ -34,7 +34,7 @@ test-all: test test-slow  ## Run lint, types and all tests
 
 # With PYTHON=..., what that Python has is used as it is: only this project, and the wheels in build/wheels if it lacks some,
 # go into build/gpu, without a network. One call stays under 10 minutes; the same command continues.
-PROVE := -m benchmarker suite run gpu-proof --minutes=9 -o gpu-proof
+PROVE := -P -m benchmarker suite run gpu-proof --minutes=9 -o gpu-proof
 gpu:  ## Prove on an NVIDIA GPU that the tool is right on it (PYTHON=... uses what that Python has)
 ifeq ($(origin PYTHON),file)
 	@$(MAKE) --no-print-directory $(VENV)/installed
@@ -46,7 +46,7 @@ else
 endif
 
 FOR ?= 3.12
-CARRIED ?= msgspec platformdirs perfetto plotly viztracer wasmtime nvidia-ml-py
+CARRIED ?= msgspec platformdirs perfetto plotly wasmtime nvidia-ml-py
 PLATFORMS := $(foreach version,2_5 2_17 2_24 2_27 2_28 2_34,--platform manylinux_$(version)_x86_64) \
 	--platform manylinux2014_x86_64 --platform manylinux1_x86_64
 wheels: $(VENV)/installed  ## Collect in build/wheels what a machine without a network may lack (FOR=3.12, CARRIED='...')

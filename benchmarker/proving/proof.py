@@ -82,7 +82,7 @@ def prove(
     only: Collection[str] = (),
     say: Callable[[Entry | Claim], None],
 ) -> Summary:
-    """Try the claims of a suite in their order; those that have an entry in the folder are not repeated.
+    """Try the claims of a suite in their order; those that passed or failed before, by the folder, are not repeated.
 
     A claim begins only if its limit fits into what is left of `seconds`. `again` names claims to repeat, `only` the
     claims to try; each is told to `say` before and after. Each claim leaves `claims/NAME.json` and `claims/NAME.log`;
@@ -106,10 +106,14 @@ def prove(
     end = time.monotonic() + seconds
     left = []
     for claim in wanted:
-        if known := _entry(folder, claim, device):
+        known = _entry(folder, claim, device)
+        if known and known.verdict != "not here":
             say(known)
         elif time.monotonic() + claim.limit_s > end:
-            left.append(claim.name)
+            if known:
+                say(known)
+            else:
+                left.append(claim.name)
         else:
             say(claim)
             say(_try(suite, claim, device, folder))

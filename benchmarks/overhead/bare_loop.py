@@ -18,6 +18,9 @@ from itertools import cycle
 import click
 from duet import play, ratio
 
+from benchmarker import Stepper, open_bench, steps_per_block
+from benchmarker_plugins.gpu_proof.loops import BATCHES
+
 CASES = {
     "gemm 512": ("gemm", {"m": 512, "n": 512, "k": 512}),
     "gemm 1024": ("gemm", {"m": 1024, "n": 1024, "k": 1024}),
@@ -51,25 +54,18 @@ def main(framework: str, processes: int, pairs: int, only: str | None, process: 
 
 def one_process(framework: str, name: str, seed: int, pairs: int) -> None:
     """Time both loops alternately for one case and print the log ratios as JSON."""
-    from benchmarker.api.case import Case
-    from benchmarker.hooks.parameters import resolve
-    from benchmarker.hooks.registry import load
-    from benchmarker.worker import timing
-    from benchmarker.worker.bench import BATCHES, Bench
-
     problem, given = CASES[name]
-    values = resolve(load([f"problem.{problem}"]).hook.make_problem(), given, "cpu")
-    bench = Bench(Case(problem=problem, framework=framework, device="cpu", params=values, seed=seed))
+    bench = open_bench(problem, framework, "cpu", seed=seed, **given)
     data = bench.data(bench.params, BATCHES)
     # The position of arrays in memory affects speed, so every other process creates those of the bare loop first.
     early = bare_step(framework, problem, data) if seed % 2 else None
     workload = bench.build(bench.params, data)
-    stepper = timing.Stepper(workload.step, bench.framework.synchronize)
+    stepper = Stepper(workload.step, bench.framework.synchronize)
     bare = workload.step if problem == "gpt2" else early or bare_step(framework, problem, data)
     for _ in range(5):
         stepper.block(1)
         bare_block(bare, bench.framework.synchronize, 1)
-    steps = timing.steps_per_block(stepper)
+    steps = steps_per_block(stepper)
     durations: list[int] = []
 
     def tool() -> int:

@@ -8,16 +8,17 @@ optimizer (fused AdamW). The ratio of each process is the median over its pairs;
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from itertools import cycle
 
 import click
 from duet import play, ratio
+
+from benchmarker_plugins.gpu_proof.huggingface import steps
+from benchmarker_plugins.gpu_proof.loops import BATCHES
 
 MODES = ("inference", "training")
 
@@ -57,47 +58,10 @@ def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: st
 
 def one_process(mode: str, seed: int, pairs: int, size: dict[str, str | int]) -> None:
     """Time both models alternately in one mode and print the log ratios as JSON."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    from benchmarker.api.case import Case
-    from benchmarker.hooks.parameters import resolve
-    from benchmarker.hooks.registry import load
-    from benchmarker.worker.bench import BATCHES, Bench
-
     precision = str(size.pop("precision"))
-    values = resolve(load(["problem.gpt2"]).hook.make_problem(), {**size, "impl": "fused"}, "cpu")
-    case = Case(
-        problem="gpt2", framework="torch", device="cpu", precision=precision, mode=mode, params=values, seed=seed
-    )
-    bench = Bench(case)
+    bench, make_theirs = steps("cpu", mode, precision, seed=seed, **size)
     data = bench.data(bench.params, BATCHES)
-    ours = bench.build(bench.params, data).step
-
-    p = bench.params
-    torch.manual_seed(seed)
-    config = GPT2Config(
-        n_layer=p.n_layer, n_embd=p.d_model, n_head=p.n_head, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False
-    )
-    config._attn_implementation = "sdpa"
-    model = GPT2LMHeadModel(config).to({"fp32": torch.float32, "bf16": torch.bfloat16}[precision])
-    batches = cycle([torch.tensor(batch["tokens"], dtype=torch.int64) for batch in data.batches])
-    if mode == "inference":
-        model.eval()
-
-        def theirs() -> None:
-            with torch.inference_mode():
-                model(next(batches))
-    else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
-
-        def theirs() -> None:
-            tokens = next(batches)
-            model(tokens, labels=tokens).loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
+    ours, theirs = bench.build(bench.params, data).step, make_theirs(data)
     times: dict[str, list[int]] = {"ours_ms": [], "theirs_ms": []}
 
     def timed(side, step):

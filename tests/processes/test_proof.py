@@ -76,8 +76,9 @@ def test_each_claim_has_its_verdict_and_reason(command, tmp_path):
 def test_it_goes_on_where_it_was_and_repeats_what_is_asked(command):
     run = ("suite", "run", "toy-proof", "--only=counted,absent")
     assert command(*run, "--device=cpu").returncode == 0
-    assert "PASS      counted              1 times" in command(*run, "--device=cpu").stdout
-    assert "PASS      counted              2 times" in command(*run, "--device=cpu", "--again=counted").stdout
+    assert "PASS      counted  1 times" in command(*run, "--device=cpu").stdout
+    assert "PASS      counted  2 times" in command(*run, "--device=cpu", "--again=counted").stdout
+    assert command(*run, "--device=cpu", "--minutes=0.1").returncode == 0  # what is not here does not count as left
     assert "3 times on cuda" in command(*run).stdout  # what was found on another device is not known here
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -171,6 +172,7 @@ def _prove(
 ) -> int:
     """Try the claims and print a line for each as it ends."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    width = max(len(claim.name) for claim in load_proof(name).claims)
 
     def say(what: Entry | Claim) -> None:
         if isinstance(what, Claim):
@@ -180,7 +182,10 @@ def _prove(
             texts = "; ".join(filter(None, (what.figure, what.reason)))
             erase = "\x1b[2K" if sys.stderr.isatty() else ""
             click.echo(erase, nl=False, err=True)
-            click.echo(f"{what.verdict:8}  {what.name:20} {texts}".rstrip(), err=as_json)
+            line = f"{what.verdict:8}  {what.name:{width}}  {texts}".rstrip()
+            if sys.stdout.isatty():
+                line = click.wrap_text(line, shutil.get_terminal_size().columns, subsequent_indent=" " * (12 + width))
+            click.echo(line, err=as_json)
 
     summary = prove(name, folder, device, seconds=seconds, again=again, only=only, say=say)
     if as_json:

@@ -3,7 +3,7 @@
 import subprocess
 
 from benchmarker import Proof, hookimpl
-from benchmarker_plugins.gpu_proof import devices, energy, numerics, profiles, speed, verdicts
+from benchmarker_plugins.gpu_proof import devices, energy, numerics, page, profiles, speed, verdicts
 
 REHEARSAL = "--device=cpu rehearses it at a small size"
 
@@ -32,6 +32,7 @@ def make_proof() -> Proof:
         *energy.CLAIMS["sampler"],
         *devices.CLAIMS["preheat"],
         *speed.CLAIMS["ceilings"],
+        *page.CLAIMS["page"],
     )
     summary = "proves on a GPU that numbers, traces, energy and verdicts are right"
     return Proof(summary, "25 min on one GPU", claims, missing)
@@ -43,8 +44,10 @@ def missing(device: str) -> str | None:
         return None
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"nvidia-smi: {error}; {REHEARSAL}"
+    except OSError:
+        return f"there is no nvidia-smi, which NVIDIA's driver brings; {REHEARSAL}"
+    except subprocess.TimeoutExpired:
+        return f"nvidia-smi does not answer within 30 s; {REHEARSAL}"
     if listed.returncode or not listed.stdout.strip():
         return f"nvidia-smi lists no GPU; {REHEARSAL}"
     return None

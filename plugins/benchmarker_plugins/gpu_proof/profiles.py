@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarker import Claim, NotHereError, Outcome, Setting, load_events
-from benchmarker_plugins.gpu_proof.tool import FRAMEWORKS, completed, need, run, tool
+from benchmarker_plugins.gpu_proof.tool import FRAMEWORKS, completed, need, results, run, tool
 
 ATTRIBUTED = 0.95
 """Least share of the device's time that is attributed to a scope."""
@@ -30,7 +30,7 @@ def attributed(setting: Setting, framework: str, compiled: bool = False) -> Outc
     words = (f"--framework={framework}", "--problem=gpt2", "--mode=training", "--blocks=3", *size)
     extra = ["--compile"] if compiled else []
     (record,) = completed(run(setting, *words, *extra, "--profile", "--profile-steps=3"))
-    folder = setting.folder / "results" / record["run_id"]
+    folder = results(setting) / record["run_id"]
     profile = next(folder.glob(f"{record['trial_id']}.profile.*.gz"), None)
     if profile and profile.stat().st_size <= SMALL_BYTES:
         shutil.copy(
@@ -73,7 +73,7 @@ def second_reader(setting: Setting) -> Outcome:
         raise NotHereError("a CPU has no kernels to sum")
     words = ("--framework=torch", "--problem=attention", "--blocks=3", "--profile", "--profile-steps=3")
     (record,) = completed(run(setting, *words, "--precision=bf16"))
-    folder = setting.folder / "results" / record["run_id"]
+    folder = results(setting) / record["run_id"]
     ours = load_events(folder / f"{record['trial_id']}.json")
     kernels = ours[ours["kind"].isin(["kernel", "copy"])]
     profile = next(folder.glob(f"{record['trial_id']}.profile.json.gz"))

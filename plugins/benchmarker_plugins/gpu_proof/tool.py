@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,8 @@ import click
 from benchmarker import NotHereError, Setting
 
 FRAMEWORKS = ("torch", "jax")
+MEASURING = ("run", "sweep", "ab", "ceilings")
+"""Commands that store records."""
 
 
 class ToolError(Exception):
@@ -23,9 +26,19 @@ def note(*words: object) -> None:
     click.echo(" ".join(map(str, words)))
 
 
+def results(setting: Setting) -> Path:
+    """Return the folder for the records of all claims."""
+    return setting.folder.absolute().parent / "results"
+
+
 def tool(setting: Setting, *words: str) -> Any:
-    """Return the JSON that a command prints. Its messages go to the claim's log. Raises `ToolError`."""
+    """Return the JSON that a command prints. Its messages go to the claim's log. Raises `ToolError`.
+
+    Records go to the folder that all claims share, unless `words` name another.
+    """
     command = [sys.executable, "-m", "benchmarker", *words, "--json"]
+    if words[0] in MEASURING and not any(word.startswith("--results=") for word in words):
+        command.append(f"--results={results(setting)}")
     note("$", *command[1:])
     own = {**os.environ, "BENCHMARKER_CEILINGS": str(setting.folder)}  # the user's ceilings stay as they are
     done = subprocess.run(command, cwd=setting.folder, env=own, capture_output=True, text=True, check=False)
