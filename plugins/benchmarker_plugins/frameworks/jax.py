@@ -76,7 +76,9 @@ def _describe(device: jax.Device) -> Device:
     # TensorFloat-32 came with compute capability 8.0 (NVIDIA A100 whitepaper, 2020).
     has_tf32 = platform == "cuda" and float(getattr(device, "compute_capability", "0")) >= 8.0
     precisions = (*_COMMON, "tf32") if has_tf32 else _COMMON
-    return Device(platform, device.device_kind, precisions, memory_bytes=stats.get("bytes_limit"))
+    # On a GPU the limit is that of JAX's pool, by default 75% of the memory (JAX, "GPU memory allocation").
+    memory_bytes = None if platform in ("cuda", "rocm") else stats.get("bytes_limit")
+    return Device(platform, device.device_kind, precisions, memory_bytes=memory_bytes)
 
 
 @hookimpl

@@ -1,5 +1,6 @@
 """Claims about precision: what is listed is right on the device, and TensorFloat-32 is used only where requested."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ TF32_ERRORS = (2.0**-15, 2.0**-8)
 
 def right(setting: Setting, framework: str) -> Outcome:
     """Check every problem, variant, mode and precision that is listed for the device against the float64 reference."""
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # several checks share the device's memory
     need(setting, framework)
     asked = []
     for problem in PROBLEMS:

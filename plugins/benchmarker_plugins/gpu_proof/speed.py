@@ -178,10 +178,10 @@ CLAIMS = {
         Claim(
             "gpt2-training",
             "GPT-2 of 1.5 B trains in bf16 at an MFU of 45% or more",
-            300,
+            500,
             partial(gpt2, mode="training"),
         ),
-        Claim("gpt2-inference", "GPT-2 of 1.5 B runs in bf16 in each framework", 240, partial(gpt2, mode="inference")),
+        Claim("gpt2-inference", "GPT-2 of 1.5 B runs in bf16 in each framework", 400, partial(gpt2, mode="inference")),
     ],
     "huggingface": [
         Claim(
