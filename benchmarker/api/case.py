@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER
+from benchmarker.api.numbers import Count, Positive, Whole
 
 Mode = Literal["inference", "forward_backward", "training"]
 
@@ -22,8 +23,8 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     preheat: bool = False
     preheat_max_s: Annotated[float, Meta(gt=0, description="maximum preheat time, s")] = 60.0
-    warmup_steps: Annotated[int, Meta(ge=1, description="steps before timing if there is no preheat")] = 3
-    blocks: Annotated[int, Meta(ge=1, description="maximum number of timed blocks")] = 100
+    warmup_steps: Annotated[Positive, Meta(description="steps before timing if there is no preheat")] = 3
+    blocks: Annotated[Positive, Meta(description="maximum number of timed blocks")] = 100
     seconds: Annotated[float, Meta(gt=0, description="maximum length of the timed part, s")] = 30.0
     median_precision: Annotated[
         float | None,
@@ -32,7 +33,7 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = None
     timeout_s: Annotated[float, Meta(gt=0, description="time limit of a trial, s")] = 3600.0
     profile: Annotated[bool, Meta(description="profile some steps, in a separate process")] = False
-    profile_steps: Annotated[int, Meta(ge=1, description="number of profiled steps")] = 10
+    profile_steps: Annotated[Positive, Meta(description="number of profiled steps")] = 10
     separable: Annotated[bool, Meta(description="profile with settings that keep scopes separate")] = False
     power: Annotated[str, Meta(description="meters to read: passive, auto, none, or comma-separated names")] = "passive"
     power_hz: Annotated[float, Meta(gt=0, le=100, description="sampling rate of the meters, 1/s")] = 20.0
@@ -64,7 +65,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     precision: str = "fp32"
     mode: Mode = "inference"
     compile: bool = False
-    params: dict[str, bool | int | float | str]
-    seed: Annotated[int, Meta(ge=0)] = 0
-    threads: Annotated[Annotated[int, Meta(ge=1)] | None, NULL_IS_AN_ANSWER] = None
+    params: dict[str, bool | Whole | float | str]
+    seed: Count = 0
+    threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
     measuring: Measuring = Measuring()

@@ -11,11 +11,12 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from benchmarker.api.numbers import Count
 from benchmarker.files.atomic import Fault
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
 from benchmarker.records.plan import Plan, PlannedTrial
-from benchmarker.records.record import Count, Record
+from benchmarker.records.record import Record
 
 FORMAT_VERSION: Literal[1] = 1
 

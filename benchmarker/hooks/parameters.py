@@ -12,11 +12,15 @@ import msgspec
 from msgspec import inspect
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.numbers import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarker.api.problem import Problem
+
+
+_DIGITS = len(str(LARGEST)) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,10 @@ def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=2) or names
             raise UserError(f"no option {option(name)}; did you mean {' or '.join(map(option, near))}?")
+    for name, value in values.items():
+        digits = value.strip().lstrip("+-") if isinstance(value, str) else ""
+        if (isinstance(value, int) and abs(value) > LARGEST) or (digits.isdecimal() and len(digits) > _DIGITS):
+            raise UserError(f"{option(name)} is too large: at most {LARGEST} is possible")
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -17,6 +17,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import SOURCES, Unavailable
+from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 from benchmarker.power.sampler import Found, Request, Sample
 from benchmarker.power.window import Line
@@ -183,7 +184,11 @@ class _Sampler:
                 return Found(unavailable=(Unavailable("", "driver", self.lost),))
             self._heard += chunk
         line, _, self._heard = self._heard.partition(b"\n")
-        return msgspec.json.decode(line, type=Found)
+        try:
+            return msgspec.json.decode(line, type=Found)
+        except msgspec.DecodeError as error:
+            self.lost = f"it describes a channel that is not valid: {clean(str(error))}"
+            return Found(unavailable=(Unavailable("", "driver", self.lost),))
 
     def ended(self) -> str:
         """Describe how the process ended unexpectedly."""
@@ -208,7 +213,11 @@ class _Sampler:
         """Return what it read until it ended; a truncated last line is dropped."""
         self.samples.seek(0)
         lines = self.samples.read().split(b"\n")[:-1]
-        samples = [msgspec.json.decode(line, type=Sample) for line in lines]
+        samples: list[Sample] = []
+        try:
+            samples.extend(msgspec.json.decode(line, type=Sample) for line in lines)
+        except msgspec.DecodeError as error:
+            self.lost = f"a sample is not valid: {clean(str(error))}"
         unavailable = found.unavailable
         if found.channels and self.lost:
             unavailable = (*unavailable, Unavailable("", "stalled" if "answer" in self.lost else "lost", self.lost))

@@ -16,6 +16,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta, Struct
 
+from benchmarker.api.numbers import Positive
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
@@ -37,8 +38,8 @@ class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):
 
     platform: str
     name: str
-    cores: int | None
-    threads: int | None
+    cores: Positive | None
+    threads: Positive | None
 
     def __str__(self) -> str:
         cores = "" if self.cores is None else f", {self.cores} cores"
@@ -63,8 +64,8 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     value: Annotated[float, Meta(gt=0)]
     low: Annotated[float, Meta(gt=0)]
     high: Annotated[float, Meta(gt=0)]
-    trials: Annotated[int, Meta(ge=1)]
-    searched: Annotated[int, Meta(ge=1)]
+    trials: Positive
+    searched: Positive
     params: dict[str, bool | int | float | str]
     measured_at: str
     run_id: str
@@ -132,11 +133,19 @@ class Ceilings:
 
 
 def known(results: Iterable[Path] = ()) -> Ceilings:
-    """Return the ceilings in the cache and in `results`: runs, folders of runs, or records in their folder."""
-    files = list(cache().glob("*.json"))
+    """Return the ceilings in the cache and in `results`: runs, folders of runs, or records in their folder.
+
+    A cache that cannot be entered, as in a container with another user's home, is a fault.
+    """
+    found: list[list[Ceiling] | Fault] = []
+    files: list[Path] = []
+    try:
+        files += cache().glob("*.json")
+    except OSError as error:
+        found.append(Fault(cache(), f"{error.strerror}; set {VARIABLE} to a folder that can be read"))
     for result in results:
         files += sorted(result.rglob(CEILINGS)) if result.is_dir() else [result.parent / CEILINGS]
-    found = [read(file) for file in files if file.exists()]
+    found += [read(file) for file in files if file.exists()]
     return Ceilings(
         tuple(ceiling for each in found if not isinstance(each, Fault) for ceiling in each),
         tuple(each for each in found if isinstance(each, Fault)),

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.meter import SLOWDOWNS, Domain, Unavailable
 from benchmarker.api.nulls import null_because
+from benchmarker.api.numbers import Count
 
-Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 SensorFlag = Literal["counter_suspect", "counter_stalled", "counter_backwards", "aliasing", "gaps", "shared"]
 NOT_READ = null_because("the sensor was not read")

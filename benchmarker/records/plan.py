@@ -11,8 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.case import Case
+from benchmarker.api.errors import UserError
+from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.record import DesignKind
 
+MOST_TRIALS = 1_000_000
+"""Most trials of a run: at a second each, twelve days."""
 PlannedTrial = tuple[int, int]
 """A trial of a plan: (case index, round)."""
 
@@ -27,12 +31,19 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     run_id: str = ""
     cases: list[Case]
-    trials: int
+    trials: Positive
     design: DesignKind = "rounds"
     looks: list[int] = []
     left_out: list[str] = []
-    seed: int
+    seed: Count
     order: list[PlannedTrial]
+
+    def __post_init__(self) -> None:
+        """Check that every trial of every case is in the order once; raises ValueError."""
+        if len(self.order) != len(self.cases) * self.trials or set(self.order) != {
+            (index, trial) for index in range(len(self.cases)) for trial in range(self.trials)
+        }:
+            raise ValueError(f"the order is not that of {self.trials} trials of {len(self.cases)} cases")
 
     def same_as(self, other: Plan) -> bool:
         """Whether both plans request the same, in any order of the trials."""
@@ -58,7 +69,12 @@ def make_plan(
     left_out: Sequence[str] = (),
     seed: int | None = None,
 ) -> Plan:
-    """Plan rounds, each with one trial of every case in a new random order, from `seed` or a random seed."""
+    """Plan rounds, each with one trial of every case in a new random order, from `seed` or a random seed.
+
+    Raises `UserError` if there are more than MOST_TRIALS.
+    """
+    if len(cases) * trials > MOST_TRIALS:
+        raise UserError(f"{len(cases)} cases with {trials} trials each: a run has at most {MOST_TRIALS:,} trials")
     seed = secrets.randbits(32) if seed is None else seed
     rng = random.Random(seed)  # noqa: S311 - an order, not a secret
     order = [(index, trial) for trial in range(trials) for index in rng.sample(range(len(cases)), len(cases))]

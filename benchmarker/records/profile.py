@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-
-Count = Annotated[int, Meta(ge=0)]
+from benchmarker.api.numbers import Count
 
 
 class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):

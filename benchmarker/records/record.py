@@ -20,13 +20,13 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_because
+from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 
 SCHEMA_VERSION: Literal[5] = 5
 
 Seconds = Annotated[float, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=0)]
 
 NOT_REACHED = null_because("the trial ended before it was known")
 SHARED = null_because("two cases shared the process, and what each used cannot be told apart")
@@ -75,8 +75,8 @@ StoppedBy = Literal["blocks", "seconds", "median_precision", "power_min", "failu
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
     """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock."""
 
-    steps_per_block: Annotated[int, Meta(ge=1)]
-    duration_ns: list[Annotated[int, Meta(ge=1)]]
+    steps_per_block: Positive
+    duration_ns: list[Positive]
     stopped_by: StoppedBy
 
 

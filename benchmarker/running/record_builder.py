@@ -59,6 +59,7 @@ class RecordBuilder:
         self.done = False
         self.failure: dict[str, Any] | None = None
         self.energy_account: Accounts | None = None
+        self._energy_lost = ""
 
     def hear(self, event: Event) -> None:
         """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
@@ -97,7 +98,26 @@ class RecordBuilder:
         self.energy_account = energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
 
     def record(self, wall_s: float, status: int | None) -> Record:
-        """The record of the trial; `status` is the exit status of its worker."""
+        """The record of the trial; `status` is the exit status of its worker.
+
+        What cannot be stored is left out, with the reason: first what the meters gave, then everything measured.
+        """
+        try:
+            return self._record(wall_s, status)
+        except msgspec.ValidationError as error:
+            if self.energy_account:
+                account, self.energy_account = self.energy_account, None
+                self._energy_lost = f"what the meters gave cannot be stored: {error}"
+                try:
+                    return self._record(wall_s, status)
+                except msgspec.ValidationError:
+                    self.energy_account = account
+            self.fail("exception", f"what was measured cannot be stored: {error}")
+            self.parts, self.stages, self.energy_account = {}, {}, None
+            return self._record(wall_s, status)
+
+    def _record(self, wall_s: float, status: int | None) -> Record:
+        """Make the record; raises msgspec.ValidationError if it would not be read back."""
         case, parts = self.case, self.parts
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -132,12 +152,14 @@ class RecordBuilder:
         fields["meters"] = sensed.meters if sensed else []
         fields = msgspec.to_builtins(fields)
         fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
-        return msgspec.convert(fields, Record)
+        return msgspec.json.decode(msgspec.json.encode(fields), type=Record)
 
     def _reason(self, path: str) -> str:
         """Why the value at `path` is null: what the meters reported, the stage that failed, or the declared reason."""
         if self.energy_account and path in self.energy_account.reasons:
             return self.energy_account.reasons[path]
+        if self._energy_lost and path == "energy":
+            return self._energy_lost
         section, field = path.partition(".")[0], path.rpartition(".")[2]
         told_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
         if self.failure and told_by_worker and not {section, field} & self.parts.keys():

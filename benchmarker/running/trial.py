@@ -82,6 +82,8 @@ def _builders(process: Process, environment: Environment) -> list[RecordBuilder]
 
 
 def _ending_kind(ending: Ending) -> str:
+    if ending.fault:
+        return "exception"
     if ending.timed_out:
         return "timeout"
     return "killed" if ending.exit < 0 else "exception"

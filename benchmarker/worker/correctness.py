@@ -34,10 +34,16 @@ def check(workload: Workload, data: Data, problem: Problem, params: Any, case: C
         if not expected or observed.keys() != expected.keys():
             raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(expected)}")
         for name, exact in expected.items():
-            error = relative_error(np.asarray(observed[name], dtype=np.float64), exact)
+            error = relative_error(_whole(observed[name]), exact)
             if error > worst.error:
                 worst = Check(error=error, output=name, bound=bound, ok=error <= bound)
     return worst
+
+
+def _whole(value: np.ndarray) -> np.ndarray:
+    """Return the output in float64, or complex128: an imaginary part must not be dropped."""
+    value = np.asarray(value)
+    return value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
 
 
 def relative_error(value: np.ndarray, exact: np.ndarray) -> float:

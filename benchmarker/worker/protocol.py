@@ -6,10 +6,26 @@ import os
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from benchmarker.api.case import Case, Mode
+from benchmarker.api.framework import FrameworkInfo
+from benchmarker.api.numbers import Count
+from benchmarker.api.problem import Support
+from benchmarker.formatting import clean
 from benchmarker.power.window import Line
+from benchmarker.records.record import (
+    Blocks,
+    Check,
+    CostPart,
+    DeviceInfo,
+    Failure,
+    Interference,
+    Memory,
+    Preheat,
+    Seconds,
+    Types,
+)
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -30,6 +46,61 @@ class Request(Struct, frozen=True, kw_only=True):
     folder: str = ""
     sensors: dict[str, Line] = {}
     spawned_s: float = 0.0
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Parts of a record that a worker sends."""
+
+    device: DeviceInfo | UnsetType = UNSET
+    types: Types | UnsetType = UNSET
+    libraries: dict[str, str] | UnsetType = UNSET
+    variables: dict[str, str] | UnsetType = UNSET
+    threads: Count | UnsetType | None = UNSET
+    build_s: Seconds | UnsetType = UNSET
+    compile_s: Seconds | UnsetType = UNSET
+    check: Check | UnsetType = UNSET
+    preheat: Preheat | UnsetType = UNSET
+    blocks: Blocks | UnsetType = UNSET
+    cost: CostPart | UnsetType = UNSET
+    memory: Memory | UnsetType = UNSET
+    interference: Interference | UnsetType = UNSET
+    partner_first: list[bool] | UnsetType = UNSET
+
+
+class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All that a worker may send in a line; `of` is the number of the case in the process."""
+
+    of: Count | UnsetType = UNSET
+    stage: str | UnsetType = UNSET
+    took: tuple[str, Seconds] | UnsetType = UNSET
+    progress: tuple[Count, Seconds] | UnsetType = UNSET
+    part: _Part | UnsetType = UNSET
+    failure: Failure | UnsetType = UNSET
+    done: bool | UnsetType = UNSET
+    refused: str | UnsetType = UNSET
+    info: FrameworkInfo | UnsetType = UNSET
+    support: Support | UnsetType | None = UNSET
+    mode: Mode | UnsetType = UNSET
+    check: Check | UnsetType = UNSET
+    losses: list[float | None] | UnsetType = UNSET
+    variables: dict[str, str] | UnsetType = UNSET
+
+
+class InvalidEventError(Exception):
+    """A worker sent what is not a valid event."""
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Return the event in a line. Raises InvalidEventError, with one line that names the field, if it is not valid."""
+    try:
+        event: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        msgspec.convert(event, _Event)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        raise InvalidEventError(f"{where.strip('`').removeprefix('$.') or 'an event'}: {message}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEventError(f"a line that is no event: {clean(line[:80].decode(errors='replace'))}") from error
+    return event
 
 
 class Events:

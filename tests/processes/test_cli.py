@@ -10,7 +10,62 @@ from pathlib import Path
 
 import pytest
 
+from benchmarker.cli import COMMANDS
+from benchmarker.records import ceilings
+
 NAP = ("--framework=toy", "--problem=nap", "--power=none", "--blocks=2")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "ceilings"])  # which measures
+def test_every_command_can_be_tried_bare(command, name):
+    done = command(name)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or (done.returncode, done.stderr.count("\n")) == (2, 1)
+    if name in ("run", "sweep", "ab", "check"):
+        assert done.stderr.startswith(f"benchmarker: error: no options were given; for example: benchmarker {name} --")
+
+
+def test_a_home_that_cannot_be_entered_stops_no_command(cli, monkeypatch):
+    """As root everything can be entered, so the refusal of the file system is played."""
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    class Refused(type(Path())):
+        glob = is_dir = exists = stat = refused
+
+    monkeypatch.setattr(ceilings, "cache", lambda: Refused("/root/.cache/benchmarker/ceilings"))
+    assert cli("run", *NAP).returncode == 0
+    assert cli("show", "results").returncode == cli("pareto", "results").returncode == 0
+    assert "report: page.html" in cli("report", "results", "-o", "page.html").stderr
+    known = cli("ceilings", "--known")
+    assert known.returncode == 1
+    assert "Permission denied; set BENCHMARKER_CEILINGS to a folder that can be read" in known.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--trials=1000000000", "a run has at most 1,000,000 trials"),
+        ("--timeout=1e308", "'1e308' is larger than 1e+09"),
+        ("--seed=1" + "0" * 30, "'10000000000000000000'... is too large"),
+        ("--seed=9999999999999999999", "'9999999999999999999' is too large"),
+        ("--blocks=1" + "0" * 5000, "is too large"),
+    ],
+)
+def test_absurd_sizes_are_refused_before_anything_is_made(cli, tmp_path, option, message):
+    done = cli("run", *NAP, option)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert message in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_parameter_that_is_absurd_is_refused(command, tmp_path):
+    for value in ("9" * 19, "1" + "0" * 5000, "-" + "9" * 40):
+        done = command("run", "--framework=numpy", "--problem=gemm", f"--m={value}")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "--m is too large: at most 9223372036854775807 is possible" in done.stderr
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(

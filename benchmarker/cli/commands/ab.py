@@ -16,9 +16,17 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.options.case import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
+from benchmarker.cli.options.case import (
+    ProblemCommand,
+    ask,
+    measuring_options,
+    names_of,
+    no_options,
+    store_options,
+    what_options,
+)
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.types import Design, Duration, Share, renamed
+from benchmarker.cli.options.types import Design, Duration, Integer, Share, renamed
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.stopping import Referee
@@ -63,10 +71,10 @@ def _side(**options: Any) -> dict[str, Any]:
 )
 @click.option("--budget", type=Duration(), metavar="TIME", help="Maximum time for all trials: 90s, 10m, 1.5h.")
 @click.option(
-    "--max-rounds", type=click.IntRange(min=2), default=LOOKS[-1], show_default=True, help="Maximum number of rounds."
+    "--max-rounds", type=Integer(min=2), default=LOOKS[-1], show_default=True, help="Maximum number of rounds."
 )
-@click.option("--max-blocks", type=click.IntRange(min=2), hidden=True)
-@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Seed of the random trial order.")
+@click.option("--max-blocks", type=Integer(min=2), hidden=True)
+@click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
 @json_option
@@ -100,6 +108,8 @@ def command(
     The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not (common or a or b):
+        raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     if max_blocks is not None:
         max_rounds = renamed("--max-blocks", "--max-rounds", max_blocks)
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)

@@ -15,6 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.options.case import names_of
+from benchmarker.cli.options.types import Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
 from benchmarker.planning.ceiling_search import RESOURCES, ceilings_of, final, search
@@ -50,15 +51,15 @@ _ONE = ("batch_size", 1)
     help="Precisions of the matrix products; memory is always measured in fp32.",
 )
 @click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
-@click.option("--gpu", type=click.IntRange(min=0), help="Index of the GPU.")
+@click.option("--gpu", type=Integer(min=0), help="Index of the GPU.")
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     help="CPU threads; the ceilings then apply only to trials with as many threads.",
 )
 @click.option(
     "--trials",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=5,
     show_default=True,
     help="Trials (fresh processes) that measure each winner of the search again.",

@@ -12,6 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.case import ProblemCommand, ask, names_of, what_options
+from benchmarker.cli.options.types import Integer
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from benchmarker.running.check import Curve
 
 
-@click.command("check", cls=ProblemCommand, short_help="Check a problem's implementations.")
+@click.command(
+    "check", cls=ProblemCommand, example="check --problem=gemm", short_help="Check a problem's implementations."
+)
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all that can be used here]")
 @what_options
-@click.option(
-    "--steps", type=click.IntRange(min=40), metavar="N", default=40, show_default=True, help="Training steps."
-)
+@click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
 @json_option
 def command(framework: str | None, steps: int, as_json: bool, **options: Any) -> int:
     """Check every implementation of a problem against its float64 reference, at a small size.

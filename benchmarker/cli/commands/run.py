@@ -13,6 +13,7 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.records import print_records
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options.case import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
+from benchmarker.cli.options.types import Integer
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import make_case, same_device
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command("run", cls=ProblemCommand, short_help="Measure a problem.")
+@click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm", short_help="Measure a problem.")
 @click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
 @measuring_options
 @click.option(
     "--trials",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=1,
     show_default=True,
     help="Trials of each case, each in a fresh process.",

@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import ProblemCommand, measuring_options, store_options, what_options
-from benchmarker.cli.options.types import Design
+from benchmarker.cli.options.types import Design, Integer
 from benchmarker.cli.preview import preview
 from benchmarker.planning.factors import Description
 from benchmarker.records.record import DesignKind
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command("sweep", cls=ProblemCommand, short_help="Measure every combination of parameter values.")
+@click.command(
+    "sweep",
+    cls=ProblemCommand,
+    example="sweep --framework=jax,torch --problem=gemm --axis m=256,512",
+    short_help="Measure every combination of parameter values.",
+)
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
 @click.option(
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
 @measuring_options
 @click.option(
     "--trials",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=10,
     show_default=True,
     help="Trials of each case, each in a fresh process.",
@@ -57,7 +62,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="rounds: each round runs every case in a fresh process; duet: two cases alternate in one process.",
 )
-@click.option("--order-seed", type=click.IntRange(min=0), metavar="N", help="Seed of the random trial order.")
+@click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @store_options
 @click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
 @json_option

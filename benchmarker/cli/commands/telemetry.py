@@ -15,6 +15,7 @@ from benchmarker.cli.display.output import csv_option, json_option, print_json, 
 from benchmarker.cli.display.profiles import plain, print_csv
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
+from benchmarker.cli.options.types import Integer
 from benchmarker.formatting import clean
 from benchmarker.power.live import label
 from benchmarker.records import store
@@ -40,7 +41,7 @@ _LONG = 16
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.option(
     "--rows",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     metavar="N",
     default=40,
     show_default=True,

@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.options.types import Integer
 
 
 @click.command("unbundle", short_help="Verify a packed run and unpack it.")
@@ -28,7 +29,7 @@ from benchmarker.cli.display.output import json_option, print_json, print_table
 @click.option(
     "--max-size",
     metavar="GIB",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
 )
 @json_option

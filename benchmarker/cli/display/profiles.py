@@ -12,6 +12,7 @@ import click
 
 from benchmarker.cli.display.output import print_json, print_table
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.types import Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean, si
 
@@ -36,7 +37,7 @@ phase_option = click.option(
     "--phase", type=click.Choice(["forward", "backward", "remat"]), help="Show only this phase."
 )
 top_option = click.option(
-    "--top", type=click.IntRange(min=0), default=30, show_default=True, help="Maximum number of lines; 0 shows all."
+    "--top", type=Integer(min=0), default=30, show_default=True, help="Maximum number of lines; 0 shows all."
 )
 
 

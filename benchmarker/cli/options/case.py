@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Problem
 from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.types import Number
+from benchmarker.cli.options.types import Integer, Number
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
@@ -38,18 +39,18 @@ _WHAT = (
         help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
     ),
     click.option(
-        "--gpus", "gpu", type=click.IntRange(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
+        "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
     ),
     click.option(
         "--threads",
-        type=click.IntRange(min=1),
+        type=Integer(min=1),
         metavar="N",
         help="CPU threads to compute with. [default: the framework's own]",
     ),
     click.option("--compile", is_flag=True, help="Compile the step, in a framework where this is optional."),
     click.option(
         "--seed",
-        type=click.IntRange(min=0),
+        type=Integer(min=0),
         metavar="N",
         default=0,
         show_default=True,
@@ -79,14 +80,14 @@ _MEASURING = (
     ),
     click.option(
         "--warmup-steps",
-        type=click.IntRange(min=1),
+        type=Integer(min=1),
         default=_DEFAULT.warmup_steps,
         show_default=True,
         help="Warm-up steps before timing, if there is no --preheat.",
     ),
     click.option(
         "--blocks",
-        type=click.IntRange(min=1),
+        type=Integer(min=1),
         default=_DEFAULT.blocks,
         show_default=True,
         help="Maximum number of timed blocks, unless --power-min requires more.",
@@ -117,7 +118,7 @@ _MEASURING = (
     click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a separate process."),
     click.option(
         "--profile-steps",
-        type=click.IntRange(min=1),
+        type=Integer(min=1),
         default=_DEFAULT.profile_steps,
         show_default=True,
         help="Number of profiled steps, with --profile.",
@@ -182,12 +183,21 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
 
 
 class ProblemCommand(click.Command):
-    """A command that looks for `--problem` before parsing and adds that problem's parameters as options."""
+    """A command that looks for `--problem` before parsing and adds that problem's parameters as options.
+
+    Without any argument it raises `UserError` with an `example`, if it has one.
+    """
+
+    def __init__(self, *args: Any, example: str = "", **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.example = example
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse with the problem's options; raises `UserError` if the problem is unknown."""
+        if not args and self.example:
+            raise no_options(self.example)
         problem = _named(args)
         self.problem_options = _options(problem) if problem else []
         own = {param.name for param in self.params}
@@ -218,6 +228,11 @@ class ProblemCommand(click.Command):
             )
 
 
+def no_options(example: str) -> UserError:
+    """Return the error of a command that cannot do anything without options."""
+    return UserError(f"no options were given; for example: benchmarker {example}; --help shows all")
+
+
 def names_of(frameworks: str, problem: str) -> list[str]:
     """Split comma-separated framework names, each once; raises `UserError` if one does not implement the problem."""
     names = list(dict.fromkeys(name.strip() for name in frameworks.split(",") if name.strip()))
@@ -235,7 +250,7 @@ def names_of(frameworks: str, problem: str) -> list[str]:
 def _named(args: list[str]) -> str | None:
     """Return the value of the last `--problem` among the arguments."""
     found = None
-    for word, following in zip(args, [*args[1:], ""], strict=True):
+    for word, following in pairwise([*args, ""]):
         if word.startswith("--problem="):
             found = word.partition("=")[2]
         elif word == "--problem":

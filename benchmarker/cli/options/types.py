@@ -8,7 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from benchmarker.api.numbers import LARGEST
+
 T = TypeVar("T")
+LARGEST_NUMBER = 1e9
+"""Largest number of an option: as a time in s, 31 years."""
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
@@ -52,6 +56,21 @@ class Number(click.FloatRange):
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
+        if number > LARGEST_NUMBER:
+            self.fail(f"{value!r} is larger than {LARGEST_NUMBER:g}", param, ctx)
+        return number
+
+
+class Integer(click.IntRange):
+    """An integer within a range, and small enough for a record."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if isinstance(value, str) and len(value) > len(str(LARGEST)):
+            self.fail(f"{value[:20]!r}... is too large", param, ctx)
+        number: int = super().convert(value, param, ctx)
+        if number > LARGEST:
+            self.fail(f"{value!r} is too large", param, ctx)
         return number
 
 

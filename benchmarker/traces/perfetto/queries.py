@@ -138,8 +138,11 @@ def _downloaded() -> Path | None:
     for entry in MANIFEST:
         if entry.get("platform") == sys.platform and platform.machine().lower() in entry.get("machine", ()):
             name = f"{entry['file_name']}-{entry['sha256'][:16]}"
-            path = Path.home() / ".local/share/perfetto/prebuilts" / name
-            return path if path.is_file() else None
+            try:
+                path = Path.home() / ".local/share/perfetto/prebuilts" / name
+                return path if path.is_file() else None
+            except (OSError, RuntimeError):  # a home that is unknown or cannot be entered
+                return None
     return None
 
 
