@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import clean
 from benchmarker.version import __version__
 
 COMMANDS = {
@@ -102,17 +104,18 @@ def main(args: list[str] | None = None) -> None:
         _fail(f"error: {' '.join(error.format_message().split())}", 2)
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of the pipe has closed it
+    except BrokenPipeError:  # the reader of the pipe has closed it; the status is that of a program that SIGPIPE ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _fail(f"error: cannot write {error.filename or 'the output'}: {error.strerror}", 2)
+        what = "cannot write " if error.errno == errno.ENOSPC else ""
+        where = error.filename or ("the output" if what else "")
+        _fail(f"error: {what}{where}{': ' if where else ''}{error.strerror or error}", 2)
     sys.exit(status if isinstance(status, int) else 0)
 
 
 def _fail(text: str, status: int) -> None:
-    click.echo(f"benchmarker: {text}", err=True)
+    """Print the text without control characters, so that a name in it cannot control the terminal, and exit."""
+    click.echo("benchmarker: " + "\n".join(clean(line) for line in text.split("\n")), err=True)
     sys.exit(status)

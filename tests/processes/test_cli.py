@@ -25,6 +25,23 @@ def test_every_command_can_be_tried_bare(command, name):
         assert done.stderr.startswith(f"benchmarker: error: no options were given; for example: benchmarker {name} --")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--framework=\x1b[31mred", "--problem=nap"),
+        ("show", "\x1b]0;title\x07"),
+        ("describe", "a\x9bb"),
+        ("report", "no\x1bwhere"),
+        ("suite", "run", "\x1b[2J"),
+    ],
+)
+def test_no_escape_sequence_reaches_the_terminal_through_an_error(command, words):
+    done = command(*words)
+    assert done.returncode in (1, 2)
+    assert done.stderr
+    assert all(line.isprintable() for line in done.stderr.split("\n"))
+
+
 def test_a_home_that_cannot_be_entered_stops_no_command(cli, monkeypatch):
     """As root everything can be entered, so the refusal of the file system is played."""
 
