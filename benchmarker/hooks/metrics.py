@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.metric import Metric
 from benchmarker.hooks import registry
 from benchmarker.records import ceilings
 
 if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
+    from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.record import Record
 
 
@@ -22,17 +26,58 @@ Derive = Callable[["Record"], Mapping[str, "Metric"]]
 def load_metrics(results: Iterable[Path] = ()) -> Derive:
     """Load the metric plugins once; the returned function derives all metrics of a record, by name.
 
-    It uses the ceilings in the user's cache and those stored with the records of `results`.
+    It uses the ceilings in the user's cache and those stored with the records of `results`. What a plugin cannot derive
+    is null with the reason and the plugin's address; the other metrics are not affected.
     """
     known = ceilings.known(results)
-    hook = registry.load(registry.registered("metric")).hook
+    sources = [_Source(address) for address in registry.registered("metric")]
 
     def derive(record: Record) -> dict[str, Metric]:
         metrics: dict[str, Metric] = {}
-        for part in hook.derive_metrics(record=record, ceilings=known):
+        for source in sources:
+            part = source.derive(record, known)
             if twice := metrics.keys() & part.keys():
                 raise UserError(f"two metric plugins derive {', '.join(sorted(twice))}; uninstall one of them")
             metrics |= part
         return metrics
 
     return derive
+
+
+class _Source:
+    """One metric plugin, and the last metrics that it derived, whose names stand for it when it fails."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._hook = registry.load([address]).hook
+        self._last: dict[str, Metric] = {address.partition(".")[2]: Metric(None, "1", "higher")}
+
+    def derive(self, record: Record, known: Ceilings) -> dict[str, Metric]:
+        try:
+            (found,) = self._hook.derive_metrics(record=record, ceilings=known)
+            self._last = {_name(name): self._valid(metric) for name, metric in found.items()}
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its metrics alone
+            why = " ".join(f"{self.address} failed: {type(error).__name__}: {error}".split())
+            return {name: replace(metric, value=None, reason=why) for name, metric in self._last.items()}
+        return self._last
+
+    def _valid(self, metric: Any) -> Metric:
+        """Return the metric, null if its value is not a finite number; raises TypeError if it is not a metric."""
+        if not isinstance(metric, Metric) or not isinstance(metric.unit, str):
+            raise TypeError(f"{metric!r} is not a Metric")
+        if metric.value is None or _is_finite(metric.value):
+            return metric
+        return replace(metric, value=None, reason=f"{self.address} gave {str(metric.value)[:40]}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r} is not the name of a metric")
+    return name
