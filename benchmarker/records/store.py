@@ -123,16 +123,24 @@ def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
 
 @contextmanager
 def unfinished_run(results: Path, wanted: Plan) -> Iterator[RunFolder]:
-    """Lock the newest run of the same plan that is missing a trial; raises `UserError` if there is none."""
+    """Lock the newest run of the same plan that is missing a trial.
+
+    Raises `UserError` if there is none, and names the plans that cannot be read.
+    """
+    faults = []
     for file in sorted(results.glob(f"*/{PLAN}"), reverse=True):
         plan = read_plan(file)
-        if isinstance(plan, Fault) or not plan.same_as(wanted):
+        if isinstance(plan, Fault):
+            faults.append(plan)
+            continue
+        if not plan.same_as(wanted):
             continue
         if len(done(file.parent, plan)) < len(plan.order):
             with _held(file.parent):
                 yield RunFolder(file.parent, plan)
             return
-    raise UserError(f"no unfinished run of this plan under {results}; run it without --resume")
+    unread = "".join(f"; cannot read {fault}" for fault in faults)
+    raise UserError(f"no unfinished run of this plan under {results}; run it without --resume{unread}")
 
 
 def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:

@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -53,6 +54,26 @@ def test_another_plan_is_not_resumed(tmp_path):
             pass
     with store.unfinished_run(tmp_path, make_plan([CASE], 1, seed=PLAN.seed + 1)) as folder:
         assert folder.plan.seed == PLAN.seed
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"order": []}, "the order is not that of 1 trials of 1 cases"),
+        ({"order": [[7, 0]]}, "the order is not that of 1 trials of 1 cases"),
+        ({"order": [[0, 0], [0, 0]], "trials": 2}, "the order is not that of 2 trials of 1 cases"),
+        ({"trials": 10**400}, "Expected `int` <= 9223372036854775807"),
+        ({"seed": -1}, "Expected `int` >= 0"),
+    ],
+)
+def test_an_edited_plan_is_named_when_a_run_is_to_go_on(tmp_path, change, reason):
+    with store.new_run(tmp_path, PLAN) as folder:
+        pass
+    file = folder.path / "plan.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(UserError) as caught, store.unfinished_run(tmp_path, PLAN):
+        pass
+    assert f"; cannot read {file}: {reason}" in str(caught.value)
 
 
 def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):

@@ -42,6 +42,16 @@ def test_each_training_step_is_held_against_its_own():
     assert run(Told(*losses), *wrong, case=TRAINING).error == pytest.approx(0.5)
 
 
+def test_an_imaginary_part_is_not_dropped():
+    exact = {"a": np.array([3.0, 4.0])}
+    assert run(Told(exact), {"a": np.array([3.0 + 0j, 4.0])}).ok
+    found = run(Told(exact), {"a": np.array([3.0 + 1j, 4.0])})
+    assert (found.error, found.ok) == (pytest.approx(0.2), False)
+    exact = {"a": np.array([3.0 + 1j, 4.0])}
+    assert run(Told(exact), exact).ok
+    assert not run(Told(exact), {"a": np.array([3.0, 4.0])}).ok
+
+
 def test_a_nan_is_wrong():
     found = run(Told({"a": np.ones(2)}), {"a": np.array([1.0, np.nan])})
     assert (found.error, found.ok) == (sys.float_info.max, False)
