@@ -294,9 +294,18 @@ class _Versioned(Struct):
 def read(content: bytes) -> Record:
     """Decode the record in a file's content, of this schema version or an earlier one; raises msgspec.DecodeError."""
     version = msgspec.json.decode(content, type=_Versioned).schema_version
+    if version > SCHEMA_VERSION:
+        raise msgspec.ValidationError(f"made by a newer version of benchmarker (schema {version}); update this one")
     if version not in range(1, SCHEMA_VERSION):
         return msgspec.json.decode(content, type=Record)
-    fields = msgspec.json.decode(content, type=dict[str, Any])
+    try:
+        return msgspec.convert(_upgraded(msgspec.json.decode(content, type=dict[str, Any]), version), Record)
+    except (AttributeError, TypeError) as error:
+        raise msgspec.ValidationError(f"not a record of schema version {version}: {error}") from error
+
+
+def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return the fields of a record of an earlier version as those of the present one."""
     new = f"schema version {version} had none"
     reasons = {re.sub(r"^witnesses\b", "interference", path): why for path, why in fields.get("reasons", {}).items()}
     if version < 2:
@@ -319,7 +328,7 @@ def read(content: bytes) -> Record:
         fields["design"]["kind"] = "rounds"
     for meter in fields.get("meters", []):
         meter["unavailable"] = meter.pop("lacks", [])
-    return msgspec.convert(fields, Record)
+    return fields
 
 
 def schema() -> dict[str, Any]:

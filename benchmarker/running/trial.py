@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.machine import counters
 from benchmarker.power.samplers import Sampled, Sampling
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
@@ -50,11 +52,16 @@ def run_process(context: Context, process: Process) -> Outcome:
             rest_s = time.monotonic() - start
             builders[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())
+        kills = counters.oom_kills()
         ending = converse(request, environment, measuring.timeout_s, log, gather)
+        out_of_memory = ending.exit == -signal.SIGKILL and (counters.oom_kills() or 0) > (kills or 0)
         sampled = sampling.gather()
     for each in builders:
         if each.failure is None and not each.done:
-            each.fail(_ending_kind(ending), ending_text(ending, log))
+            if out_of_memory and not (ending.fault or ending.timed_out):
+                each.fail("out_of_memory", "the kernel ended the worker because memory ran out")
+            else:
+                each.fail(_ending_kind(ending), ending_text(ending, log))
     if log.stat().st_size == 0:
         log.unlink()
     if len(builders) == 1:

@@ -92,6 +92,7 @@ def test_a_parameter_that_is_absurd_is_refused(command, tmp_path):
         ("run --framework=toy", "Missing option '--problem'"),
         ("run --framework=toy --problem=nop", "no problem is named 'nop'; did you mean nap?"),
         ("run --framework=troch --problem=gemm", "no framework is named 'troch'; did you mean torch?"),
+        ("run --framework=toy --problem=nap --results=", "no folder is named; . is the present one"),
         ("run --framework=toy --problem=gemm", "toy has no implementation of gemm; frameworks that have one: jax"),
         ("run --framework=, --problem=gemm", "--framework names no framework"),
         ("run --framework=toy --problem=nap --ms=fast", "--ms=fast: expected `float`"),

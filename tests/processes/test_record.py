@@ -130,3 +130,18 @@ def test_records_of_every_version_compare_and_report_as_expected(command, tmp_pa
     assert version < 3 or "no event table next to its record" in made.stderr
     assert (tmp_path / "page.html").read_text().count("torch") > 1
     assert command("validate", "old").returncode == 0
+
+
+def test_a_record_of_a_newer_version_says_so(command, tmp_path):
+    path = next((FIXTURES / "v5").glob("2*.json"))
+    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 6}))
+    done = command("validate", "new.json")
+    assert "new.json: made by a newer version of benchmarker (schema 6); update this one" in done.stdout
+
+
+@pytest.mark.parametrize("change", [{"reasons": []}, {"design": "blocks"}, {"meters": [5]}, {"witnesses": "none"}])
+def test_a_damaged_record_of_an_earlier_version_is_named(command, tmp_path, change):
+    path = next((FIXTURES / "v4").glob("2*.json"))
+    (tmp_path / "old.json").write_text(json.dumps(json.loads(path.read_text()) | change))
+    done = command("validate", "old.json")
+    assert (done.returncode, done.stdout.count("old.json: ")) == (1, 1)

@@ -11,6 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
+from benchmarker.machine import counters
+from benchmarker.records import store
+
 RUN = ("run", "--framework=toy", "--problem=nap", "--power=none", "--blocks=5", "--json")
 
 
@@ -141,6 +144,15 @@ def test_an_interrupt_ends_the_worker_and_resume_goes_on(cli, toy_folder, tmp_pa
     nothing_left = cli(*RUN, *slow, "--resume")
     assert nothing_left.returncode == 2
     assert "no unfinished run of this plan" in nothing_left.stderr
+
+
+def test_the_kernels_own_kill_is_out_of_memory_so_that_larger_sizes_are_skipped(cli, tmp_path, monkeypatch):
+    counts = iter(range(100))
+    monkeypatch.setattr(counters, "oom_kills", lambda: next(counts))
+    assert cli(*RUN, "--fault=kill", "--trials=2").returncode == 1
+    records, _ = store.read([tmp_path / "results"])
+    assert [each.error.kind for each in records] == ["out_of_memory", "skipped"]
+    assert records[0].error.message == "the kernel ended the worker because memory ran out"
 
 
 def test_a_killed_worker_is_a_record(toy_folder, tmp_path):

@@ -15,7 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.options.case import names_of
-from benchmarker.cli.options.types import Integer
+from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
 from benchmarker.planning.ceiling_search import RESOURCES, ceilings_of, final, search
@@ -66,7 +66,7 @@ _ONE = ("batch_size", 1)
 )
 @click.option(
     "--results",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=Path("results"),
     show_default=True,
     help="Folder for the records.",

@@ -10,6 +10,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.profiles import cell, from_result
+from benchmarker.cli.options.types import Folder
 from benchmarker.formatting import clean, si
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     help="Folder for the event tables. [default: next to each trace]",
 )
 @json_option

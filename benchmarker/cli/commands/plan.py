@@ -8,6 +8,7 @@ import click
 
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.execution import planned
+from benchmarker.cli.options.types import Folder
 from benchmarker.cli.preview import preview
 
 
@@ -15,7 +16,7 @@ from benchmarker.cli.preview import preview
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--results",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=Path("results"),
     show_default=True,
     help="Folder with earlier records, from which the time of a trial is estimated.",

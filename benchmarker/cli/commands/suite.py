@@ -19,6 +19,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import store_options
+from benchmarker.cli.options.types import Folder
 from benchmarker.cli.preview import preview
 from benchmarker.hooks import registry
 from benchmarker.planning import factors, suites
@@ -90,7 +91,7 @@ def list_command(as_json: bool) -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     help="Folder for everything that a proof writes. [default: the suite's name]",
 )
 @click.option("--only", metavar="CLAIM[,CLAIM...]", help="Claims of a proof to try, instead of all.")

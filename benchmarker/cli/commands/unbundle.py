@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.options.types import Integer
+from benchmarker.cli.options.types import Folder, Integer
 
 
 @click.command("unbundle", short_help="Verify a packed run and unpack it.")
@@ -19,7 +19,7 @@ from benchmarker.cli.options.types import Integer
 @click.option(
     "--to",
     metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Folder(),
     default=Path("results"),
     show_default=True,
     help="Folder below which the run's folder is created.",

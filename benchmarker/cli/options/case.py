@@ -15,7 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Problem
 from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.types import Integer, Number
+from benchmarker.cli.options.types import Folder, Integer, Number
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
@@ -132,7 +132,7 @@ _MEASURING = (
 _STORE = (
     click.option(
         "--results",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=Folder(),
         default=Path("results"),
         show_default=True,
         help="Folder for the records.",

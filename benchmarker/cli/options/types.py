@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -59,6 +61,21 @@ class Number(click.FloatRange):
         if number > LARGEST_NUMBER:
             self.fail(f"{value!r} is larger than {LARGEST_NUMBER:g}", param, ctx)
         return number
+
+
+class Folder(click.Path):
+    """A folder, which need not exist."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path; an empty one is refused, as it would silently mean the present folder."""
+        if value == "":
+            self.fail("no folder is named; . is the present one", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Integer(click.IntRange):
