@@ -150,7 +150,7 @@ def _try(suite: str, claim: Claim, device: str, folder: Path) -> Entry:
         log.open("wb") as output,
         subprocess.Popen(
             [sys.executable, "-m", "benchmarker.proving", *words],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

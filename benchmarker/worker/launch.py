@@ -64,7 +64,7 @@ def converse(
     """
     start = time.monotonic()
     with (
-        log.open("wb") as file,
+        log.open("wb", buffering=0) as file,
         subprocess.Popen(
             [sys.executable, "-P", "-m", "benchmarker.worker"],
             stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from support.toy import install
 
@@ -39,7 +40,7 @@ CLAIMS = """
     def make_proof():
         functions = (counted, wrong, absent, raising, dying)
         claims = [Claim(each.__name__, f"{each.__name__} holds", 30, each) for each in functions]
-        return Proof("toy claims", "1 s", (*claims, Claim("hanging", "it ends", 1, hanging)))
+        return Proof("toy claims", "1 s", (*claims, Claim("hanging", "it ends", 2, hanging)))
 """
 
 
@@ -63,7 +64,7 @@ def test_each_claim_has_its_verdict_and_reason(command, tmp_path):
         "absent": ("not here", "", "no such card"),
         "raising": ("FAIL", "", f"it ended with status 1: RuntimeError: a library broke{log}/raising.log"),
         "dying": ("FAIL", "", f"it ended with status 3{log}/dying.log"),
-        "hanging": ("FAIL", "", f"not finished after 1 s, its limit{log}/hanging.log"),
+        "hanging": ("FAIL", "", f"not finished after 2 s, its limit{log}/hanging.log"),
     }
     assert summary["left"] == []
     assert json.loads((tmp_path / "proof/summary.json").read_text()) == summary
@@ -101,12 +102,25 @@ def test_an_interrupt_leaves_no_process_and_no_verdict(tmp_path):
     assert (tmp_path / "proof/claims/counted.json").exists()
 
 
+def test_a_killed_parent_leaves_no_claim_behind(tmp_path):
+    words = [sys.executable, "-m", "benchmarker", "suite", "run", "toy-proof", "--only=hanging,counted", "-o", "proof"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert "counted" in process.stdout.readline()
+        deadline = time.monotonic() + 10
+        while not (started := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.kill()
+    assert started
+    assert psutil.wait_procs(started, timeout=10)[1] == []
+
+
 def test_the_list_shows_claims_and_plans(command):
     found = {each["name"]: each for each in json.loads(command("suite", "list", "--json").stdout)}
     assert (found["toy-proof"]["claims"], found["toy-proof"]["cases"]) == (6, None)
     assert (found["procurement"]["claims"], found["procurement"]["trials"]) == (None, 10)
     limits = json.loads(command("suite", "run", "toy-proof", "--dry-run", "--json").stdout)
-    assert limits[-1] == {"name": "hanging", "statement": "it ends", "limit_s": 1}
+    assert limits[-1] == {"name": "hanging", "statement": "it ends", "limit_s": 2}
 
 
 @pytest.mark.parametrize(
