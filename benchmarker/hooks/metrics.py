@@ -30,7 +30,7 @@ def load_metrics(results: Iterable[Path] = ()) -> Derive:
     is null with the reason and the plugin's address; the other metrics are not affected.
     """
     known = ceilings.known(results)
-    sources = [_Source(address) for address in registry.registered("metric")]
+    sources = [_Source(address) for address in reversed(registry.registered("metric"))]  # throughput first
 
     def derive(record: Record) -> dict[str, Metric]:
         metrics: dict[str, Metric] = {}
