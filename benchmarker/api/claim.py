@@ -60,10 +60,12 @@ class Claim:
 class Proof:
     """A suite of claims, the most valuable first: its purpose and how long it takes, in words.
 
+    The versions of the distributions in `libraries` are part of the summary.
     `missing` returns, without importing a framework, why no claim can be tried on a device, or None.
     """
 
     summary: str
     time: str
     claims: tuple[Claim, ...]
+    libraries: tuple[str, ...] = ()
     missing: Callable[[str], str | None] | None = None

@@ -48,6 +48,14 @@ COMMANDS = {
 }
 
 
+REFUSALS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS),
+    *(errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM),
+    *(errno.EACCES, errno.EPERM),
+}
+"""What a system refuses: no space, no resources, no permission. Any other OSError is a bug."""
+
+
 class Commands(click.Group):
     """A group that imports a command's module only when it is called; the default command is `run`."""
 
@@ -108,6 +116,8 @@ def main(args: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         what = "cannot write " if error.errno == errno.ENOSPC else ""
         where = error.filename or ("the output" if what else "")

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from benchmarker.api.problem import Problem
 
 
-_DIGITS = len(str(LARGEST)) - 1
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """One parameter as shown to a user; `choices` is empty if any value of the type within `range` is valid."""
@@ -117,8 +114,7 @@ def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
             near = difflib.get_close_matches(name, names, n=2) or names
             raise UserError(f"no option {option(name)}; did you mean {' or '.join(map(option, near))}?")
     for name, value in values.items():
-        digits = value.strip().lstrip("+-") if isinstance(value, str) else ""
-        if (isinstance(value, int) and abs(value) > LARGEST) or (digits.isdecimal() and len(digits) > _DIGITS):
+        if _is_too_large(value):
             raise UserError(f"{option(name)} is too large: at most {LARGEST} is possible")
     try:
         return msgspec.convert(values, kind, strict=False)
@@ -129,3 +125,11 @@ def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
             raise UserError(message) from error
         text = message.replace("Expected", "expected").replace("Invalid", "invalid")
         raise UserError(f"{option(at.group(1))}={values[at.group(1)]}: {text}") from error
+
+
+def _is_too_large(value: Any) -> bool:
+    """Whether a value is an integer, or the text of one, that no record can hold."""
+    if isinstance(value, str):
+        digits = value.strip().lstrip("+-").lstrip("0")
+        return digits.isdecimal() and (len(digits) > len(str(LARGEST)) or int(digits) > LARGEST)
+    return isinstance(value, int) and abs(value) > LARGEST

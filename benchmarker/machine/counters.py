@@ -91,13 +91,8 @@ def _pressure_s() -> float | None:
 
 def _throttled_s() -> float | None:
     """Time for which this process's cgroup was throttled, s (cgroup v2: `throttled_usec` of `cpu.stat`)."""
-    for path in _cgroup_file("cpu.stat"):
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue
-        return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("throttled_usec")), None)
-    return None
+    lines = _cgroup_lines("cpu.stat")
+    return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("throttled_usec")), None)
 
 
 def oom_kills() -> int | None:
@@ -106,23 +101,21 @@ def oom_kills() -> int | None:
     Counted for this process's cgroup if there is one (cgroup v2: `oom_kill` of `memory.events`), else for the machine
     (`oom_kill` of /proc/vmstat).
     """
-    for path in (*_cgroup_file("memory.events"), Path("/proc/vmstat")):
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue
-        if count := next((line.split()[1] for line in lines if line.startswith("oom_kill ")), None):
-            return int(count)
-    return None
+    lines = [*_cgroup_lines("memory.events"), *_lines(Path("/proc/vmstat"))]
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
-def _cgroup_file(name: str) -> list[Path]:
-    """Return the file of this process's cgroup (v2), or none."""
+def _cgroup_lines(name: str) -> list[str]:
+    """Return the lines of a file of this process's cgroup (v2); none if there is no such file."""
+    group = "".join(_lines(Path("/proc/self/cgroup"))).rpartition("::")[2].lstrip("/")
+    return _lines(Path("/sys/fs/cgroup") / group / name)
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        group = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        return path.read_text().splitlines()
     except OSError:
         return []
-    return [Path("/sys/fs/cgroup") / group / name]
 
 
 def _frequency_mhz() -> float | None:

@@ -22,10 +22,8 @@ from benchmarker.machine.description import describe, utc_now
 from benchmarker.records.record import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
-
-VERSIONS = ("benchmarker", "jax", "jaxlib", "flax", "torch", "triton", "transformers", "nvidia-ml-py", "numpy")
 
 
 class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -119,7 +117,12 @@ def prove(
             say(_try(suite, claim, device, folder))
     entries = [entry for claim in proof.claims if (entry := _entry(folder, claim, device))]
     summary = Summary(
-        suite=suite, made_at=utc_now(), machine=describe(), versions=_versions(), entries=entries, left=left
+        suite=suite,
+        made_at=utc_now(),
+        machine=describe(),
+        versions=_versions(proof.libraries),
+        entries=entries,
+        left=left,
     )
     atomic.write(folder / "summary.json", msgspec.json.format(msgspec.json.encode(summary), indent=1))
     atomic.write(folder / "summary.md", as_markdown(summary).encode())
@@ -200,9 +203,10 @@ def _line(text: Any) -> str:
     return clean(" ".join(str(text).split()))[:500]
 
 
-def _versions() -> dict[str, str]:
+def _versions(libraries: Sequence[str]) -> dict[str, str]:
+    """Return the versions of benchmarker and of the libraries that are installed."""
     found = {}
-    for name in VERSIONS:
+    for name in ("benchmarker", *libraries):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -106,15 +106,14 @@ class RecordBuilder:
             return self._record(wall_s, status)
         except msgspec.ValidationError as error:
             if self.energy_account:
-                account, self.energy_account = self.energy_account, None
                 self._energy_lost = f"what the meters gave cannot be stored: {error}"
-                try:
-                    return self._record(wall_s, status)
-                except msgspec.ValidationError:
-                    self.energy_account = account
-            self.fail("exception", f"what was measured cannot be stored: {error}")
-            self.parts, self.stages, self.energy_account = {}, {}, None
+                self.energy_account = None
+        try:
             return self._record(wall_s, status)
+        except msgspec.ValidationError as error:
+            self.fail("exception", f"what was measured cannot be stored: {error}")
+            self.parts, self.stages, self._energy_lost = {}, {}, ""
+        return self._record(wall_s, status)
 
     def _record(self, wall_s: float, status: int | None) -> Record:
         """Make the record; raises msgspec.ValidationError if it would not be read back."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,7 @@ def converse(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,
             env={**os.environ, **environment},
             pass_fds=[line.socket for line in request.sensors.values()],
             start_new_session=True,
@@ -82,15 +83,13 @@ def converse(
         lines = _Lines(hear)
         fault, timed_out = "", False
         try:
-            process.stdin.write(msgspec.json.encode(msgspec.structs.replace(request, spawned_s=start)) + b"\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it has ended already; its standard error says why
+                process.stdin.write(msgspec.json.encode(msgspec.structs.replace(request, spawned_s=start)) + b"\n")
             readers = {process.stdout.fileno(): lines.take, process.stderr.fileno(): errors.take}
             timed_out = not _until_the_end(process, readers, start + timeout_s)
             if timed_out:
                 process.terminate()
                 _until_the_end(process, readers, time.monotonic() + GRACE_S)
-        except BrokenPipeError:
-            process.wait()
         except InvalidEventError as error:
             fault = f"{error} (from {' or '.join(_plugins(request))})"
         finally:

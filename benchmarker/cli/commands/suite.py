@@ -19,7 +19,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import store_options
-from benchmarker.cli.options.types import Folder
+from benchmarker.cli.options.types import Folder, Number
 from benchmarker.cli.preview import preview
 from benchmarker.hooks import registry
 from benchmarker.planning import factors, suites
@@ -98,7 +98,7 @@ def list_command(as_json: bool) -> None:
 @click.option("--again", metavar="CLAIM[,CLAIM...]", help="Claims of a proof to repeat; otherwise each is kept.")
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     help="Begin no claim of a proof whose limit exceeds what is left of this time.",
 )
 @json_option
@@ -121,7 +121,7 @@ def run_command(
     does not support are left out and reported. The exit status is 1 if a trial failed.
 
     A proof tries its claims one after the other and stores everything in --output, where the same command continues.
-    The exit status is 1 if a claim failed or is left.
+    The exit status is 0 if claims passed, none failed and none is left; otherwise 1.
     """
     if name in _proofs():
         _refuse("a proof", "framework", "results", "resume")
@@ -178,7 +178,8 @@ def _prove(
     def say(what: Entry | Claim) -> None:
         if isinstance(what, Claim):
             if sys.stderr.isatty():
-                click.echo(f"{what.name}: at most {what.limit_s:.0f} s: {what.statement} ...\r", nl=False, err=True)
+                line = f"{what.name}: at most {what.limit_s:.0f} s: {what.statement} ..."
+                click.echo(line[: shutil.get_terminal_size().columns - 1] + "\r", nl=False, err=True)
         else:
             texts = "; ".join(filter(None, (what.figure, what.reason)))
             erase = "\x1b[2K" if sys.stderr.isatty() else ""
@@ -198,4 +199,4 @@ def _prove(
         click.echo(
             f"{len(summary.left)} claims are left; the same command continues: {', '.join(summary.left)}", err=True
         )
-    return 1 if counts["FAIL"] or summary.left else 0
+    return 0 if counts["PASS"] and not counts["FAIL"] and not summary.left else 1

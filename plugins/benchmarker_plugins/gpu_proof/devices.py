@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from benchmarker import Claim, NotHereError, Outcome, Setting
-from benchmarker_plugins.gpu_proof.tool import FRAMEWORKS, completed, fast, need, run, tool
+from benchmarker_plugins.gpu_proof.tool import completed, fast, for_each, need, run, tool
 
 MEMORY_AGREEMENT = 0.02
 """Two reports of a device's memory agree within this share: drivers keep some of it."""
@@ -100,26 +100,8 @@ def judge_preheat(record: dict[str, Any]) -> Outcome:
     return Outcome("PASS", figure)
 
 
-CLAIMS = {
-    "named": [
-        Claim(
-            f"named-{name}",
-            f"{name} runs on the GPU that was asked for, and name, UUID and memory are right",
-            120,
-            partial(named, framework=name),
-        )
-        for name in FRAMEWORKS
-    ],
-    "memory": [
-        Claim(
-            f"memory-{name}",
-            f"running out of device memory in {name} is a record, and the next case runs",
-            120,
-            partial(out_of_memory, framework=name),
-        )
-        for name in FRAMEWORKS
-    ],
-    "preheat": [
-        Claim("preheat", "a preheat from a cold device ends at a plateau", 120, partial(preheat, framework="torch"))
-    ],
-}
+NAMED = for_each("named", "{} runs on the GPU that was asked for, and name, UUID and memory are right", 120, named)
+MEMORY = for_each(
+    "memory", "running out of device memory in {} is a record, and the next case runs", 120, out_of_memory
+)
+PREHEAT = Claim("preheat", "a preheat from a cold device ends at a plateau", 120, partial(preheat, framework="torch"))

@@ -107,8 +107,6 @@ def judge_sampler(without_s: float, with_s: float) -> Outcome:
     return Outcome("FAIL" if wrong else "PASS", f"with / without {ratio:.4f}", wrong, {"ratio": ratio})
 
 
-CLAIMS = {
-    "counter": [Claim("nvml-counter", "NVML's energy counter and polled power agree within 5%", 120, counter)],
-    "batches": [Claim("nvml-batches", "samples/J of GPT-2 is measured at four batch sizes", 200, batches)],
-    "sampler": [Claim("nvml-sampler", "reading the GPU at 20 Hz makes a step at most 1% longer", 150, sampler)],
-}
+ENERGY = Claim("nvml-counter", "NVML's energy counter and polled power agree within 5%", 120, counter)
+BATCHES = Claim("nvml-batches", "samples/J of GPT-2 is measured at four batch sizes", 200, batches)
+SAMPLER = Claim("nvml-sampler", "reading the GPU at 20 Hz makes a step at most 1% longer", 150, sampler)

@@ -1,12 +1,10 @@
 """Claims about precision: what is listed is right on the device, and TensorFloat-32 is used only where requested."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
-from benchmarker import Claim, NotHereError, Outcome, Setting
-from benchmarker_plugins.gpu_proof.tool import FRAMEWORKS, ToolError, completed, need, run, tool
+from benchmarker import NotHereError, Outcome, Setting
+from benchmarker_plugins.gpu_proof.tool import ToolError, completed, for_each, need, run, tool
 
 PROBLEMS = ("gemm", "stream", "attention", "gpt2")
 VARIANTS = ("impl", "op")
@@ -21,7 +19,6 @@ TF32_ERRORS = (2.0**-15, 2.0**-8)
 
 def right(setting: Setting, framework: str) -> Outcome:
     """Check every problem, variant, mode and precision that is listed for the device against the float64 reference."""
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # several checks share the device's memory
     need(setting, framework)
     asked = []
     for problem in PROBLEMS:
@@ -39,9 +36,11 @@ def right(setting: Setting, framework: str) -> Outcome:
     def check(problem: str, precision: str, variant: str) -> dict[str, Any] | None:
         words = [f"--problem={problem}", f"--framework={framework}", f"--precision={precision}", *variant.split()]
         try:
-            found: dict[str, Any] = tool(setting, "check", f"--device={setting.device}", *words)
+            # Several checks share the device's memory.
+            shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            found: dict[str, Any] = tool(setting, "check", f"--device={setting.device}", *words, **shared)
         except ToolError as error:
-            if "does not support" in str(error):
+            if "does not support" in str(error):  # the tool refuses this variant, for instance --impl=fused in fp64
                 return None
             raise
         return found
@@ -104,23 +103,5 @@ def judge_tf32(errors: dict[str, float], speedup: float) -> Outcome:
     return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong), values)
 
 
-CLAIMS = {
-    "right": [
-        Claim(
-            f"right-{name}",
-            f"every problem, mode and precision that is listed for {name} is right on the device",
-            400,
-            partial(right, framework=name),
-        )
-        for name in FRAMEWORKS
-    ],
-    "tf32": [
-        Claim(
-            f"tf32-{name}",
-            f"{name} uses TensorFloat-32 only where it is requested",
-            90,
-            partial(tf32, framework=name),
-        )
-        for name in FRAMEWORKS
-    ],
-}
+RIGHT = for_each("right", "every problem, mode and precision that is listed for {} is right on the device", 400, right)
+TF32 = for_each("tf32", "{} uses TensorFloat-32 only where it is requested", 90, tf32)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarker import Claim, NotHereError, Outcome, Setting, load_events
-from benchmarker_plugins.gpu_proof.tool import FRAMEWORKS, completed, need, results, run, tool
+from benchmarker_plugins.gpu_proof.tool import completed, for_each, need, results, run, tool
 
 ATTRIBUTED = 0.95
 """Least share of the device's time that is attributed to a scope."""
@@ -140,31 +140,16 @@ def _attributed(trace: dict[str, Any]) -> float:
     return 1 - float(trace["outside_ns"]) / max(1, float(trace["busy_ns"]))
 
 
-CLAIMS = {
-    "traces": [
-        *(
-            Claim(
-                f"trace-{name}",
-                f"95% of the kernel time of GPT-2 training in {name} is attributed to scopes",
-                150,
-                partial(attributed, framework=name),
-            )
-            for name in FRAMEWORKS
-        ),
-        Claim(
-            "trace-torch-compiled",
-            "a profile after torch.compile holds the device's kernels",
-            200,
-            partial(attributed, framework="torch", compiled=True),
-        ),
-    ],
-    "readers": [Claim("trace-reader", "a second reader finds the same kernels and times", 90, second_reader)],
-    "command-buffers": [
-        Claim(
-            "trace-graphs",
-            "profiling JAX without CUDA graphs keeps scopes and does the same work",
-            150,
-            command_buffers,
-        )
-    ],
-}
+TRACES = (
+    *for_each("trace", "95% of the kernel time of GPT-2 training in {} is attributed to scopes", 150, attributed),
+    Claim(
+        "trace-torch-compiled",
+        "a profile after torch.compile holds the device's kernels",
+        200,
+        partial(attributed, framework="torch", compiled=True),
+    ),
+)
+READER = Claim("trace-reader", "a second reader finds the same kernels and times", 90, second_reader)
+GRAPHS = Claim(
+    "trace-graphs", "profiling JAX without CUDA graphs keeps scopes and does the same work", 150, command_buffers
+)

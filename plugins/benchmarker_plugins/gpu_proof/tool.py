@@ -4,17 +4,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarker import NotHereError, Setting
+from benchmarker import Claim, NotHereError, Outcome, Setting
 
 FRAMEWORKS = ("torch", "jax")
 MEASURING = ("run", "sweep", "ab", "ceilings")
 """Commands that store records."""
+
+
+def for_each(name: str, statement: str, limit_s: float, prove: Callable[..., Outcome]) -> tuple[Claim, ...]:
+    """Return a claim for each framework; `{}` in the statement is its name, and `prove` takes it as `framework`."""
+    return tuple(
+        Claim(f"{name}-{each}", statement.format(each), limit_s, partial(prove, framework=each)) for each in FRAMEWORKS
+    )
 
 
 class ToolError(Exception):
@@ -31,16 +40,20 @@ def results(setting: Setting) -> Path:
     return setting.folder.absolute().parent / "results"
 
 
-def tool(setting: Setting, *words: str) -> Any:
-    """Return the JSON that a command prints. Its messages go to the claim's log. Raises `ToolError`.
+def tool(setting: Setting, *words: str, **variables: str) -> Any:
+    """Return the JSON that a command prints, run with some environment variables. Raises `ToolError`.
 
-    Records go to the folder that all claims share, unless `words` name another.
+    Its messages go to the claim's log, records to the folder that all claims share, unless `words` name another.
     """
     command = [sys.executable, "-m", "benchmarker", *words, "--json"]
     if words[0] in MEASURING and not any(word.startswith("--results=") for word in words):
         command.append(f"--results={results(setting)}")
     note("$", *command[1:])
-    own = {**os.environ, "BENCHMARKER_CEILINGS": str(setting.folder)}  # the user's ceilings stay as they are
+    own = {
+        **os.environ,
+        **variables,
+        "BENCHMARKER_CEILINGS": str(setting.folder),
+    }  # the user's ceilings stay as they are
     done = subprocess.run(command, cwd=setting.folder, env=own, capture_output=True, text=True, check=False)
     note(done.stderr)
     if done.returncode not in (0, 1):

@@ -12,10 +12,6 @@ FAIR = 0.02
 """A case may take this much longer or shorter in a duet than alone."""
 
 
-def _stream(elements: int) -> str:
-    return f"--n={elements}"
-
-
 def _words(setting: Setting) -> list[str]:
     framework = present(setting)[0]
     return [f"--framework={framework}", f"--device={setting.device}", "--problem=stream", "--blocks=40", "--seconds=2"]
@@ -27,7 +23,7 @@ def _size(setting: Setting) -> int:
 
 def same(setting: Setting) -> Outcome:
     """Compare a case with itself: an A/A test."""
-    n = _stream(_size(setting))
+    n = f"--n={_size(setting)}"
     return judge_same(tool(setting, "ab", *_words(setting), "--max-rounds=11", f"--a={n}", f"--b={n} --seed=1"))
 
 
@@ -41,7 +37,7 @@ def judge_same(found: dict[str, Any]) -> Outcome:
 def two_percent(setting: Setting) -> Outcome:
     """Compare a memory-bound case with one that has 2% more elements."""
     n = _size(setting)
-    sides = (f"--a={_stream(n)}", f"--b={_stream(round(n * TRUE_RATIO))}")
+    sides = (f"--a=--n={n}", f"--b=--n={round(n * TRUE_RATIO)}")
     return judge_two_percent(tool(setting, "ab", *_words(setting), "--delta=1%", *sides))
 
 
@@ -83,8 +79,6 @@ def judge_duet(alone: list[dict[str, Any]], together: list[dict[str, Any]]) -> O
     return Outcome("FAIL" if wrong else "PASS", figure, wrong, {"ratio": second / first})
 
 
-CLAIMS = {
-    "same": [Claim("aa", "a case is not called different from itself", 150, same)],
-    "two-percent": [Claim("two-percent", "a true difference of 2% is found", 240, two_percent)],
-    "duet": [Claim("duet", "a case takes as long in a duet as alone", 150, duet)],
-}
+SAME = Claim("aa", "a case is not called different from itself", 150, same)
+TWO_PERCENT = Claim("two-percent", "a true difference of 2% is found", 240, two_percent)
+DUET = Claim("duet", "a case takes as long in a duet as alone", 150, duet)
