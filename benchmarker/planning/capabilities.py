@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +10,7 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.problem import Support
+from benchmarker.files.scratch import scratch
 from benchmarker.planning.cases import Ability
 from benchmarker.worker.launch import converse, ending_text
 from benchmarker.worker.protocol import Request
@@ -45,8 +44,8 @@ def usable(problem: str, frameworks: Iterable[str], environment: Environment) ->
 def _ask(problem: str, framework: str, environment: Environment) -> Ability | UserError:
     heard: list[Event] = []
     request = Request(task="describe", framework=framework, problem=problem)
-    with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
-        log = Path(folder) / "log"
+    with scratch() as folder:
+        log = folder / "log"
         ending = converse(request, environment, TIMEOUT_S, log, heard.append)
         for event in heard:
             if "refused" in event:

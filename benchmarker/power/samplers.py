@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import SOURCES, Unavailable
+from benchmarker.files.scratch import temporary
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 from benchmarker.power.sampler import Found, Request, Sample
@@ -152,11 +153,11 @@ class _Sampler:
         self._heard = b""
         self.control, control = socket.socketpair()
         self.theirs, worker = socket.socketpair()
-        self.samples: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
-        self.said: BinaryIO = tempfile.TemporaryFile(prefix="benchmarker-")  # noqa: SIM115 - closed by `end`
+        self.samples: BinaryIO = tempfile.TemporaryFile(dir=temporary())  # noqa: SIM115 - closed by `end`
+        self.said: BinaryIO = tempfile.TemporaryFile(dir=temporary())  # noqa: SIM115 - closed by `end`
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "benchmarker.power.sampler"],
+                guard.command("benchmarker.power.sampler"),
                 stdin=control.fileno(),
                 stdout=self.samples,
                 stderr=self.said,
@@ -225,7 +226,7 @@ class _Sampler:
 
     def end(self) -> None:
         """Kill the process, and close its sockets and files."""
-        self.process.kill()
+        guard.end(self.process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)  # one that hangs in the kernel dies when its driver releases it
         for each in (self.control, self.theirs, self.samples, self.said):

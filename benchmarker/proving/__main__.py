@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -18,7 +15,6 @@ from benchmarker.proving.proof import Entry, load_proof
 
 def main(suite: str, name: str, device: str, folder: str, path: str) -> None:
     """Try the claim and write its entry."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     claim = next(each for each in load_proof(suite).claims if each.name == name)
     start = time.monotonic()
     try:
@@ -27,12 +23,6 @@ def main(suite: str, name: str, device: str, folder: str, path: str) -> None:
         outcome = Outcome("not here", reason=str(reason))
     entry = Entry.of(claim, outcome, device, time.monotonic() - start)
     atomic.write(Path(path), msgspec.json.format(msgspec.json.encode(entry), indent=1))
-
-
-def _end_with_parent() -> None:
-    """End this process and what it started when the pipe from the parent closes: a killed parent leaves nothing."""
-    os.read(0, 1)
-    os.killpg(os.getpgrp(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 import time
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from benchmarker import guard
 from benchmarker.api.claim import Claim, Outcome, Proof, Verdict
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
@@ -152,8 +150,8 @@ def _try(suite: str, claim: Claim, device: str, folder: Path) -> Entry:
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            [sys.executable, "-m", "benchmarker.proving", *words],
-            stdin=subprocess.PIPE,
+            guard.command("benchmarker.proving", *words),
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -165,24 +163,12 @@ def _try(suite: str, claim: Claim, device: str, folder: Path) -> Entry:
         except subprocess.TimeoutExpired:
             why = f"not finished after {claim.limit_s:.0f} s, its limit"
         finally:
-            _end_session(process)
+            guard.end(process)
     if entry := _entry(folder, claim, device):
         return entry
     entry = Entry.of(claim, Outcome("FAIL", reason=f"{why}; see {log}"), device, time.monotonic() - start)
     atomic.write(path, msgspec.json.format(msgspec.json.encode(entry), indent=1))
     return entry
-
-
-def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the claim's process group; the tool's own workers end with the command that started them."""
-    try:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(10)
-        os.killpg(process.pid, signal.SIGKILL)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _entry(folder: Path, claim: Claim, device: str) -> Entry | None:

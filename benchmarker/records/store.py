@@ -18,11 +18,12 @@ results/<run id>/<trial id>.profile.log     the standard error of the profiled w
 
 from __future__ import annotations
 
-import fcntl
+import re
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.files.atomic import Fault, decode, encode, write
+from benchmarker.files.locks import locked
 from benchmarker.records import plan as plans
 from benchmarker.records import record as schema
 from benchmarker.records.plan import Plan, PlannedTrial
@@ -43,6 +45,10 @@ ENVIRONMENT = "environment.json"
 BESIDE = (PLAN, CEILINGS, MANIFEST, ENVIRONMENT)
 """Files in the folder of a run that are not records; the last two are from a bundle that was unzipped by hand."""
 TELEMETRY = ".telemetry.parquet"
+WORK = ".work"
+"""Folder in that of a run, while a process works on it; one that is there without a lock is of a killed process."""
+_RUN = re.compile(r"\d{8}T\d{6}\.\d{6}-[0-9a-f]{8}")
+_OF_A_TRIAL = re.compile(rf"({_RUN.pattern})\.(log|telemetry|events|profile)\b")
 
 
 def new_id() -> str:
@@ -56,6 +62,11 @@ class RunFolder:
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
         self.plan = plan
+
+    @property
+    def work(self) -> Path:
+        """Return the folder for files in the making."""
+        return self.path / WORK
 
     def record_path(self, trial_id: str) -> Path:
         """Return the path of a trial's record."""
@@ -111,8 +122,11 @@ def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
     plan = msgspec.structs.replace(plan, run_id=new_id())
     path = results / plan.run_id
     try:
-        path.mkdir(parents=True)
-        write(path / PLAN, encode(plan))
+        results.mkdir(parents=True, exist_ok=True)
+        with locked(results, wait=True):
+            _sweep_killed(results)
+            path.mkdir()
+            write(path / PLAN, encode(plan))
     except OSError as error:
         if path.is_dir():
             path.rmdir()
@@ -205,10 +219,37 @@ def _is_record(result: Path, file: Path) -> bool:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Lock a run's folder against other processes; the lock ends with the process, even if it is killed."""
-    with (path / PLAN).open("rb") as file:
+    """Lock a run's folder against other processes, and sweep out what a killed process left in it."""
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(path / PLAN))
         except BlockingIOError:
             raise UserError(f"{path} is in use by another process; wait for it, or run without --resume") from None
+        _sweep(path)
+        (path / WORK).mkdir()
+        stack.callback(shutil.rmtree, path / WORK, ignore_errors=True)
         yield
+
+
+def _sweep_killed(results: Path) -> None:
+    """Sweep the folders of runs whose process was killed; one without a plan had not begun, and is deleted."""
+    for path in results.iterdir():
+        with suppress(OSError):
+            if (path / WORK).is_dir():
+                with locked(path / PLAN):
+                    _sweep(path)
+            elif _RUN.fullmatch(path.name) and not (path / PLAN).exists() and all(map(_is_half, path.iterdir())):
+                shutil.rmtree(path)
+
+
+def _sweep(path: Path) -> None:
+    """Delete what a killed process left in a run's folder: half-written files, and files of trials without a record."""
+    for file in path.iterdir():
+        trial = _OF_A_TRIAL.match(file.name)
+        if _is_half(file) or (trial and not (path / f"{trial[1]}.json").exists()):
+            file.unlink()
+    shutil.rmtree(path / WORK, ignore_errors=True)
+
+
+def _is_half(file: Path) -> bool:
+    return file.name.startswith(".") and file.name.endswith(".tmp")

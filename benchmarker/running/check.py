@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.files.scratch import scratch
 from benchmarker.records.record import Check
 from benchmarker.worker.launch import converse, ending_text
 from benchmarker.worker.protocol import Request
@@ -64,8 +63,8 @@ def check_modes(
     """
     heard: list[Event] = []
     request = Request(task="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
-    with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
-        log = Path(folder) / "log"
+    with scratch() as folder:
+        log = folder / "log"
         ending = converse(request, environment, TIMEOUT_S, log, heard.append)
         trouble = next((event["refused"] for event in heard if "refused" in event), ending_text(ending, log))
     found: dict[str, Check] = {}

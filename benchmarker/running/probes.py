@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.files.scratch import scratch
 from benchmarker.planning import estimate
 from benchmarker.records.plan import make_plan
 from benchmarker.records.store import RunFolder
@@ -29,8 +28,8 @@ def probe(plan: Plan, earlier: Sequence[Record], listener: Listener) -> dict[int
     unknown = [index for index, case in enumerate(plan.cases) if msgspec.json.encode(case) not in known]
     probes = make_plan([estimate.probe(plan.cases[index]) for index in unknown], 1)
     found = {}
-    with tempfile.TemporaryDirectory(prefix="benchmarker-") as name:
-        context = Context(RunFolder(Path(name), probes), listener)
+    with scratch() as path:
+        context = Context(RunFolder(path, probes), listener)
         for number, (index, case) in enumerate(zip(unknown, probes.cases, strict=True)):
             listener.begin(f"[{number + 1}/{len(unknown)}] probe of {case.framework} {case.problem}", case, None)
             outcome = run_process(context, make_process(probes, [(number, 0)], slot=number))

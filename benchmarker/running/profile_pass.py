@@ -59,7 +59,7 @@ def _profiled(context: Context, record: Record) -> Record:
     case = record.case
     problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
     scopes = problem.scopes(parameters.convert(problem.params, case.params), case.mode)
-    with tempfile.TemporaryDirectory(prefix="benchmarker-") as name:
+    with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
         file, ending = _file(Path(name))
         context.listener.hear({"stage": "reading the profile"})

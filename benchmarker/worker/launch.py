@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from benchmarker import guard
 from benchmarker.worker.protocol import InvalidEventError, decode
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def converse(
     with (
         log.open("wb", buffering=0) as file,
         subprocess.Popen(
-            [sys.executable, "-P", "-m", "benchmarker.worker"],
+            guard.command("benchmarker.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -93,7 +93,7 @@ def converse(
         except InvalidEventError as error:
             fault = f"{error} (from {' or '.join(_plugins(request))})"
         finally:
-            _end_group(process)
+            guard.end(process)
             errors.end()
         process.wait()
     return Ending(process.returncode, timed_out, time.monotonic() - start, fault)
@@ -182,14 +182,6 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[int | None]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the worker's session (the worker leads its own process group)."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def ending_text(ending: Ending, log: Path) -> str:

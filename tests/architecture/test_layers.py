@@ -31,7 +31,7 @@ LAYERS = [
     "cli",
 ]
 """Packages of the core by stage; each imports only itself and what stands before it."""
-ANYWHERE = {"version", "formatting"}
+ANYWHERE = {"version", "formatting", "guard"}
 """Modules at the top that import nothing of the core."""
 OUTERMOST = {"frames", "__main__"}
 """Modules at the top that no package imports."""

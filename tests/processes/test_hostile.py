@@ -46,6 +46,9 @@ FRAMEWORK = """
                 for pipe in event_pipes(): os.write(pipe, b"[1, 2]\\n")
             if HOW == "unknown":
                 for pipe in event_pipes(): os.write(pipe, b'{"surprise": 1}\\n')
+            if HOW == "done":
+                for pipe in event_pipes(): os.write(pipe, b'{"done": true}\\n')
+                os._exit(0)
             if HOW == "closed":
                 for pipe in event_pipes(): os.close(pipe)
                 time.sleep(60)
@@ -135,6 +138,13 @@ def test_a_description_that_is_not_valid_is_refused(hostile, how, message):
         2,
         f"benchmarker: error: hostile does not start: the worker sent what is not valid: {message} ({where})\n",
     )
+
+
+def test_a_worker_that_claims_to_be_done_has_failed(hostile, tmp_path):
+    assert hostile("done").returncode == 1
+    (record,) = store.read([tmp_path / "r"])[0]
+    message = "what was measured cannot be stored: an 'ok' record must contain at least one timed block"
+    assert record.error.message.startswith(message)
 
 
 def test_a_closed_event_pipe_does_not_bypass_the_time_limit(hostile, tmp_path):

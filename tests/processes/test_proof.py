@@ -83,6 +83,10 @@ def test_it_goes_on_where_it_was_and_repeats_what_is_asked(command):
     assert "3 times on cuda" in command(*run).stdout  # what was found on another device is not known here
 
 
+def test_what_proves_nothing_is_no_success(command):
+    assert command("suite", "run", "toy-proof", "--only=absent", "--device=cpu").returncode == 1
+
+
 def test_a_claim_begins_only_if_its_limit_fits_into_the_time(command):
     done = command("suite", "run", "toy-proof", "--minutes=0.1", "-o", "proof")
     assert done.returncode == 1

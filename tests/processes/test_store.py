@@ -1,13 +1,14 @@
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from benchmarker import Case, UserError
-from benchmarker.files import atomic
+from benchmarker.files import atomic, scratch
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 
@@ -42,6 +43,72 @@ def test_a_run_is_held_by_one_process(tmp_path):
             again.__enter__()
     with store.unfinished_run(tmp_path, PLAN) as folder:
         assert folder.plan.cases == [CASE]
+
+
+def leave_behind(path, trial_id):
+    """What a process leaves that is killed while it measures and writes; returns these files."""
+    (path / ".work/profile").mkdir(parents=True)
+    names = [f"{trial_id}.log", f"{trial_id}.telemetry.parquet", f"{trial_id}.profile.json.gz", ".x.json.1a.tmp"]
+    for name in names:
+        (path / name).touch()
+    return names
+
+
+@pytest.mark.parametrize("how", ["new", "resume"])
+def test_what_a_killed_process_left_is_swept_at_the_next_start(tmp_path, how):
+    with store.new_run(tmp_path, PLAN) as killed:
+        pass
+    leave_behind(killed.path, store.new_id())
+    finished = store.new_id()
+    kept = {"plan.json", f"{finished}.json", f"{finished}.log", f"{finished}.profile.log", "notes.log"}
+    for name in kept - {"plan.json"}:
+        (killed.path / name).touch()
+    unborn = tmp_path / store.new_id()
+    unborn.mkdir()
+    (unborn / ".plan.json.1a.tmp").touch()
+    (tmp_path / "my folder").mkdir()
+    if how == "new":
+        with store.new_run(tmp_path, PLAN):
+            pass
+        assert not unborn.exists()
+    else:
+        (killed.path / f"{finished}.json").unlink()
+        kept -= {f"{finished}.json", f"{finished}.log", f"{finished}.profile.log"}
+        with store.unfinished_run(tmp_path, PLAN) as resumed:
+            assert resumed.work.is_dir()
+    assert {path.name for path in killed.path.iterdir()} == kept
+    assert (tmp_path / "my folder").is_dir()
+
+
+def test_what_another_process_works_on_is_not_swept(tmp_path):
+    with store.new_run(tmp_path, PLAN) as running:
+        names = leave_behind(running.path, store.new_id())
+        with store.new_run(tmp_path, PLAN):
+            pass
+        assert all((running.path / name).exists() for name in names)
+
+
+def test_temporary_folders_of_killed_processes_are_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "temporary", lambda: tmp_path)
+    old, young = tmp_path / "benchmarker-old", tmp_path / "benchmarker-young"
+    for path in (old, young):
+        (path / "log").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    with scratch.scratch() as used:
+        os.utime(used, (0, 0))
+        assert {*tmp_path.iterdir()} == {young, used}
+        with scratch.scratch():
+            assert used.exists()
+    assert [*tmp_path.iterdir()] == [young]
+
+
+def test_a_missing_folder_for_temporary_files_is_told(monkeypatch):
+    def refuse():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    with pytest.raises(UserError, match="name one with TMPDIR"):
+        scratch.temporary()
 
 
 def test_another_plan_is_not_resumed(tmp_path):
