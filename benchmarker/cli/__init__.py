@@ -44,7 +44,7 @@ COMMANDS = {
     "accept": "Check records against the bounds of a reference: PASS or FAIL for each case.",
     "bundle": "Pack a run with checksums for hand-in.",
     "unbundle": "Verify a packed run and unpack it.",
-    "validate": "Validate records against the JSON Schema.",
+    "validate": "Validate records and plans.",
 }
 
 

@@ -31,7 +31,7 @@ class Unrun:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the plans of results ask for: trials without a record, cases left out with the reason, damaged plans."""
+    """What the plans of results ask for: trials without a record, cases left out with the reason, and faults."""
 
     unrun: tuple[Unrun, ...]
     left_out: tuple[str, ...]
@@ -50,6 +50,12 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
             continue
         left_out |= dict.fromkeys(plan.left_out)
         of_run = list({record.trial_id: record for record in records if record.run_id == plan.run_id}.values())
+        cases = {msgspec.json.encode(case) for case in plan.cases}
+        faults += [
+            Fault(file.parent / f"{record.trial_id}.json", f"not a trial of {file}")
+            for record in of_run
+            if msgspec.json.encode(record.case) not in cases or record.trial >= plan.trials
+        ]
         unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _unrun(plan, of_run)}
     return Asked(tuple(unrun.values()), tuple(left_out), tuple(faults))
 

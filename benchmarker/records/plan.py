@@ -17,6 +17,7 @@ from benchmarker.records.record import DesignKind
 
 MOST_TRIALS = 1_000_000
 """Most trials of a run: at a second each, twelve days."""
+_FIELDS_OF_VERSION_1 = {"run_id", "cases", "order"}
 PlannedTrial = tuple[int, int]
 """A trial of a plan: (case index, round)."""
 
@@ -91,8 +92,11 @@ def make_plan(
 
 def read(content: bytes) -> Plan:
     """Decode the plan in a file's content, of this version or an earlier one; raises msgspec.DecodeError."""
-    fields = msgspec.json.decode(content, type=dict[str, Any])
-    return msgspec.convert(with_current_design(fields), Plan)
+    fields = with_current_design(msgspec.json.decode(content, type=dict[str, Any]))
+    if fields.keys() == _FIELDS_OF_VERSION_1:
+        order = msgspec.convert(fields["order"], list[PlannedTrial])
+        fields |= {"trials": 1 + max((trial for _, trial in order), default=0), "seed": 0}
+    return msgspec.convert(fields, Plan)
 
 
 def with_current_design(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,10 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
                 disturbed.append((group.label, record.trial, "; ".join(found.values()), record.trial_id))
     unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]
     unreadable += [("", text) for text in unread]
+    unrun: list[tuple[Cell, ...]] = [
+        (f"{each.case.framework} {each.case.problem} {each.case.mode} {each.case.precision}", each.trials, each.run_id)
+        for each in study.planned.unrun
+    ]
     trial = Column("trial", numeric=True)
     parts = [
         _listing(
@@ -44,6 +48,13 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
             ),
             failed,
         ),
+        _listing(
+            "Planned trials without a record",
+            (Column("case"), Column("trials", numeric=True), Column("run")),
+            unrun,
+            "The run was interrupted; its command continues with --resume.",
+        ),
+        _listing("Left out", (Column("what and why"),), [(text,) for text in study.planned.left_out]),
         _listing("Files that could not be read", (Column("file"), Column("reason")), unreadable),
         _listing(
             "Disturbed trials",
@@ -58,6 +69,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
         f"{what}."
         for what, rows in (
             ("No trial failed", failed),
+            ("No planned trial lacks a record", unrun),
             ("Every file could be read", unreadable),
             ("No trial is known to have been disturbed", disturbed or untold == len(good)),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.judge import compare
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.procurement.completeness import asked
 from benchmarker.records import ceilings, store
 from benchmarker.report.choose import choose
 from benchmarker.report.study import Study, beside, cached
@@ -32,11 +33,13 @@ def gather(
     results = [result for result, _, _ in read]
     groups = [(str(result), records) for result, records, _ in read]
     known = ceilings.known(results)
+    planned = asked(results, [record for _, records in groups for record in records])
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
     return Study(
         results=groups,
-        faults=[*(fault for _, _, found in read for fault in found), *known.faults],
+        faults=[*(fault for _, _, found in read for fault in found), *planned.faults, *known.faults],
+        planned=planned,
         matches=made.matches if made else (),
         family=compare(made.matches, rules, derive, made.unmatched, made.notes) if made else None,
         unjudged=unjudged,

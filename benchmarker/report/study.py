@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from benchmarker.comparing.results import Family, Rules
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
+    from benchmarker.procurement.completeness import Asked
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.record import Record
     from benchmarker.roofline.model import Roofline
@@ -61,12 +62,14 @@ class Group:
 class Study:
     """All data of the page, read and judged; `unjudged` is the reason why there is no comparison.
 
-    `results` holds the records by the result that they were read from; `axis` is the value of --by. `telemetry` and
+    `results` holds the records by the result that they were read from, `planned` what their plans ask
+    for beyond them; `axis` is the value of --by. `telemetry` and
     `tables` are the time series and event tables next to the records, by trial.
     """
 
     results: Sequence[tuple[str, Sequence[Record]]]
     faults: Sequence[Fault]
+    planned: Asked
     matches: Sequence[Match]
     family: Family | None
     unjudged: str

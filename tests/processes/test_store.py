@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.records import make_record
 
 from benchmarker import Case, UserError
 from benchmarker.files import atomic, scratch
@@ -231,3 +232,26 @@ def test_a_read_only_results_folder_is_told_before_anything_runs(cli, tmp_path):
         assert f"cannot write to {disk}: Read-only file system; name another folder with --results" in done.stderr
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_what_does_not_belong_to_the_plan_is_named(command, tmp_path):
+    run = tmp_path / "r" / "run"
+    first, second = make_record(run="run"), make_record(run="run", trial=1)
+    other = make_record(run="run", trial=2, case={"seed": 1})
+    run.mkdir(parents=True)
+    plan = msgspec.structs.replace(make_plan([first.case], 4), run_id="run")
+    atomic.write(run / "plan.json", atomic.encode(plan))
+    for record in (first, second, other):
+        atomic.write(run / f"{record.trial_id}.json", atomic.encode(record))
+    done = command("validate", "r")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"r/run/{other.trial_id}.json: not a trial of r/run/plan.json",
+        "3 valid, 1 faulty",
+        "2 planned trials have no record; the command of the run continues with --resume",
+    ]
+    (run / f"{other.trial_id}.json").unlink()
+    assert command("validate", "r").returncode == 0
+    assert json.loads(command("validate", "r", "--json").stdout) == {"valid": 2, "missing": 2, "faults": []}
+    (run / "plan.json").write_text("{}")
+    assert "r/run/plan.json: Object missing required field" in command("validate", "r").stdout

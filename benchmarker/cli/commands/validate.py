@@ -8,22 +8,28 @@ import click
 
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.formatting import clean
+from benchmarker.procurement.completeness import asked
 from benchmarker.records import store
 
 
-@click.command("validate", short_help="Validate records against the JSON Schema.")
+@click.command("validate", short_help="Validate records and plans.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 def command(results: tuple[Path, ...], as_json: bool) -> int:
-    """Validate records against the JSON Schema; list each faulty file with the location and the reason.
+    """Validate records and plans; list each faulty file with the location and the reason.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file is faulty.
+    RESULT is a record, the folder of a run, or a folder of runs. Records must fit the JSON Schema and the plan of their
+    run. The exit status is 1 if a file is faulty; planned trials without a record are counted, but are no fault.
     """
-    records, faults = store.read(list(results))
+    records, unread = store.read(list(results))
+    planned = asked(results, records)
+    faults = [*unread, *planned.faults]
+    missing = sum(each.trials for each in planned.unrun)
     if as_json:
         print_json(
             {
                 "valid": len(records),
+                "missing": missing,
                 "faults": [{"path": str(fault.path), "reason": fault.reason} for fault in faults],
             }
         )
@@ -31,4 +37,6 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
         for fault in faults:
             click.echo(clean(str(fault)))
         click.echo(f"{len(records)} valid, {len(faults)} faulty")
+        if missing:
+            click.echo(f"{missing} planned trials have no record; the command of the run continues with --resume")
     return 1 if faults else 0

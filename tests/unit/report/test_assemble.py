@@ -13,6 +13,7 @@ from benchmarker import UserError
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.records import store
+from benchmarker.records.plan import make_plan
 from benchmarker.report.assemble import page
 from benchmarker.report.figures import specification
 from benchmarker.report.gather import gather
@@ -317,6 +318,18 @@ def test_failed_trials_come_with_message_and_command(page_of, place, two, failed
     assert "1 failed" in made.subtitle
 
 
+def test_what_a_plan_asks_for_beyond_the_records_is_listed(page_of, place, parts):
+    record = make_record(run="run")
+    folder = place([record])
+    plan = make_plan([record.case], 3, left_out=["numpy does not support bf16"])
+    atomic.write(folder / "plan.json", atomic.encode(msgspec.structs.replace(plan, run_id="run")))
+    found = parts(page_of(folder))
+    assert found["Planned trials without a record (1)"].table.rows == (("toy nap inference fp32", 2, "run"),)
+    assert found["Left out (1)"].table.rows == (("numpy does not support bf16",),)
+    (folder / "plan.json").write_text("{")
+    assert parts(page_of(folder))["Files that could not be read (1)"].table.rows[0][0] == str(folder / "plan.json")
+
+
 def test_disturbed_trials_are_listed(page_of, place, two, parts):
     records = two(A, A)
     busy = msgspec.structs.replace(QUIET, other_busy_cores=1.5)
@@ -333,7 +346,10 @@ def test_disturbed_trials_are_listed(page_of, place, two, parts):
     assert "No trial is known to have been disturbed" not in lead
     (lead,) = section(page_of(place([*short[:2], *two(A, A)[2:]], "some")), "faults").lead
     assert "No trial is known to have been disturbed. " + untold.format(2) in lead
-    assert quiet.lead == ("No trial failed. Every file could be read. No trial is known to have been disturbed.",)
+    assert quiet.lead == (
+        "No trial failed. No planned trial lacks a record. Every file could be read. "
+        "No trial is known to have been disturbed.",
+    )
 
 
 def test_what_differs_between_the_sides_is_marked(page_of, place, two, parts):
