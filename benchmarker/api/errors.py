@@ -1,4 +1,4 @@
-"""The exception for errors that the user can fix."""
+"""Exceptions: errors that the user can fix, and the request to end."""
 
 
 class UserError(Exception):
@@ -6,3 +6,12 @@ class UserError(Exception):
 
     The command line prints the text and exits with status 2. Any other exception is a bug and shows its traceback.
     """
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM asks this process to end; what cleans up after an interrupt cleans up after this too."""
+
+
+def terminate(number: int, frame: object) -> None:
+    """Handle SIGTERM; raises TerminatedError."""
+    raise TerminatedError

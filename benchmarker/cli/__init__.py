@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import TerminatedError, UserError, terminate
 from benchmarker.formatting import clean
 from benchmarker.version import __version__
 
@@ -52,8 +52,12 @@ REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS),
     *(errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM),
     *(errno.EACCES, errno.EPERM),
+    *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EFBIG, errno.EIO, errno.ESTALE),
 }
-"""What a system refuses: no space, no resources, no permission. Any other OSError is a bug."""
+"""What a system refuses: no space, no resources, no permission, no such name, no answer.
+
+Any other OSError is a bug.
+"""
 
 
 class Commands(click.Group):
@@ -103,26 +107,54 @@ def group() -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 success, 1 a trial or a check failed, 2 user error, 130 interrupted."""
+    """Run the command line and exit.
+
+    The status is 0 for success, 1 if a trial or a check failed, 2 for an error of the user, 130 if interrupted, and 143
+    if terminated.
+    """
+    _open_standard_files()
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         status: Any = group.main(args, prog_name="benchmarker", standalone_mode=False)
     except UserError as error:
         _fail(f"error: {error}", 2)
     except click.ClickException as error:
         _fail(f"error: {' '.join(error.format_message().split())}", 2)
+    except TerminatedError:
+        _fail("terminated", 128 + signal.SIGTERM)
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", 130)
+        _fail("interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of the pipe has closed it; the status is that of a program that SIGPIPE ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         if error.errno not in REFUSALS:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         what = "cannot write " if error.errno == errno.ENOSPC else ""
         where = error.filename or ("the output" if what else "")
         _fail(f"error: {what}{where}{': ' if where else ''}{error.strerror or error}", 2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_standard_files() -> None:
+    """Open those of the three standard files that are closed: otherwise a record would get their number."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", closefd=False))
+
+
+def _drop_output() -> None:
+    """Discard what standard output holds if it cannot be written: at the end, that would fail again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(text: str, status: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,6 @@ def execute_plan(
 
     Returns the exit status: 1 if a trial failed, otherwise 0.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
         for text in wanted.left_out:

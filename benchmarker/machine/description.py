@@ -68,14 +68,20 @@ def noise(machine: Machine) -> list[str]:
     return found
 
 
-def commit() -> str | None:
+def commit(folder: Path = Path(__file__).parents[2]) -> str | None:
     """Return the git commit of this project's source, with `+changes` if files differ; None if it is not a checkout."""
-    folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
+    git = [
+        "git",
+        "-c",
+        f"safe.directory={folder}",
+        "-C",
+        str(folder),
+    ]  # another owner's may be read
     try:
-        head = _run(["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"])
-        changed = _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+        head = _run([*git, "rev-parse", "--short=12", "HEAD"])
+        changed = _run([*git, "status", "--porcelain", "--untracked-files=no"])
     except (OSError, subprocess.SubprocessError):
         return None
     return head + ("+changes" if changed else "")

@@ -166,7 +166,7 @@ class Software(Struct, frozen=True, forbid_unknown_fields=True):
 
     python: str
     benchmarker: str
-    commit: Annotated[str | None, null_because("benchmarker does not run from a git checkout")]
+    commit: Annotated[str | None, null_because("benchmarker does not run from a git checkout, or git cannot read it")]
     libraries: dict[str, str]
     variables: dict[str, str]
     threads: Annotated[Count | None, null_because("{case.framework} cannot report it on this system")]

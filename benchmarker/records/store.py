@@ -18,14 +18,14 @@ results/<run id>/<trial id>.profile.log     the standard error of the profiled w
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -128,7 +128,7 @@ def new_run(results: Path, plan: Plan) -> Iterator[RunFolder]:
             path.mkdir()
             write(path / PLAN, encode(plan))
     except OSError as error:
-        if path.is_dir():
+        with suppress(OSError):
             path.rmdir()
         raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
     with _held(path):
@@ -163,7 +163,7 @@ def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:
     Raises `UserError` if a record is damaged or belongs to another run.
     """
     records: dict[PlannedTrial, Record] = {}
-    for file in _record_files(path):
+    for file in _record_files(path, _refuse):
         record = read_record(file)
         if isinstance(record, Fault):
             raise UserError(f"{record}; move it away, then go on with --resume")
@@ -182,8 +182,10 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
         if result.name in BESIDE:
             faults.append(Fault(result, "not a record; name its folder"))
             continue
-        files = sorted(_record_files(result))
-        if not files:
+        unread: list[OSError] = []
+        files = sorted(_record_files(result, unread.append))
+        faults += [Fault(Path(error.filename), str(error.strerror)) for error in unread]
+        if not files and not unread:
             faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))
         for file in files:
             record = read_record(file)
@@ -204,17 +206,24 @@ def read_plan(path: Path) -> Plan | Fault:
     return decode(path, plans.read)
 
 
-def _record_files(result: Path) -> Iterator[Path]:
-    if result.is_dir():
-        yield from filter(partial(_is_record, result), result.rglob("*.json"))
-    elif result.exists():
-        yield result
+def _refuse(error: OSError) -> None:
+    raise UserError(f"{error.filename}: {error.strerror}")
 
 
-def _is_record(result: Path, file: Path) -> bool:
-    """Whether a JSON file below `result` should be a record; hidden folders are not yet at their final place."""
-    below = file.relative_to(result).parts
-    return file.name not in BESIDE and not any(part.startswith(".") for part in below)
+def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield the files at `result` that should be records; `unread` is called for each folder that cannot be read.
+
+    What is hidden is not yet at its final place.
+    """
+    if not result.is_dir():
+        if result.exists():
+            yield result
+        return
+    for folder, below, names in os.walk(result, onerror=unread):
+        below[:] = [name for name in below if not name.startswith(".")]
+        for name in names:
+            if name.endswith(".json") and name not in BESIDE and not name.startswith("."):
+                yield Path(folder, name)
 
 
 @contextmanager

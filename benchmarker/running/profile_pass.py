@@ -41,7 +41,7 @@ def add_profile(context: Context, record: Record) -> Record:
     except UserError as error:
         record = without_profile(record, str(error))
     except OSError as error:
-        record = without_profile(record, f"cannot write {error.filename}: {error.strerror}")
+        record = without_profile(record, f"{error.filename or 'the system'}: {error.strerror}")
     took_s, harness = time.monotonic() - start, record.harness
     harness = Harness(wall_s=harness.wall_s + took_s, stages_s={**harness.stages_s, "profile": took_s})
     return msgspec.structs.replace(record, harness=harness)

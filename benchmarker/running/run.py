@@ -97,7 +97,7 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
         raise
     except OSError as error:
         raise UserError(
-            f"cannot write {error.filename}: {error.strerror}; fix that, then continue with --resume"
+            f"{error.filename or 'the system'}: {error.strerror}; fix that, then continue with --resume"
         ) from error
     _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, say)
     return outcome.records

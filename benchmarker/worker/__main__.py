@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarker.api.case import MODES
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import TerminatedError, UserError, terminate
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import registry
 from benchmarker.machine import counters
@@ -52,11 +52,14 @@ def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
     events.send(took=["python", started_s - request.spawned_s])
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # timed out: send what is available, then end
+    signal.signal(signal.SIGTERM, terminate)  # timed out: send what is available, then end
     try:
         {"describe": _describe, "trial": _trial, "check": _check, "profile": _profile}[request.task](request, events)
     except UserError as error:
         events.send(refused=str(error))
+    except TerminatedError:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
     sys.stderr.flush()
     os._exit(0)  # everything is sent; the frameworks' own clean-up takes long and may hang
 

@@ -3,7 +3,9 @@
 import json
 import os
 import pty
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +85,66 @@ def test_a_parameter_that_is_absurd_is_refused(command, tmp_path):
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert "--m is too large: at most 9223372036854775807 is possible" in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_a_name_that_is_too_long_is_one_line(cli):
+    for words in (("run", *NAP, f"--results={'x' * 300}"), ("show", "x" * 300), ("report", "x" * 300)):
+        done = cli(*words)
+        assert (done.returncode, done.stderr.count("\n")) in ((1, 1), (2, 1)), words
+        assert "File name too long" in done.stderr
+
+
+def test_closed_standard_files_do_not_end_a_run(toy_folder, tmp_path):
+    words = [sys.executable, "-m", "benchmarker", "run", *NAP]
+    script = f"exec {shlex.join(words)} <&- >&- 2>&-"
+    env = {**os.environ, "PYTHONPATH": str(toy_folder)}
+    assert subprocess.run(["sh", "-c", script], cwd=tmp_path, env=env, check=False).returncode == 0
+    assert len([*tmp_path.glob("results/*/2*.json")]) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="takes root that gives up its rights")
+def test_folders_that_cannot_be_entered_are_one_line(toy_folder, tmp_path):
+    """With umask 777, a folder that was just made can be entered only by root."""
+    words = [sys.executable, "-m", "benchmarker", "run", *NAP, "--results=results"]
+    script = f"umask 777; exec setpriv --bounding-set=-all --inh-caps=-all {shlex.join(words)}"
+    env = {**os.environ, "PYTHONPATH": str(toy_folder)}
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "Permission denied" in done.stderr
+
+
+def test_a_folder_that_cannot_be_read_is_told_beside_what_can(cli, tmp_path, monkeypatch):
+    """As root everything can be read, so the refusal of the file system is played."""
+    assert cli("run", *NAP).returncode == 0
+    closed = tmp_path / "results/closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if Path(path) == closed.relative_to(tmp_path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    done = cli("validate", "results")
+    assert (done.returncode, done.stdout) == (1, "results/closed: Permission denied\n1 valid, 1 faulty\n")
+    assert cli("show", "results/closed").stderr == "benchmarker: cannot read results/closed: Permission denied\n"
+
+
+def test_the_command_line_can_be_called_twice_in_one_process():
+    script = """
+import signal
+from benchmarker.cli import main
+for words in (["list", "problems"], ["no-such-command"], ["list", "problems"]):
+    try:
+        main(words)
+    except SystemExit as end:
+        print("ended with", end.code, signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, refused, second, rest = re.split(r"ended with \d True\n", done.stdout)
+    assert "gemm" in first
+    assert (first, refused, rest) == (second, "", "")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def test_a_trial_that_works(cli, tmp_path):
         ("raise", "exception", "timed", "ValueError: told to fail", 0),
         ("memory", "out_of_memory", "timed", "MemoryError: too much", 0),
         ("exit", "exception", "timed", "the worker ended with status 3: last words", 3),
+        ("term", "killed", "timed", "the worker was ended by SIGTERM", -15),
         ("kill", "killed", "timed", "the worker was ended by SIGKILL; the system may have run out of memory", -9),
         ("wrong", "check", "check", "wrong result: x is off by 0.5", 0),
         ("shape", "exception", "check", "an output has shape (3,)", 0),
@@ -131,7 +132,8 @@ def test_an_interrupt_ends_the_worker_and_resume_goes_on(cli, toy_folder, tmp_pa
         worker = worker_of(run, 0.5)
         run.send_signal(number)
         _, err = run.communicate(timeout=30)
-    assert run.returncode == 130
+    assert run.returncode == 128 + number
+    assert err.endswith("benchmarker: terminated\n" if number == signal.SIGTERM else "benchmarker: interrupted\n")
     assert "interrupted: 1 of 3 trials are stored" in err
     assert "continue with the same command and --resume" in err
     assert "Traceback" not in err

@@ -46,7 +46,7 @@ TOY = {
         @dataclass(frozen=True)
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
-            fault: Literal["none", "raise", "memory", "exit", "kill", "hang", "wrong", "nan", "shape"] = "none"
+            fault: Literal["none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape"] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
         class Nap(Problem):
@@ -91,6 +91,7 @@ TOY = {
                         print("last words", file=sys.stderr, flush=True)
                         os._exit(3)
                     if params.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
+                    if params.fault == "term": os.kill(os.getpid(), signal.SIGTERM)
                     if params.fault == "hang": time.sleep(600)
                     if params.fault == "nan": return float("nan")
                 return 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -107,7 +106,6 @@ def command(
 
     The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
     if max_blocks is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +99,6 @@ def command(
             click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
         _print(known.known, as_json)
         return 1 if known.faults else 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
     where = {
         name: value for name, value in (("device", device), ("gpu", gpu), ("threads", threads)) if value is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import signal
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -172,7 +171,6 @@ def _prove(
     name: str, folder: Path, device: str, seconds: float, again: list[str], only: list[str], as_json: bool
 ) -> int:
     """Try the claims and print a line for each as it ends."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     width = max(len(claim.name) for claim in load_proof(name).claims)
 
     def say(what: Entry | Claim) -> None:
