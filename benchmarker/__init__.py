@@ -6,21 +6,21 @@ The names below are the public API: everything that a plugin, a problem or a not
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.case import MODES, Case, Measuring, Mode, Profiling
-from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
-from benchmarker.api.errors import UserError
-from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
-from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
-from benchmarker.api.metric import Metric
-from benchmarker.api.precision import PRECISIONS, Precision
-from benchmarker.api.problem import Cost, Data, Problem, Support, Work, Workload
-from benchmarker.hooks.specs import hookimpl
-from benchmarker.records.record import Record
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
+    from benchmarker.api.case import MODES, Case, Measuring, Mode, Profiling
+    from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
+    from benchmarker.api.errors import UserError
+    from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
+    from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
+    from benchmarker.api.metric import Metric
+    from benchmarker.api.precision import PRECISIONS, Precision
+    from benchmarker.api.problem import Cost, Data, Problem, Support, Work, Workload
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
+    from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.record import Record
     from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
     from benchmarker.worker.bench import Bench, open_bench
     from benchmarker.worker.timing import Stepper, steps_per_block
@@ -75,18 +75,79 @@ __all__ = [
     "vendor_roof",
 ]
 
-_LAZY = {
-    **dict.fromkeys(("load", "load_blocks", "load_events", "load_telemetry"), "benchmarker.frames"),
-    "Ceilings": "benchmarker.records.ceilings",
-    **dict.fromkeys(("Roof", "measured_roof", "vendor_roof"), "benchmarker.roofline.model"),
-    **dict.fromkeys(("Bench", "open_bench"), "benchmarker.worker.bench"),
-    **dict.fromkeys(("Stepper", "steps_per_block"), "benchmarker.worker.timing"),
+_MODULES = {
+    "benchmarker.api.case": (
+        "Case",
+        "MODES",
+        "Measuring",
+        "Mode",
+        "Profiling",
+    ),
+    "benchmarker.api.claim": (
+        "Claim",
+        "NotHereError",
+        "Outcome",
+        "Proof",
+        "Setting",
+    ),
+    "benchmarker.api.errors": ("UserError",),
+    "benchmarker.api.framework": (
+        "Device",
+        "Framework",
+        "FrameworkInfo",
+        "StepMarker",
+    ),
+    "benchmarker.api.meter": (
+        "Channel",
+        "Domain",
+        "Meter",
+        "NoMeterError",
+        "Quantity",
+        "Reading",
+        "Reason",
+        "Unavailable",
+    ),
+    "benchmarker.api.metric": ("Metric",),
+    "benchmarker.api.precision": (
+        "PRECISIONS",
+        "Precision",
+    ),
+    "benchmarker.api.problem": (
+        "Cost",
+        "Data",
+        "Problem",
+        "Support",
+        "Work",
+        "Workload",
+    ),
+    "benchmarker.frames": (
+        "load",
+        "load_blocks",
+        "load_events",
+        "load_telemetry",
+    ),
+    "benchmarker.hooks.specs": ("hookimpl",),
+    "benchmarker.records.ceilings": ("Ceilings",),
+    "benchmarker.records.record": ("Record",),
+    "benchmarker.roofline.model": (
+        "Roof",
+        "measured_roof",
+        "vendor_roof",
+    ),
+    "benchmarker.worker.bench": (
+        "Bench",
+        "open_bench",
+    ),
+    "benchmarker.worker.timing": (
+        "Stepper",
+        "steps_per_block",
+    ),
 }
-"""Names whose modules are slow to import; each is imported on first use."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a lazy name on first use."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    """Import a public name on first use, so that a process imports only what it uses."""
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

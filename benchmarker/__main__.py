@@ -1,6 +1,12 @@
 """`python -m benchmarker`."""
 
-from benchmarker.cli import main
+import signal
+import sys
 
 if __name__ == "__main__":
-    main()
+    try:
+        from benchmarker.cli import main
+
+        main()
+    except KeyboardInterrupt:  # while modules are imported; `main` handles it afterwards
+        sys.exit(128 + signal.SIGINT)

@@ -36,12 +36,12 @@ class Inputs(Struct, frozen=True):
     was measured.
     """
 
-    price: Annotated[float, Meta(ge=0)]
-    lifetime_years: Annotated[float, Meta(gt=0)]
-    utilisation: Annotated[float, Meta(gt=0, le=1)]
-    electricity_price_per_kWh: Annotated[float, Meta(ge=0)]
-    pue: Annotated[float, Meta(ge=1)]
-    power_W: Annotated[float, Meta(gt=0)] | None = None
+    price: Annotated[float, Meta(ge=0, le=1e15)]
+    lifetime_years: Annotated[float, Meta(ge=0.001, le=1000)]
+    utilisation: Annotated[float, Meta(ge=0.001, le=1)]
+    electricity_price_per_kWh: Annotated[float, Meta(ge=0, le=1e9)]
+    pue: Annotated[float, Meta(ge=1, le=100)]
+    power_W: Annotated[float, Meta(ge=0.001, le=1e12)] | None = None
 
     def per_s(self, power_W: float) -> float:
         """Return the cost of a second of work, in the currency."""
