@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarker.cli import COMMANDS
+from benchmarker.cli.commands import FORMER, LINES
 from benchmarker.records import ceilings
 
 NAP = ("--framework=toy", "--problem=nap", "--power=none", "--blocks=2")
