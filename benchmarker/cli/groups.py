@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import keyword
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.commands import DEFAULTS, FORMER, GROUPS, LINES, SECTIONS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Group(click.Group):
@@ -71,6 +74,19 @@ class Group(click.Group):
             if rows:
                 with formatter.section("Commands" if self.prefix else title):
                     formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin like this; the program's options include those of `run`."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=LINES.get(self.prefix + name) or GROUPS.get(name)) for name in names]
+        found += click.Command.shell_complete(self, ctx, incomplete)
+        if incomplete.startswith("-") and not self.prefix:
+            run = self.get_command(ctx, DEFAULTS[""])
+            assert run is not None
+            found += run.shell_complete(run.make_context("run", [], parent=ctx, resilient_parsing=True), incomplete)
+        return found
 
     def _names(self) -> list[str]:
         """Return the full names of all commands below this one."""

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 from benchmarker.cli import group
@@ -22,16 +23,16 @@ def commands():
             if language not in ("sh", "console"):
                 continue
             for line in body.replace("\\\n", " ").splitlines():
-                words = shlex.split(line.removeprefix("$ "), comments=True)
-                if words[:3] == ["python", "-m", "benchmarker"] or words[:1] == ["benchmarker"]:
-                    yield pytest.param(words[3:] if words[0] == "python" else words[1:], id=f"{page.name}: {line}")
+                if found := re.match(r"(?:\$ )?(?:python -m )?benchmarker (.*)", line):
+                    yield pytest.param(shlex.split(found[1], comments=True), id=f"{page.name}: {line}")
 
 
 def parse(words):
     """Parse a command line without running it."""
-    with group.make_context("benchmarker", list(words), resilient_parsing=False) as context:
-        name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
-        command.make_context(name, rest, parent=context)
+    context = group.make_context("benchmarker", list(words))
+    while isinstance(context.command, click.Group):
+        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
 
 
 @pytest.mark.parametrize("words", list(commands()))

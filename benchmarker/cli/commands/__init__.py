@@ -25,6 +25,7 @@ SECTIONS = {
         "suite score": "Score two results over all cases, one figure per metric.",
         "suite accept": "Check records against a reference: PASS or FAIL.",
         "bundle create": "Pack a run with checksums, for hand-in.",
+        "bundle verify": "Verify a packed run.",
         "bundle unpack": "Verify a packed run and unpack it.",
     },
     "Profiles": {

@@ -51,11 +51,7 @@ def _side(**options: Any) -> dict[str, Any]:
     return options
 
 
-@click.command(
-    "ab",
-    short_help="Compare two configurations in alternating trials.",
-    context_settings={"ignore_unknown_options": True},
-)
+@click.command("ab", context_settings={"ignore_unknown_options": True})
 @click.option("--a", metavar="OPTIONS", default="", help="Options of the baseline (A) only.")
 @click.option("--b", metavar="OPTIONS", default="", help="Options of the contender (B) only.")
 @click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)

@@ -35,7 +35,7 @@ OPS = ("copy", "triad")
 _ONE = ("batch_size", 1)
 
 
-@click.command("ceilings", short_help="Measure the peak FLOP/s and bytes/s of the device.")
+@click.command("ceilings")
 @click.option(
     "--framework",
     "frameworks",

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from benchmarker.running.check import Curve
 
 
-@click.command(
-    "check", cls=ProblemCommand, example="check --problem=gemm", short_help="Check a problem's implementations."
-)
+@click.command("check", cls=ProblemCommand, example="check --problem=gemm")
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all that can be used here]")
 @what_options
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")

@@ -38,7 +38,7 @@ _RARE_HZ = 0.01
 """So low that the samplers practically read only on request."""
 
 
-@click.command("power", short_help="Show the power sensors here.")
+@click.command("power")
 @click.option(
     "--power",
     metavar="METER[,METER...]",

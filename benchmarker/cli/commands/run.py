@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm", short_help="Measure a problem.")
+@click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm")
 @click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
 @measuring_options

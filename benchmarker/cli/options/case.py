@@ -196,10 +196,16 @@ class ProblemCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse with the problem's options; raises `UserError` if the problem is unknown."""
-        if not args and self.example:
+        completing = bool(extra.get("resilient_parsing"))
+        if not args and self.example and not completing:
             raise no_options(self.example)
         problem = _named(args)
-        self.problem_options = _options(problem) if problem else []
+        try:
+            self.problem_options = _options(problem) if problem else []
+        except UserError:
+            if not completing:
+                raise
+            self.problem_options = []
         own = {param.name for param in self.params}
         if twice := [param.name for param in self.problem_options if param.name in own]:
             raise UserError(

@@ -1,1 +1,1 @@
-"""The commands of `bundle`."""
+"""The group `bundle`: one module for each command."""

@@ -1,1 +1,1 @@
-"""The commands of `plan`."""
+"""The group `plan`: one module for each command."""

@@ -1,4 +1,4 @@
-"""`benchmarker run-plan`."""
+"""`benchmarker plan run`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarker.cli.execution import execute_plan, planned
 from benchmarker.cli.options.case import store_options
 
 
-@click.command("run-plan", short_help="Run a plan file.")
+@click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
 @json_option

@@ -1,4 +1,4 @@
-"""`benchmarker plan`."""
+"""`benchmarker plan show`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarker.cli.options.types import Folder
 from benchmarker.cli.preview import preview
 
 
-@click.command("plan", short_help="Show what a plan file would run.")
+@click.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--results",

@@ -1,1 +1,1 @@
-"""The commands of `profile`."""
+"""The group `profile`: one module for each command."""

@@ -1,1 +1,1 @@
-"""The commands of `suite`."""
+"""The group `suite`: one module for each command."""
