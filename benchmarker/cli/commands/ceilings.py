@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.options.case import names_of
+from benchmarker.cli.options.case import gpus_option, names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
@@ -51,7 +51,7 @@ _ONE = ("batch_size", 1)
     help="Precisions of the matrix products; memory is always measured in fp32.",
 )
 @click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
-@click.option("--gpu", type=Integer(min=0), help="Index of the GPU.")
+@gpus_option
 @click.option(
     "--threads",
     type=Integer(min=1),

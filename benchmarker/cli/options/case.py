@@ -21,6 +21,12 @@ from benchmarker.planning.cases import Asked
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_GPUS = (
+    click.option(
+        "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
+    ),
+    click.option("--gpu", "gpu", type=Integer(min=0), hidden=True),
+)
 _WHAT = (
     click.option("--problem", required=True, metavar="NAME", help="The problem; add --help to list its own options."),
     click.option(
@@ -38,9 +44,7 @@ _WHAT = (
         metavar="PLATFORM",
         help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
     ),
-    click.option(
-        "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
-    ),
+    *_GPUS,
     click.option(
         "--threads",
         type=Integer(min=1),
@@ -154,6 +158,8 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
+gpus_option = _all(_GPUS)
+"""The option that selects a GPU."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
 measuring_options = _all(_MEASURING)

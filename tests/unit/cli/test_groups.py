@@ -1,5 +1,6 @@
 """Groups of commands: their names, former and new, their help, and what is said to a near miss."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,11 @@ def test_help_has_one_line_of_at_most_80_columns_for_each_command_by_section(com
         shown = [line.split(maxsplit=len(name.split())) for line, name in zip(lines[at + 1 :], section, strict=False)]
         assert [*map(" ".join, shown)] == [f"{name} {line}" for name, line in section.items()]
     assert lines[at + len(section) + 1 :] == []
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_command_shows_another_spelling_of_gpus(command, name):
+    assert not re.search(r"--gpu\b", command(*name.split(), "--help").stdout)
 
 
 def test_help_of_a_group_has_its_commands_alone(command):
