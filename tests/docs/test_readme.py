@@ -4,10 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
-
-from benchmarker.cli import group
+from support.commands import parsed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks/README.md"]
@@ -27,18 +25,10 @@ def commands():
                     yield pytest.param(shlex.split(found[1], comments=True), id=f"{page.name}: {line}")
 
 
-def parse(words):
-    """Parse a command line without running it."""
-    context = group.make_context("benchmarker", list(words))
-    while isinstance(context.command, click.Group):
-        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
-        context = command.make_context(name, rest, parent=context)
-
-
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_command_on_a_page_parses(words):
     if "--help" not in words and not {"scipy", "logreg"} & set(re.findall(r"\w+", " ".join(words))):
-        parse(words)
+        parsed(*words)
 
 
 def test_the_help_on_the_page_is_what_is_printed(program):

@@ -64,7 +64,7 @@ def test_a_home_that_cannot_be_entered_stops_no_command(cli, monkeypatch):
     ("option", "message"),
     [
         ("--trials=1000000000", "a run has at most 1,000,000 trials"),
-        ("--timeout=1e308", "'1e308' is larger than 1e+09"),
+        ("--timeout=1e308", "1e+308 is larger than 1e+09"),
         ("--seed=1" + "0" * 30, "'10000000000000000000'... is too large"),
         ("--seed=9999999999999999999", "'9999999999999999999' is too large"),
         ("--blocks=1" + "0" * 5000, "is too large"),

@@ -65,7 +65,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.option(
     "--target", type=Share(), metavar="SHARE", help="Continue until the ratio is known to within ± this share."
 )
-@click.option("--budget", type=Duration(), metavar="TIME", help="Maximum time for all trials: 90s, 10m, 1.5h.")
+@click.option("--budget", type=Duration(min=0, min_open=True), help="Maximum time for all trials: 90s, 10m, 1.5h.")
 @click.option(
     "--max-rounds", type=Integer(min=2), default=LOOKS[-1], show_default=True, help="Maximum number of rounds."
 )

@@ -15,7 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Problem
 from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.types import Folder, Integer, Number
+from benchmarker.cli.options.types import Duration, Folder, Integer, Number
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
@@ -76,9 +76,8 @@ _MEASURING = (
     click.option(
         "--preheat-max",
         "preheat_max_s",
-        type=Number(min=0, min_open=True),
-        metavar="SECONDS",
-        default=_DEFAULT.preheat_max_s,
+        type=Duration(min=0, min_open=True),
+        default=f"{_DEFAULT.preheat_max_s:g}s",
         show_default=True,
         help="Maximum duration of the preheat.",
     ),
@@ -98,8 +97,8 @@ _MEASURING = (
     ),
     click.option(
         "--seconds",
-        type=Number(min=0, min_open=True),
-        default=_DEFAULT.seconds,
+        type=Duration(min=0, min_open=True),
+        default=f"{_DEFAULT.seconds:g}s",
         show_default=True,
         help="Maximum duration of the timed part, unless --power-min requires more.",
     ),
@@ -112,9 +111,8 @@ _MEASURING = (
     click.option(
         "--timeout",
         "timeout_s",
-        type=Number(min=0, min_open=True),
-        metavar="SECONDS",
-        default=_DEFAULT.timeout_s,
+        type=Duration(min=0, min_open=True),
+        default=f"{_DEFAULT.timeout_s:g}s",
         show_default=True,
         help="Maximum duration of a trial; its worker is then terminated.",
     ),
@@ -228,6 +226,9 @@ class ProblemCommand(click.Command):
         own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record])
+        if any(isinstance(param.type, Duration) for param in self.params):
+            formatter.write_paragraph()
+            formatter.write_text("TIME is a number of seconds, or has a unit: 250ms, 90s, 10m, 1.5h.")
         theirs = [param.get_help_record(ctx) for param in self.problem_options]
         if theirs:
             with formatter.section("Options of this problem"):

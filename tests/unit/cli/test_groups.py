@@ -5,29 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
+from support.commands import named, parsed
 from unit.bundles.test_bundle import make_run
 
 from benchmarker.cli import commands, group
 from benchmarker.cli.commands import FORMER, LINES, SECTIONS
 
 
-def resolved(*words: str) -> click.Command:
-    """The command that words lead to."""
-    context = group.make_context("benchmarker", list(words))
-    while isinstance(context.command, click.Group):
-        _, found, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
-        if not isinstance(found, click.Group):
-            return found
-        context = found.make_context(found.name, rest, parent=context)
-    return context.command
-
-
 @pytest.mark.parametrize(("before", "now"), FORMER.items())
 def test_a_former_name_is_the_same_command(before, now):
-    assert resolved(before, "x") is resolved(*now.split(), "x")
+    assert named(before) is named(now)
 
 
 def test_former_names_are_not_shown(command):
@@ -47,7 +36,7 @@ def test_former_names_are_not_shown(command):
     ],
 )
 def test_a_group_that_was_a_command_still_is_one(words, now):
-    assert resolved(*words) is resolved(*now.split(), "x")
+    assert parsed(*words).command is parsed(*now.split(), "x").command
 
 
 def test_a_run_is_packed_checked_and_unpacked_by_former_and_new_names_alike(command, tmp_path):

@@ -19,7 +19,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import store_options
-from benchmarker.cli.options.types import Folder, Number
+from benchmarker.cli.options.types import Duration, Folder
 from benchmarker.cli.preview import preview
 from benchmarker.planning import suites
 from benchmarker.proving.proof import load_proof, proofs, prove
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 @click.option("--again", metavar="CLAIM[,CLAIM...]", help="Claims of a proof to repeat; otherwise each is kept.")
 @click.option(
     "--minutes",
-    type=Number(min=0, min_open=True),
-    help="Begin no claim of a proof whose limit exceeds what is left of this time.",
+    "limit_s",
+    type=Duration("m", min=0, min_open=True),
+    help="Begin no claim of a proof whose limit exceeds what is left of this time: 9, 90s, 1.5h.",
 )
 @json_option
 def command(
@@ -62,7 +63,7 @@ def command(
     output: Path | None,
     only: str | None,
     again: str | None,
-    minutes: float | None,
+    limit_s: float | None,
     as_json: bool,
 ) -> int:
     """Run the suite NAME.
@@ -77,10 +78,10 @@ def command(
         _refuse("a proof", "framework", "results", "resume")
         if dry_run:
             return _print_claims(name, as_json)
-        seconds = math.inf if minutes is None else minutes * 60
+        seconds = math.inf if limit_s is None else limit_s
         return _prove(name, output or Path(name), device or "cuda", seconds, _words(again), _words(only), as_json)
     description = suites.find(name).plan
-    _refuse("a plan", "output", "only", "again", "minutes")
+    _refuse("a plan", "output", "only", "again", "limit_s")
     if framework is not None:
         if not all(frameworks := [each.strip() for each in framework.split(",")]):
             raise UserError(f"--framework={framework}: a name is missing")
