@@ -15,7 +15,7 @@ from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
 from benchmarker.cli.display.output import json_option, print_json
-from benchmarker.cli.display.progress import Progress, working
+from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.cli.options.case import (
     ProblemCommand,
     ask,
@@ -73,6 +73,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
+@progress_options
 @json_option
 def command(
     a: str,

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.progress import Progress, working
+from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.cli.options.case import gpus_option, names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
@@ -72,6 +72,7 @@ _ONE = ("batch_size", 1)
     help="Folder for the records.",
 )
 @click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
+@progress_options
 @json_option
 def command(
     frameworks: str | None,

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import ProblemCommand, measuring_options, store_options, what_options
 from benchmarker.cli.options.types import Design, Integer
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @store_options
 @click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
+@progress_options
 @json_option
 def command(
     framework: str | None,

@@ -28,7 +28,13 @@ _GPUS = (
     click.option("--gpu", "gpu", type=Integer(min=0), hidden=True),
 )
 _WHAT = (
-    click.option("--problem", required=True, metavar="NAME", help="The problem; add --help to list its own options."),
+    click.option(
+        "--problem",
+        required=True,
+        metavar="NAME",
+        shell_complete=lambda _context, _param, incomplete: _problems(incomplete),
+        help="The problem; add --help to list its own options.",
+    ),
     click.option(
         "--precision",
         type=click.Choice(list(PRECISIONS)),
@@ -234,10 +240,10 @@ class ProblemCommand(click.Command):
             with formatter.section("Options of this problem"):
                 formatter.write_dl([record for record in theirs if record])
         else:
-            names = ", ".join(plugin.name for plugin in registry.registered("problem").values())
             formatter.write_paragraph()
             formatter.write_text(
-                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: {names}."
+                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: "
+                f"{', '.join(_problems())}."
             )
 
 
@@ -269,6 +275,12 @@ def _named(args: list[str]) -> str | None:
         elif word == "--problem":
             found = following
     return found
+
+
+def _problems(beginning: str = "") -> list[str]:
+    """Return the names of the problems, those that begin with a text."""
+    names = (plugin.name for plugin in registry.registered("problem").values())
+    return [name for name in names if name.startswith(beginning)]
 
 
 def _options(problem: str) -> list[click.Parameter]:

@@ -133,9 +133,21 @@ def test_help_imports_no_command():
         (["run", "--problem=gpt2"], "--seq", ["--seq-len"]),
         (["run", "--problem=gtp2"], "--warm", ["--warmup-steps"]),
         (["run", "--precision"], "bf", ["bf16"]),
+        (["run", "--problem"], "gp", ["gpt2"]),
         (["bundle", "create"], "--pro", ["--profiles"]),
     ],
 )
 def test_commands_and_options_are_completed(words, incomplete, expected):
     completer = ShellComplete(group, {}, "benchmarker", "_BENCHMARKER_COMPLETE")
     assert [found.value for found in completer.get_completions(words, incomplete)] == expected
+
+
+def test_the_documented_variable_makes_the_script_and_the_completions_of_a_shell(command, monkeypatch):
+    page = (Path(__file__).parents[3] / "README.md").read_text()
+    assert 'eval "$(_BENCHMARKER_COMPLETE=bash_source benchmarker)"' in page
+    monkeypatch.setenv("_BENCHMARKER_COMPLETE", "zsh_source")
+    assert "compdef _benchmarker_completion benchmarker" in command().stdout
+    monkeypatch.setenv("_BENCHMARKER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "benchmarker suite r")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert command().stdout == "plain,run\n"

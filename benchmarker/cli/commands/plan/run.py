@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, planned
 from benchmarker.cli.options.case import store_options
 
@@ -14,6 +15,7 @@ from benchmarker.cli.options.case import store_options
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
+@progress_options
 @json_option
 def command(file: Path, results: Path, resume: bool, as_json: bool) -> int:
     """Run a plan file in rounds: each round is one trial of every case, in random order.

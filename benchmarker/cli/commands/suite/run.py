@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from benchmarker.api.claim import Claim
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.progress import progress_options, quiet, verbose
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import store_options
 from benchmarker.cli.options.types import Duration, Folder
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     type=Duration("m", min=0, min_open=True),
     help="Begin no claim of a proof whose limit exceeds what is left of this time: 9, 90s, 1.5h.",
 )
+@progress_options
 @json_option
 def command(
     name: str,
@@ -124,8 +126,10 @@ def _prove(
 
     def say(what: Entry | Claim) -> None:
         if isinstance(what, Claim):
-            if sys.stderr.isatty():
-                line = f"{what.name}: at most {what.limit_s:.0f} s: {what.statement} ..."
+            line = f"{what.name}: at most {what.limit_s:.0f} s: {what.statement} ..."
+            if verbose():
+                click.echo(line, err=True)
+            elif sys.stderr.isatty() and not quiet():
                 click.echo(line[: shutil.get_terminal_size().columns - 1] + "\r", nl=False, err=True)
         else:
             texts = "; ".join(filter(None, (what.figure, what.reason)))
