@@ -1,8 +1,9 @@
-"""Format numbers with SI prefixes, durations, and names without control characters."""
+"""Numbers with SI prefixes, durations, and names without control characters, as text; and durations from text."""
 
 from __future__ import annotations
 
 import math
+import re
 
 
 def clean(text: str) -> str:
@@ -29,6 +30,21 @@ def si(value: float | None, unit: str) -> str:
         return f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
     exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
     return f"{value / 10**exponent:.4g} {_PREFIXES[exponent]}{unit}"
+
+
+_DURATION = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(ms|s|m|min|h)?\s*")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def duration_s(text: str, unit: str = "s") -> float:
+    """Return the seconds of a duration such as `250ms`, `90s`, `10m` or `1.5h`; a bare number is in `unit`.
+
+    Raises ValueError, with examples, if the text is something else.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration: write 250ms, 90s, 10m or 1.5h")
+    return float(match[1]) * _SECONDS[match[2] or unit]
 
 
 def duration_text(seconds: float) -> str:

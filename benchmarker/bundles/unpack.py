@@ -87,7 +87,8 @@ def _manifest(path: Path, archive: Archive) -> Manifest:
     found = [entry for entry in archive.entries if entry.name.split("/")[1:] == [store.MANIFEST]]
     if len(found) != 1:
         raise UserError(
-            f"{path} is not a bundle: it contains {len(found)} files RUN/{store.MANIFEST}; request a file from `bundle`"
+            f"{path} is not a bundle: it contains {len(found)} files RUN/{store.MANIFEST}; "
+            "request a file from `bundle create`"
         )
     try:
         manifest = Manifest.read(archive.content(found[0], Manifest.MAX_BYTES))

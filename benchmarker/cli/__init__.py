@@ -1,9 +1,8 @@
-"""The command line interface: one module per command, imported only when the command is called."""
+"""The command line interface: its entry point, and how each kind of error ends the program."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import signal
 import sys
@@ -12,41 +11,9 @@ from typing import Any
 import click
 
 from benchmarker.api.errors import TerminatedError, UserError, terminate
+from benchmarker.cli.groups import Group
 from benchmarker.formatting import clean
 from benchmarker.version import __version__
-
-COMMANDS = {
-    "run": "Measure a problem in one or more frameworks; store records and print a table.",
-    "sweep": "Measure every combination of parameter values, given as axes, zips or a list of cases.",
-    "suite": "List the built-in benchmark suites, or run one.",
-    "plan": "Show what a plan file would run and how long it would take.",
-    "run-plan": "Run a plan file.",
-    "ab": "Compare two configurations in alternating trials until the verdict is clear.",
-    "compare": "Compare stored records: faster, slower, same or undecided.",
-    "pareto": "Find the Pareto-optimal configurations.",
-    "score": "Score two results over all cases: weighted geometric mean per metric, success ratio.",
-    "ceilings": "Measure the peak FLOP/s (matrix products) and bytes/s (copies) of the device.",
-    "roofline": "Place steps, scopes and kernels on the measured roofline of their device.",
-    "report": "Write a self-contained HTML report: verdicts, figures and the data behind them.",
-    "kernels": "Show what ran in a profile, grouped by name, category, scope, op, phase or device.",
-    "scopes": "Show the time of each scope in a profile; compare several profiles side by side.",
-    "ops": "Show the HLO instructions or aten ops of a profile.",
-    "sql": "Query a profile in Perfetto SQL.",
-    "trace": "Export a profile, including its scopes, for the Perfetto viewer.",
-    "ingest": "Import profiler traces that were recorded by other tools.",
-    "check": "Check every implementation against its float64 reference and the others.",
-    "list": "List the registered plugins, their packages, and whether they can be used here.",
-    "describe": "Describe a problem: options, cost, scopes, and what each framework supports.",
-    "power": "Show the power sensors here and their readings, or why there are none.",
-    "telemetry": "Show the time series of everything the meters read during a trial.",
-    "env": "Describe this machine and what will make its timings noisy.",
-    "show": "Show records as a table.",
-    "accept": "Check records against the bounds of a reference: PASS or FAIL for each case.",
-    "bundle": "Pack a run with checksums for hand-in.",
-    "unbundle": "Verify a packed run and unpack it.",
-    "validate": "Validate records and plans.",
-}
-
 
 REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS),
@@ -60,36 +27,8 @@ Any other OSError is a bug.
 """
 
 
-class Commands(click.Group):
-    """A group that imports a command's module only when it is called; the default command is `run`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which a user needs them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the command with this name, or None if there is none."""
-        if name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"benchmarker.cli.commands.{name.replace('-', '_')}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands and their short descriptions without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Pass options that follow no command to `run`; print the help if there are no arguments."""
-        args = args or ["--help"]
-        if args[0].startswith("-") and args[0] not in ("--help", "-h", "--version"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 @click.group(
-    cls=Commands,
+    cls=Group,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda token: token.replace("_", "-"),

@@ -50,7 +50,9 @@ def split(made: Matching, level: Level) -> Matching:
         raise UserError(f"--level={level}: no trial of {side.name} has a profile ({side.reason}); run with --profile")
     matches = [match for pair in profiled for match in pair.matches()]
     if not matches:
-        remedy = "compare scopes with --level=scope" if level == "kernel" else "`scopes` lists the scopes of each side"
+        remedy = (
+            "`profile scopes` lists those of each side" if level == "scope" else "compare scopes with --level=scope"
+        )
         raise UserError(f"--level={level}: no {level} has a counterpart on the other side; {remedy}")
     return Matching(
         tuple(matches),

@@ -17,6 +17,7 @@ from msgspec import Meta
 from benchmarker.api.case import MODES, Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.formatting import duration_s
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning import factors
@@ -48,6 +49,8 @@ _DEFAULTS = {
     "seed": 0,
 }
 """The settings of a case, those of its measuring, and the defaults of those that may be left out."""
+_TIMES = ("seconds", *(name for name in _MEASURING if name.endswith("_s")))
+"""Settings that may be text with a unit, such as `5m`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,11 +150,16 @@ def _convert(table: Settings, types: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are in `types`, converted."""
     values = {}
     for name in types.keys() & table.keys():
+        value = table[name]
         try:
-            values[name] = msgspec.convert(table[name], types[name], strict=False)
+            if name in _TIMES and isinstance(value, str):
+                value = duration_s(value)
+            values[name] = msgspec.convert(value, types[name], strict=False)
         except msgspec.ValidationError as error:
             message = str(error).partition(" - at ")[0]
             raise UserError(f"{name}={table[name]}: {message[0].lower()}{message[1:]}") from error
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from error
     return values
 
 

@@ -62,6 +62,11 @@ class Summary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     left: list[str]
 
 
+def proofs() -> list[str]:
+    """Return the names of the suites of claims."""
+    return [plugin.name for plugin in registry.registered("suite").values()]
+
+
 def load_proof(name: str) -> Proof:
     """Return the suite of claims at `suite.NAME`. Raises `UserError`."""
     found: Proof = registry.load([f"suite.{name}"]).hook.make_proof()

@@ -51,7 +51,7 @@ def why_none(wanted: Factors, several: Iterable[Factors]) -> str:
     return "no record has all of these factors together"
 
 
-_OPTIONS = {"gpus": "gpu", "preheat_max": "preheat_max_s", "timeout": "timeout_s"}
+_OPTIONS = {"gpus": "gpu"} | {name: f"{name}_s" for name in ("preheat_max", "timeout", "power_min", "power_idle")}
 """Options whose settings have a different name."""
 
 

@@ -113,7 +113,7 @@ def operations(study: Study) -> tuple[Section | None, list[str]]:
     if len(profiled) > MOST_TABLES:
         lead.append(
             f"Only the first {MOST_TABLES} of {len(profiled)} profiled configurations are shown; "
-            "`benchmarker ops` shows any of them."
+            "`benchmarker profile ops` shows any of them."
         )
     return Section("ops", "Ops", tuple(lead), tuple(parts)), faults
 

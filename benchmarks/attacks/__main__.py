@@ -53,15 +53,24 @@ power_W = 500
 WEIGHTS = '[[weight]]\nmatch = { problem = "gemm" }\nweight = 0.5\n'
 FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "record.json": (
-        *(("show", "{}"), ("validate", "{}"), ("compare", "{}", "a"), ("score", "{}", "a"), ("pareto", "{}")),
-        *(("roofline", "{}"), ("kernels", "{}"), ("telemetry", "{}"), ("accept", "{}", "--reference=reference.toml")),
+        *(("show", "{}"), ("validate", "{}"), ("compare", "{}", "a"), ("suite", "score", "{}", "a"), ("pareto", "{}")),
+        *(
+            ("roofline", "{}"),
+            ("profile", "kernels", "{}"),
+            ("telemetry", "{}"),
+            ("suite", "accept", "{}", "--reference=reference.toml"),
+        ),
     ),
-    "a/plan.json": (("validate", "a"), ("score", "a", "b"), (*RUN[:-2], "--results=a", "--resume", "--trials=1")),
-    "cost.toml": (("score", "a", "b", "--cost={}"),),
-    "weights.toml": (("score", "a", "b", "--weights={}"),),
-    "reference.toml": (("accept", "a", "--reference={}"),),
-    "plan.toml": (("plan", "{}"),),
-    "a.zip": (("unbundle", "{}", "--check"), ("unbundle", "{}", "--to=unpacked")),
+    "a/plan.json": (
+        ("validate", "a"),
+        ("suite", "score", "a", "b"),
+        (*RUN[:-2], "--results=a", "--resume", "--trials=1"),
+    ),
+    "cost.toml": (("suite", "score", "a", "b", "--cost={}"),),
+    "weights.toml": (("suite", "score", "a", "b", "--weights={}"),),
+    "reference.toml": (("suite", "accept", "a", "--reference={}"),),
+    "plan.toml": (("plan", "show", "{}"),),
+    "a.zip": (("bundle", "verify", "{}"), ("bundle", "unpack", "{}", "--to=unpacked")),
 }
 VALUES = (0, -1, 1, 2**63, 10**400, 1e308, 5e-324, True, None, "", "x" * 300, "\x1b[2J", "../..", [], {}, [[]] * 9)
 
@@ -211,8 +220,8 @@ def prepare() -> None:
         for path in run.iterdir():
             path.rename(Path(side, path.name))
         run.rmdir()
-    call(("accept", "a", "--write=reference.toml"))
-    call(("bundle", "a", "--output=a.zip"))
+    call(("suite", "accept", "a", "--write=reference.toml"))
+    call(("bundle", "create", "a", "--output=a.zip"))
     Path("record.json").write_bytes(min(Path("a").glob("2*.json")).read_bytes())
     Path("cost.toml").write_text(COSTS)
     Path("weights.toml").write_text(WEIGHTS)

@@ -5,8 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-
-from benchmarker.cli import group
+from support.commands import parsed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks/README.md"]
@@ -22,22 +21,14 @@ def commands():
             if language not in ("sh", "console"):
                 continue
             for line in body.replace("\\\n", " ").splitlines():
-                words = shlex.split(line.removeprefix("$ "), comments=True)
-                if words[:3] == ["python", "-m", "benchmarker"] or words[:1] == ["benchmarker"]:
-                    yield pytest.param(words[3:] if words[0] == "python" else words[1:], id=f"{page.name}: {line}")
-
-
-def parse(words):
-    """Parse a command line without running it."""
-    with group.make_context("benchmarker", list(words), resilient_parsing=False) as context:
-        name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
-        command.make_context(name, rest, parent=context)
+                if found := re.match(r"(?:\$ )?(?:python -m )?benchmarker (.*)", line):
+                    yield pytest.param(shlex.split(found[1], comments=True), id=f"{page.name}: {line}")
 
 
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_command_on_a_page_parses(words):
     if "--help" not in words and not {"scipy", "logreg"} & set(re.findall(r"\w+", " ".join(words))):
-        parse(words)
+        parsed(*words)
 
 
 def test_the_help_on_the_page_is_what_is_printed(program):

@@ -167,7 +167,7 @@ NAPS = ("--framework=toy", "--problem=nap")
     ("words", "message"),
     [
         (("run", *NAPS, "--power-hz=nan"), "not a finite number"),
-        (("run", *NAPS, "--power-min=inf"), "not a finite number"),
+        (("run", *NAPS, "--power-min=inf"), "'inf' is not a duration"),
         (("run", *NAPS, "--power-hz=1000"), "not in the range"),
         (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
         (("run", *NAPS, "--power=none", "--power-nvml"), "none cannot be combined with other names"),

@@ -1,1 +1,74 @@
-"""One module for each command; each has a `command`."""
+"""The commands by section, each with the line that `--help` shows; one module for each, which has a `command`.
+
+The command `suite run` is in `suite/run.py`. These tables are all that `--help` reads: no module is imported.
+"""
+
+SECTIONS = {
+    "Measure": {
+        "run": "Measure a problem in one or more frameworks (the default).",
+        "sweep": "Measure every combination of parameter values.",
+        "plan show": "Show what a plan file would run, and how long it takes.",
+        "plan run": "Run a plan file.",
+        "check": "Check every implementation against its reference.",
+        "ceilings": "Measure the device's highest FLOP/s and bytes/s.",
+    },
+    "Compare": {
+        "ab": "Compare two configurations until the verdict is clear.",
+        "compare": "Compare records: faster, slower, same or undecided.",
+        "pareto": "Find the Pareto-optimal configurations.",
+        "roofline": "Place steps, scopes and kernels on the device's roofline.",
+        "report": "Write verdicts, figures and their data as one HTML page.",
+    },
+    "Procurement": {
+        "suite list": "List the benchmark suites.",
+        "suite run": "Run a benchmark suite.",
+        "suite score": "Score two results over all cases, one figure per metric.",
+        "suite accept": "Check records against a reference: PASS or FAIL.",
+        "bundle create": "Pack a run with checksums, for hand-in.",
+        "bundle verify": "Verify a packed run.",
+        "bundle unpack": "Verify a packed run and unpack it.",
+    },
+    "Profiles": {
+        "profile kernels": "Show what ran, by name, category, scope, op or device.",
+        "profile scopes": "Show the time of each scope, several profiles side by side.",
+        "profile ops": "Show the HLO instructions or aten ops.",
+        "profile sql": "Query a profile in Perfetto SQL.",
+        "profile export": "Export a profile for the Perfetto viewer.",
+        "profile import": "Import profiler traces of other tools.",
+    },
+    "Records": {
+        "show": "Show records as a table, or one record in full.",
+        "telemetry": "Show what the meters read during a trial, over time.",
+        "validate": "Validate records and plans.",
+    },
+    "This machine": {
+        "list": "List the plugins, and whether each is available.",
+        "describe": "Describe a problem: options, cost, scopes, support.",
+        "env": "Describe the machine and what makes its timings noisy.",
+        "power": "Show the power sensors, or why there are none.",
+    },
+}
+LINES = {name: line for section in SECTIONS.values() for name, line in section.items()}
+GROUPS = {
+    "plan": "Show or run a plan file: TOML that describes an experiment.",
+    "suite": "List and run benchmark suites, and judge what was measured. A suite is a curated plan, which makes "
+    "records, or a proof, which tries claims about the tool here. `plan run` runs plans of your own. A plugin can add "
+    "proofs.",
+    "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
+    "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",
+}
+DEFAULTS = {"": "run", "plan": "show", "bundle": "create"}
+"""The command of the program, or of a group, for words that name no command."""
+FORMER = {
+    "run-plan": "plan run",
+    "score": "suite score",
+    "accept": "suite accept",
+    "unbundle": "bundle unpack",
+    "kernels": "profile kernels",
+    "scopes": "profile scopes",
+    "ops": "profile ops",
+    "sql": "profile sql",
+    "trace": "profile export",
+    "ingest": "profile import",
+}
+"""Former names of commands; they are accepted, but not shown."""

@@ -14,7 +14,7 @@ from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
 from benchmarker.cli.display.output import json_option, print_json
-from benchmarker.cli.display.progress import Progress, working
+from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.cli.options.case import (
     ProblemCommand,
     ask,
@@ -50,11 +50,7 @@ def _side(**options: Any) -> dict[str, Any]:
     return options
 
 
-@click.command(
-    "ab",
-    short_help="Compare two configurations in alternating trials.",
-    context_settings={"ignore_unknown_options": True},
-)
+@click.command("ab", context_settings={"ignore_unknown_options": True})
 @click.option("--a", metavar="OPTIONS", default="", help="Options of the baseline (A) only.")
 @click.option("--b", metavar="OPTIONS", default="", help="Options of the contender (B) only.")
 @click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)
@@ -68,7 +64,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.option(
     "--target", type=Share(), metavar="SHARE", help="Continue until the ratio is known to within ± this share."
 )
-@click.option("--budget", type=Duration(), metavar="TIME", help="Maximum time for all trials: 90s, 10m, 1.5h.")
+@click.option("--budget", type=Duration(min=0, min_open=True), help="Maximum time for all trials: 90s, 10m, 1.5h.")
 @click.option(
     "--max-rounds", type=Integer(min=2), default=LOOKS[-1], show_default=True, help="Maximum number of rounds."
 )
@@ -76,6 +72,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
+@progress_options
 @json_option
 def command(
     a: str,

@@ -12,8 +12,8 @@ from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.options.case import names_of
+from benchmarker.cli.display.progress import Progress, progress_options, working
+from benchmarker.cli.options.case import gpus_option, names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
@@ -34,7 +34,7 @@ OPS = ("copy", "triad")
 _ONE = ("batch_size", 1)
 
 
-@click.command("ceilings", short_help="Measure the peak FLOP/s and bytes/s of the device.")
+@click.command("ceilings")
 @click.option(
     "--framework",
     "frameworks",
@@ -50,7 +50,7 @@ _ONE = ("batch_size", 1)
     help="Precisions of the matrix products; memory is always measured in fp32.",
 )
 @click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
-@click.option("--gpu", type=Integer(min=0), help="Index of the GPU.")
+@gpus_option
 @click.option(
     "--threads",
     type=Integer(min=1),
@@ -71,6 +71,7 @@ _ONE = ("batch_size", 1)
     help="Folder for the records.",
 )
 @click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
+@progress_options
 @json_option
 def command(
     frameworks: str | None,

@@ -10,7 +10,7 @@ import click
 from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.options.case import ProblemCommand, ask, names_of, what_options
 from benchmarker.cli.options.types import Integer
 from benchmarker.hooks import registry
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from benchmarker.running.check import Curve
 
 
-@click.command(
-    "check", cls=ProblemCommand, example="check --problem=gemm", short_help="Check a problem's implementations."
-)
+@click.command("check", cls=ProblemCommand, example="check --problem=gemm")
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all that can be used here]")
 @what_options
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
+@progress_options
 @json_option
 def command(framework: str | None, steps: int, as_json: bool, **options: Any) -> int:
     """Check every implementation of a problem against its float64 reference, at a small size.

@@ -20,7 +20,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 
 
-@click.command("compare", short_help="Compare stored records.")
+@click.command("compare")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarker.planning.cases import Ability
 
 
-@click.command("describe", short_help="Describe a problem.")
+@click.command("describe")
 @click.argument("problem")
 @json_option
 def command(problem: str, as_json: bool) -> None:

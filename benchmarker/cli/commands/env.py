@@ -10,7 +10,7 @@ from benchmarker.formatting import clean
 from benchmarker.machine import description
 
 
-@click.command("env", short_help="Describe this machine.")
+@click.command("env")
 @json_option
 def command(as_json: bool) -> None:
     """Describe this machine as in a record, and report what will make its timings noisy."""

@@ -16,7 +16,7 @@ PLURALS = {
 }
 
 
-@click.command("list", short_help="List the registered plugins.")
+@click.command("list")
 @click.argument("kind", type=click.Choice(list(PLURALS)), required=False)
 @json_option
 def command(kind: str | None, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from benchmarker.records import store
 from benchmarker.records.configurations import text, varying
 
 
-@click.command("pareto", short_help="Find the Pareto-optimal configurations.")
+@click.command("pareto")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--metric",

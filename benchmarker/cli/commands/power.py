@@ -15,7 +15,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console, json_option, make_table, print_json, print_json_line, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
-from benchmarker.cli.options.types import Number
+from benchmarker.cli.options.types import Duration
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take
@@ -38,7 +38,7 @@ _RARE_HZ = 0.01
 """So low that the samplers practically read only on request."""
 
 
-@click.command("power", short_help="Show the power sensors here.")
+@click.command("power")
 @click.option(
     "--power",
     metavar="METER[,METER...]",
@@ -47,7 +47,7 @@ _RARE_HZ = 0.01
     help="Meters to query; auto: all that are registered.",
 )
 @click.option("--watch", is_flag=True, help="Update the readings every second until Ctrl-C.")
-@click.option("--seconds", type=Number(min=0, min_open=True), metavar="N", help="End --watch after this many seconds.")
+@click.option("--seconds", type=Duration(min=0, min_open=True), help="End --watch after this time: 30, 90s, 10m.")
 @json_option
 def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> int:
     """Show the power sensors found here, their current readings, and why others cannot be read.

@@ -19,7 +19,7 @@ from benchmarker.records import store
 ENDINGS = (".html", ".htm")
 
 
-@click.command("report", short_help="Write a self-contained HTML report.")
+@click.command("report")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarker.roofline.model import Point, Roofline
 
 
-@click.command("roofline", short_help="Place records on the roofline of their device.")
+@click.command("roofline")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--level",

@@ -9,7 +9,7 @@ import click
 
 from benchmarker.api.case import Measuring
 from benchmarker.cli.display.output import json_option
-from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.display.records import print_records
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options.case import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm", short_help="Measure a problem.")
+@click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm")
 @click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
 @measuring_options
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     help="Trials of each case, each in a fresh process.",
 )
 @store_options
+@progress_options
 @json_option
 def command(framework: str, trials: int, results: Path, resume: bool, as_json: bool, **options: Any) -> int:
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.

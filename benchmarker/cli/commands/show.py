@@ -13,7 +13,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 
 
-@click.command("show", short_help="Show records as a table.")
+@click.command("show")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 def command(results: tuple[Path, ...], as_json: bool) -> int:

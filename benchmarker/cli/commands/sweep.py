@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import ProblemCommand, measuring_options, store_options, what_options
 from benchmarker.cli.options.types import Design, Integer
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     "sweep",
     cls=ProblemCommand,
     example="sweep --framework=jax,torch --problem=gemm --axis m=256,512",
-    short_help="Measure every combination of parameter values.",
 )
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @store_options
 @click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
+@progress_options
 @json_option
 def command(
     framework: str | None,
@@ -84,7 +85,7 @@ def command(
 
     Each --axis and each --zip is one factor; all --case options together are another. The sweep measures the product of
     all factors. NAME is an option without the leading dashes, VALUE a value of that option. Cases that a framework or a
-    device does not support are left out and reported. A plan file (`run-plan`) can describe the same sweep, and can
+    device does not support are left out and reported. A plan file (`plan run`) can describe the same sweep, and can
     also vary the problem.
 
       benchmarker sweep --framework=jax,torch --problem=gemm --axis m=256,512
@@ -103,7 +104,7 @@ def command(
     )
     for name in {name for part in (description.axes, *description.zips, *description.cases) for name in part}:
         if name == "problem":
-            raise UserError("a sweep measures one problem; a plan file (`run-plan`) can vary it")
+            raise UserError("a sweep measures one problem; a plan file (`plan run`) can vary it")
         if name in base:
             raise UserError(f"{name} is both given as an option and varied; leave one out")
     plan = made(description)

@@ -37,7 +37,7 @@ _LONG = 16
 """Sensors with a longer name appear as a number in the headings."""
 
 
-@click.command("telemetry", short_help="Show the time series of a trial.")
+@click.command("telemetry")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.option(
     "--rows",

@@ -12,7 +12,7 @@ from benchmarker.procurement.completeness import asked
 from benchmarker.records import store
 
 
-@click.command("validate", short_help="Validate records and plans.")
+@click.command("validate")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 def command(results: tuple[Path, ...], as_json: bool) -> int:

@@ -1,19 +1,21 @@
-"""Progress of a run: a live line on a terminal, plain lines in a pipe; always on standard error."""
+"""Progress of a run: a live line on a terminal, plain lines in a pipe; always on standard error, more or less of it."""
 
 from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
 from rich.live import Live
 from rich.text import Text
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
 from benchmarker.formatting import clean, duration_text, si
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from benchmarker.api.case import Case
@@ -21,14 +23,60 @@ if TYPE_CHECKING:
     from benchmarker.worker.launch import Event
 
 
-def working(text: str) -> AbstractContextManager[object]:
-    """Show a status line on a terminal while something is in progress; print nothing in a pipe."""
-    shown = console(stderr=True)
-    return shown.status(Text(clean(text))) if shown.is_terminal else nullcontext()
-
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 PLAIN_EVERY_S = 10.0
-"""Minimum time between progress lines within a process, in a pipe."""
+"""Minimum time between progress lines within a process, in a pipe, unless --verbose asks for all."""
+
+
+def progress_options(function: _F) -> _F:
+    """Add `--verbose` and `--quiet` to a command; what it calls asks `verbose` and `quiet`."""
+    for option in (
+        click.option(
+            *("-q", "--quiet"),
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Print no progress, only failures and notes.",
+        ),
+        click.option(
+            *("-v", "--verbose"),
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Print each stage and how long it took.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _remember(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value and context.meta.setdefault(__name__, option.name) != option.name:
+        raise UserError("--verbose and --quiet exclude each other; leave one out")
+
+
+def _requested() -> str | None:
+    context = click.get_current_context(silent=True)
+    return context.meta.get(__name__) if context else None
+
+
+def verbose() -> bool:
+    """Return whether the command was asked for more progress."""
+    return _requested() == "verbose"
+
+
+def quiet() -> bool:
+    """Return whether the command was asked for no progress."""
+    return _requested() == "quiet"
+
+
+def working(text: str) -> AbstractContextManager[object]:
+    """Show a status line on a terminal while something is in progress; with --verbose print it, with --quiet do not."""
+    shown = console(stderr=True)
+    if verbose():
+        shown.print(Text(clean(text)))
+    return shown.status(Text(clean(text))) if shown.is_terminal and not quiet() else nullcontext()
 
 
 class Progress:
@@ -40,9 +88,9 @@ class Progress:
     def __init__(self, again: str = "; continue with the same command and --resume") -> None:
         self.again = again
         self._console = console(stderr=True)
-        self._live = (
-            Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
-        )
+        self._verbose, self._quiet = verbose(), quiet()
+        shown = self._console.is_terminal and not self._quiet
+        self._live = Live(console=self._console, auto_refresh=False, transient=True) if shown else None
         self._title = ""
         self._stage = ""
         self._left = ""
@@ -74,10 +122,11 @@ class Progress:
     def hear(self, event: Event) -> None:
         """Show an event of the worker."""
         if "stage" in event:
-            self._stage = event["stage"]
-            if self._stage == "preheat" and not self._preheat:
-                self._stage = "warm-up"
+            self._stage = self._named(event["stage"])
             self._show("")
+        elif "took" in event and self._verbose:
+            name, seconds = event["took"]
+            self.say(f"{self._title}: {self._named(name)} took {seconds:.2f} s")
         elif "progress" in event:
             done, step_s = event["progress"]
             of = f" of {self._blocks}" if self._stage == "timed" and done <= self._blocks else ""
@@ -85,19 +134,23 @@ class Progress:
             self._show(f", {counted} {done}{of}, {si(step_s, 's')} per step")
 
     def end(self, records: Sequence[Record]) -> None:
-        """Print one permanent line for a process that has ended."""
+        """Print one permanent line for a process that has ended, with --quiet only if it failed."""
         errors = [record.error for record in records if record.error and record.error.kind != "partner"]
         outcome = f"done in {records[0].harness.wall_s:.1f} s"
         if errors and errors[0].kind == "skipped":
             outcome = f"SKIPPED: {errors[0].message}"
         elif errors:
             outcome = f"FAILED in {errors[0].stage} after {records[0].harness.wall_s:.1f} s: {errors[0].message}"
-        self.say(f"{self._title}: {outcome}")
+        if errors or not self._quiet:
+            self.say(f"{self._title}: {outcome}")
+
+    def _named(self, stage: str) -> str:
+        return "warm-up" if stage == "preheat" and not self._preheat else stage
 
     def _show(self, detail: str) -> None:
         text = clean(f"{self._title}{self._left}: {self._stage}{detail}")
         if self._live:
             self._live.update(Text(text), refresh=True)
-        elif time.monotonic() - self._told >= PLAIN_EVERY_S:
+        elif self._verbose or (not self._quiet and time.monotonic() - self._told >= PLAIN_EVERY_S):
             self._told = time.monotonic()
             self._console.print(Text(text))

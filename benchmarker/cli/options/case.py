@@ -15,14 +15,26 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Problem
 from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.types import Folder, Integer, Number
+from benchmarker.cli.options.types import Duration, Folder, Integer, Number
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_GPUS = (
+    click.option(
+        "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
+    ),
+    click.option("--gpu", "gpu", type=Integer(min=0), hidden=True),
+)
 _WHAT = (
-    click.option("--problem", required=True, metavar="NAME", help="The problem; add --help to list its own options."),
+    click.option(
+        "--problem",
+        required=True,
+        metavar="NAME",
+        shell_complete=lambda _context, _param, incomplete: _problems(incomplete),
+        help="The problem; add --help to list its own options.",
+    ),
     click.option(
         "--precision",
         type=click.Choice(list(PRECISIONS)),
@@ -38,9 +50,7 @@ _WHAT = (
         metavar="PLATFORM",
         help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
     ),
-    click.option(
-        "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
-    ),
+    *_GPUS,
     click.option(
         "--threads",
         type=Integer(min=1),
@@ -72,9 +82,8 @@ _MEASURING = (
     click.option(
         "--preheat-max",
         "preheat_max_s",
-        type=Number(min=0, min_open=True),
-        metavar="SECONDS",
-        default=_DEFAULT.preheat_max_s,
+        type=Duration(min=0, min_open=True),
+        default=f"{_DEFAULT.preheat_max_s:g}s",
         show_default=True,
         help="Maximum duration of the preheat.",
     ),
@@ -94,8 +103,8 @@ _MEASURING = (
     ),
     click.option(
         "--seconds",
-        type=Number(min=0, min_open=True),
-        default=_DEFAULT.seconds,
+        type=Duration(min=0, min_open=True),
+        default=f"{_DEFAULT.seconds:g}s",
         show_default=True,
         help="Maximum duration of the timed part, unless --power-min requires more.",
     ),
@@ -108,9 +117,8 @@ _MEASURING = (
     click.option(
         "--timeout",
         "timeout_s",
-        type=Number(min=0, min_open=True),
-        metavar="SECONDS",
-        default=_DEFAULT.timeout_s,
+        type=Duration(min=0, min_open=True),
+        default=f"{_DEFAULT.timeout_s:g}s",
         show_default=True,
         help="Maximum duration of a trial; its worker is then terminated.",
     ),
@@ -154,6 +162,8 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
+gpus_option = _all(_GPUS)
+"""The option that selects a GPU."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
 measuring_options = _all(_MEASURING)
@@ -196,10 +206,16 @@ class ProblemCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse with the problem's options; raises `UserError` if the problem is unknown."""
-        if not args and self.example:
+        completing = bool(extra.get("resilient_parsing"))
+        if not args and self.example and not completing:
             raise no_options(self.example)
         problem = _named(args)
-        self.problem_options = _options(problem) if problem else []
+        try:
+            self.problem_options = _options(problem) if problem else []
+        except UserError:
+            if not completing:
+                raise
+            self.problem_options = []
         own = {param.name for param in self.params}
         if twice := [param.name for param in self.problem_options if param.name in own]:
             raise UserError(
@@ -216,15 +232,18 @@ class ProblemCommand(click.Command):
         own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record])
+        if any(isinstance(param.type, Duration) for param in self.params):
+            formatter.write_paragraph()
+            formatter.write_text("TIME is a number of seconds, or has a unit: 250ms, 90s, 10m, 1.5h.")
         theirs = [param.get_help_record(ctx) for param in self.problem_options]
         if theirs:
             with formatter.section("Options of this problem"):
                 formatter.write_dl([record for record in theirs if record])
         else:
-            names = ", ".join(plugin.name for plugin in registry.registered("problem").values())
             formatter.write_paragraph()
             formatter.write_text(
-                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: {names}."
+                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: "
+                f"{', '.join(_problems())}."
             )
 
 
@@ -256,6 +275,12 @@ def _named(args: list[str]) -> str | None:
         elif word == "--problem":
             found = following
     return found
+
+
+def _problems(beginning: str = "") -> list[str]:
+    """Return the names of the problems, those that begin with a text."""
+    names = (plugin.name for plugin in registry.registered("problem").values())
+    return [name for name in names if name.startswith(beginning)]
 
 
 def _options(problem: str) -> list[click.Parameter]:

@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.case import Measuring
-from benchmarker.cli.options.types import Number
+from benchmarker.cli.options.types import Duration, Number
 from benchmarker.power import samplers
 
 _DEFAULT = Measuring()
@@ -55,18 +55,16 @@ POWER = (
     click.option(
         "--power-min",
         "power_min_s",
-        type=Number(min=0),
-        metavar="SECONDS",
-        default=_DEFAULT.power_min_s,
+        type=Duration(min=0),
+        default=f"{_DEFAULT.power_min_s:g}s",
         show_default=True,
         help="Minimum duration of the timed part, if --power is auto or names meters, and any are found.",
     ),
     click.option(
         "--power-idle",
         "power_idle_s",
-        type=Number(min=0),
-        metavar="SECONDS",
-        default=_DEFAULT.power_idle_s,
+        type=Duration(min=0),
+        default=f"{_DEFAULT.power_idle_s:g}s",
         show_default=True,
         help="Rest before each trial to measure idle power, under the same condition.",
     ),

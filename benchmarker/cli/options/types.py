@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from benchmarker.api.numbers import LARGEST
+from benchmarker.formatting import duration_s
 
 T = TypeVar("T")
 LARGEST_NUMBER = 1e9
@@ -35,21 +35,6 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         return share
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """A duration written as `90`, `90s`, `10m` or `1.5h`; without a unit it is in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the duration in seconds."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h)?", value.strip())
-        if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is not a duration: write 90s, 10m or 1.5h", param, ctx)
-        return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2] or "s"]
-
-
 class Number(click.FloatRange):
     """A finite number within a range; `nan` and `inf` are rejected."""
 
@@ -61,6 +46,25 @@ class Number(click.FloatRange):
         if number > LARGEST_NUMBER:
             self.fail(f"{value!r} is larger than {LARGEST_NUMBER:g}", param, ctx)
         return number
+
+
+class Duration(Number):
+    """A time within a range in seconds, written as `250ms`, `90s`, `10m` or `1.5h`; a bare number is in `unit`."""
+
+    name = "time"
+
+    def __init__(self, unit: str = "s", **bounds: Any) -> None:
+        super().__init__(**bounds)
+        self.unit = unit
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds as a float."""
+        if isinstance(value, str):
+            try:
+                value = duration_s(value, self.unit)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Folder(click.Path):

@@ -41,7 +41,7 @@ def find(name: str) -> Suite:
     index = _index()
     if name not in index:
         if Path(name).is_file():
-            raise UserError(f"{name} is a file, not the name of a suite; `run-plan {name}` runs it")
+            raise UserError(f"{name} is a file, not the name of a suite; `plan run {name}` runs it")
         known = [*index, *(plugin.name for plugin in registry.registered("suite").values())]
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"

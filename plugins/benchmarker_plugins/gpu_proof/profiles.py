@@ -115,7 +115,7 @@ def command_buffers(setting: Setting) -> Outcome:
     )
     subprocess.run([sys.executable, "-c", program], cwd=setting.folder, check=True)
     (profile,) = (setting.folder / "graphs").rglob("*.xplane.pb")
-    (found,) = tool(setting, "ingest", str(profile), "--output=graphs")
+    (found,) = tool(setting, "profile", "import", str(profile), "--output=graphs")
     return judge_command_buffers(record["trace"], found["trace"])
 
 

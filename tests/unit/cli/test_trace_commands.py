@@ -211,7 +211,7 @@ def test_what_is_not_known_is_missing_in_pandas(tmp_path):
 
 def test_sql_works_where_nothing_can_be_written_beside(command, tmp_path, monkeypatch):
     (tmp_path / "t.json").write_bytes(profiles.torch_json())
-    monkeypatch.setattr("benchmarker.cli.commands.sql._writable", lambda _: False)
+    monkeypatch.setattr("benchmarker.cli.commands.profile.sql._writable", lambda _: False)
     done = command("sql", "t.json", "SELECT COUNT(*) AS n FROM slice WHERE category = 'kernel'", "--json")
     assert json.loads(done.stdout)[0]["n"] > 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]

@@ -119,7 +119,8 @@ def test_where_nothing_is_left_all_reasons_are_said(frameworks):
         ({"seed": "-1"}, "seed=-1: expected `int` >= 0"),
         ({"seconds": 0}, "seconds=0: expected `float` > 0.0"),
         ({"seconds": float("inf")}, "seconds=inf: expected a finite number"),
-        ({"timeout_s": "nan"}, "timeout_s=nan: expected"),
+        ({"timeout_s": "nan"}, "timeout_s: 'nan' is not a duration: write 250ms, 90s, 10m or 1.5h"),
+        ({"seconds": "0s"}, "seconds=0s: expected `float` > 0.0"),
         ({"median_precision": 2}, "median_precision=2: expected `float` <= 1.0"),
     ],
 )

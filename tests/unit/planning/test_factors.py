@@ -66,5 +66,6 @@ def test_a_hostile_product_is_refused_without_being_made():
 
 
 def test_names_may_be_spelt_as_options():
-    names = ["batch-size", "gpus", "preheat-max", "timeout", "m"]
-    assert [setting(name) for name in names] == ["batch_size", "gpu", "preheat_max_s", "timeout_s", "m"]
+    names = ["batch-size", "gpus", "preheat-max", "timeout", "power-min", "power-idle", "m"]
+    spelt = ["batch_size", "gpu", "preheat_max_s", "timeout_s", "power_min_s", "power_idle_s", "m"]
+    assert [setting(name) for name in names] == spelt

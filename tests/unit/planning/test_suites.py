@@ -54,7 +54,7 @@ def test_an_unknown_name_tells_the_nearest(tmp_path):
         suites.find("zzz")
     (tmp_path / "mine.toml").write_text("")
     with pytest.raises(
-        UserError, match=r"mine.toml is a file, not the name of a suite; `run-plan .*mine.toml` runs it"
+        UserError, match=r"mine.toml is a file, not the name of a suite; `plan run .*mine.toml` runs it"
     ):
         suites.find(str(tmp_path / "mine.toml"))
     with pytest.raises(UserError, match="no suite is named 'index'"):
@@ -75,7 +75,7 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     ("args", "message"),
     [
         (["run", "zzz"], "no suite is named 'zzz'"),
-        ([], "no subcommand was given; use `suite list` or `suite run NAME`"),
+        ([], "no command was given; there are: suite list, suite run"),
         (["run", "procurement-quick", "--framework=jax,"], "--framework=jax,: a name is missing"),
         (["run", "procurement-quick", "--framework=jaxx"], "no framework is named 'jaxx'; did you mean jax?"),
     ],

@@ -1,4 +1,4 @@
-"""`benchmarker run-plan`."""
+"""`benchmarker plan run`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, planned
 from benchmarker.cli.options.case import store_options
 
 
-@click.command("run-plan", short_help="Run a plan file.")
+@click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
+@progress_options
 @json_option
 def command(file: Path, results: Path, resume: bool, as_json: bool) -> int:
     """Run a plan file in rounds: each round is one trial of every case, in random order.

@@ -1,4 +1,4 @@
-"""`benchmarker bundle`."""
+"""`benchmarker bundle create`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.formatting import si
 
 
-@click.command("bundle", short_help="Pack a run with checksums for hand-in.")
+@click.command("create")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -1,4 +1,4 @@
-"""`benchmarker kernels`."""
+"""`benchmarker profile kernels`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BY = {
 }
 
 
-@click.command("kernels", short_help="Show the kernels of a profile.")
+@click.command("kernels")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.option("--by", type=click.Choice(list(_BY)), default="name", show_default=True, help="Group by this.")
 @click.option("--scope", help="Show only what is attributed to this scope.")

@@ -1,4 +1,4 @@
-"""`benchmarker sql`."""
+"""`benchmarker profile sql`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@click.command("sql", short_help="Query a profile with Perfetto's SQL.")
+@click.command("sql")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.argument("statement", metavar="SQL")
 @json_option

@@ -1,4 +1,4 @@
-"""`benchmarker ingest`."""
+"""`benchmarker profile import`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
 
 
-@click.command("ingest", short_help="Import profiler traces of other tools.")
+@click.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
-    """Convert profiler traces to event tables, which `kernels`, `scopes`, `ops`, `sql` and `trace` read.
+    """Convert profiler traces to event tables, which the other commands of `profile` read.
 
     FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
     trace in Chrome's JSON format, with or without gzip compression. An event table is a Parquet file.

@@ -1,4 +1,4 @@
-"""`benchmarker accept`."""
+"""`benchmarker suite accept`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
-@click.command("accept", short_help="Check records against the bounds of a reference.")
+@click.command("accept")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--reference", "asked", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with the bounds."

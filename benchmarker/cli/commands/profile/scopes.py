@@ -1,4 +1,4 @@
-"""`benchmarker scopes`."""
+"""`benchmarker profile scopes`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN = 30
 """Number of scope names that are listed if none matches the request."""
 
 
-@click.command("scopes", short_help="Show the time of each scope in profiles.")
+@click.command("scopes")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--scope", help="Show only this scope.")
 @phase_option

@@ -1,4 +1,4 @@
-"""`benchmarker score`."""
+"""`benchmarker suite score`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarker.records import store
 METRICS = ("samples_per_s", "samples_per_J")
 
 
-@click.command("score", short_help="Score two results over all cases.")
+@click.command("score")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--by", metavar="AXIS", help="Score two values of this axis: framework, precision, host, ...")
 @click.option("--baseline", metavar="SIDE", help="One of the RESULTs, or a value of --by. [default: the first]")

@@ -1,4 +1,4 @@
-"""`benchmarker ops`."""
+"""`benchmarker profile ops`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarker.cli.display.output import csv_option, json_option
 from benchmarker.cli.display.profiles import from_result, print_statistics, sort_options, warn
 
 
-@click.command("ops", short_help="Show the HLO or aten ops of a profile.")
+@click.command("ops")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @sort_options
 @json_option

@@ -1,4 +1,4 @@
-"""`benchmarker plan`."""
+"""`benchmarker plan show`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import planned
 from benchmarker.cli.options.types import Folder
 from benchmarker.cli.preview import preview
 
 
-@click.command("plan", short_help="Show what a plan file would run.")
+@click.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--results",
@@ -24,6 +25,7 @@ from benchmarker.cli.preview import preview
 @click.option(
     "--probe", is_flag=True, help="Run a short trial of each case without earlier records, to estimate its time."
 )
+@progress_options
 @json_option
 def command(file: Path, results: Path, probe: bool, as_json: bool) -> int:
     """Show what a plan file would run: its cases, what is left out and why, and how long it would take.

@@ -1,4 +1,4 @@
-"""`benchmarker suite`."""
+"""`benchmarker suite run`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -16,68 +16,19 @@ from click.core import ParameterSource
 from benchmarker.api.claim import Claim
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.progress import progress_options, quiet, verbose
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import store_options
-from benchmarker.cli.options.types import Folder, Number
+from benchmarker.cli.options.types import Duration, Folder
 from benchmarker.cli.preview import preview
-from benchmarker.hooks import registry
-from benchmarker.planning import factors, suites
-from benchmarker.proving.proof import load_proof, prove
+from benchmarker.planning import suites
+from benchmarker.proving.proof import load_proof, proofs, prove
 
 if TYPE_CHECKING:
     from benchmarker.proving.proof import Entry
 
 
-@click.group("suite", invoke_without_command=True, short_help="List the built-in benchmark suites, or run one.")
-@click.pass_context
-def command(context: click.Context) -> None:
-    """List or run the suites: curated plans, which make records, and proofs, which try claims about the tool here.
-
-    `run-plan` runs plans of your own. A plugin can add proofs.
-    """
-    if context.invoked_subcommand is None:
-        raise UserError("no subcommand was given; use `suite list` or `suite run NAME`")
-
-
-@command.command("list")
-@json_option
-def list_command(as_json: bool) -> None:
-    """List the suites with their number of cases and trials of each case, or of claims, and their run time.
-
-    No framework is started. Cases that a framework does not support here are left out when the suite runs.
-    """
-    found: list[dict[str, Any]] = [
-        {
-            "name": suite.name,
-            "cases": len(factors.expand(suite.plan)),
-            "trials": suite.plan.trials,
-            "claims": None,
-            "time": suite.time,
-            "summary": suite.summary,
-        }
-        for suite in map(suites.find, suites.names())
-    ]
-    for name in _proofs():
-        proof = load_proof(name)
-        claims = len(proof.claims)
-        found.append(
-            {
-                "name": name,
-                "cases": None,
-                "trials": None,
-                "claims": claims,
-                "time": proof.time,
-                "summary": proof.summary,
-            }
-        )
-    if as_json:
-        print_json(found)
-    else:
-        cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
-        print_table(list(found[0]), cells)
-
-
-@command.command("run")
+@click.command("run")
 @click.argument("name")
 @click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure, instead of those of the suite.")
 @click.option(
@@ -97,11 +48,13 @@ def list_command(as_json: bool) -> None:
 @click.option("--again", metavar="CLAIM[,CLAIM...]", help="Claims of a proof to repeat; otherwise each is kept.")
 @click.option(
     "--minutes",
-    type=Number(min=0, min_open=True),
-    help="Begin no claim of a proof whose limit exceeds what is left of this time.",
+    "limit_s",
+    type=Duration("m", min=0, min_open=True),
+    help="Begin no claim of a proof whose limit exceeds what is left of this time: 9, 90s, 1.5h.",
 )
+@progress_options
 @json_option
-def run_command(
+def command(
     name: str,
     framework: str | None,
     device: str | None,
@@ -111,7 +64,7 @@ def run_command(
     output: Path | None,
     only: str | None,
     again: str | None,
-    minutes: float | None,
+    limit_s: float | None,
     as_json: bool,
 ) -> int:
     """Run the suite NAME.
@@ -122,14 +75,14 @@ def run_command(
     A proof tries its claims one after the other and stores everything in --output, where the same command continues.
     The exit status is 0 if claims passed, none failed and none is left; otherwise 1.
     """
-    if name in _proofs():
+    if name in proofs():
         _refuse("a proof", "framework", "results", "resume")
         if dry_run:
             return _print_claims(name, as_json)
-        seconds = math.inf if minutes is None else minutes * 60
+        seconds = math.inf if limit_s is None else limit_s
         return _prove(name, output or Path(name), device or "cuda", seconds, _words(again), _words(only), as_json)
     description = suites.find(name).plan
-    _refuse("a plan", "output", "only", "again", "minutes")
+    _refuse("a plan", "output", "only", "again", "limit_s")
     if framework is not None:
         if not all(frameworks := [each.strip() for each in framework.split(",")]):
             raise UserError(f"--framework={framework}: a name is missing")
@@ -140,10 +93,6 @@ def run_command(
     if dry_run:
         return preview(plan, results, False, as_json)
     return execute_plan(plan, results, resume, as_json)
-
-
-def _proofs() -> list[str]:
-    return [plugin.name for plugin in registry.registered("suite").values()]
 
 
 def _refuse(kind: str, *names: str) -> None:
@@ -175,8 +124,10 @@ def _prove(
 
     def say(what: Entry | Claim) -> None:
         if isinstance(what, Claim):
-            if sys.stderr.isatty():
-                line = f"{what.name}: at most {what.limit_s:.0f} s: {what.statement} ..."
+            line = f"{what.name}: at most {what.limit_s:.0f} s: {what.statement} ..."
+            if verbose():
+                click.echo(line, err=True)
+            elif sys.stderr.isatty() and not quiet():
                 click.echo(line[: shutil.get_terminal_size().columns - 1] + "\r", nl=False, err=True)
         else:
             texts = "; ".join(filter(None, (what.figure, what.reason)))

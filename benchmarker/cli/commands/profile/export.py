@@ -1,4 +1,4 @@
-"""`benchmarker trace`."""
+"""`benchmarker profile export`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from benchmarker.traces.perfetto.annotated_file import write
 
 
-@click.command("trace", short_help="Export a profile for the Perfetto viewer.")
+@click.command("export")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -1,0 +1,1 @@
+"""The group `bundle`: one module for each command."""

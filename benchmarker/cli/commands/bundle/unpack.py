@@ -1,0 +1,72 @@
+"""`benchmarker bundle unpack`, and what `bundle verify` shares with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.bundles.unpack import unbundle
+from benchmarker.cli.display.bundles import print_faults, summary, warn
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.options.types import Folder, Integer
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def verifying_options(function: _F) -> _F:
+    """Add the bundle, and the options that define how it is verified, to a command."""
+    for option in (
+        json_option,
+        click.option(
+            "--max-size",
+            metavar="GIB",
+            type=Integer(min=1),
+            help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
+        ),
+        click.option("--sha256", metavar="HEX", help="Expected SHA-256 of FILE, as printed by `bundle create`."),
+        click.argument("file", metavar="FILE", type=click.Path(path_type=Path)),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("unpack")
+@click.option(
+    "--to",
+    metavar="FOLDER",
+    type=Folder(),
+    default=Path("results"),
+    show_default=True,
+    help="Folder below which the run's folder is created.",
+)
+@click.option("--check", is_flag=True, hidden=True, help="Former spelling of `bundle verify`.")
+@verifying_options
+def command(to: Path, check: bool, **options: Any) -> int:
+    """Verify every byte and every record of a bundle, then unpack its run.
+
+    If any check fails, all faults are listed, nothing is unpacked and the exit status is 1. Checksums show that nothing
+    changed in transit; they do not show that the measurements are genuine.
+    """
+    return receive(None if check else to, **options)
+
+
+def receive(to: Path | None, file: Path, sha256: str | None, max_size: int | None, as_json: bool) -> int:
+    """Verify a bundle, unpack it below `to` if that is given, and print the outcome; returns the exit status."""
+    if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise UserError("--sha256 must be 64 hexadecimal digits, as printed by `bundle create`")
+    done = unbundle(file, to, sha256=sha256, max_bytes=max_size and max_size * 2**30)
+    warn(done.manifest)
+    print_faults(done.faults)
+    if as_json:
+        folder = str(done.folder) if done.folder else None
+        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder})
+        return 1 if done.faults else 0
+    verdict = f"NOT VERIFIED: {len(done.faults)} faults" if done.faults else "verified"
+    where = str(done.folder) if done.folder else "nowhere"
+    print_table(None, [*summary(done.manifest), ["bundle", verdict], ["unpacked to", where]])
+    return 1 if done.faults else 0

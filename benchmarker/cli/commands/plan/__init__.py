@@ -1,0 +1,1 @@
+"""The group `plan`: one module for each command."""

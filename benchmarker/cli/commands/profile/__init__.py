@@ -1,0 +1,1 @@
+"""The group `profile`: one module for each command."""

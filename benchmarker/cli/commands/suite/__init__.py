@@ -1,0 +1,1 @@
+"""The group `suite`: one module for each command."""

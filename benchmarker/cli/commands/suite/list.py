@@ -1,0 +1,49 @@
+"""`benchmarker suite list`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.planning import factors, suites
+from benchmarker.proving.proof import load_proof, proofs
+
+
+@click.command("list")
+@json_option
+def command(as_json: bool) -> None:
+    """List the suites with their number of cases and trials of each case, or of claims, and their run time.
+
+    No framework is started. Cases that a framework does not support here are left out when the suite runs.
+    """
+    found: list[dict[str, Any]] = [
+        {
+            "name": suite.name,
+            "cases": len(factors.expand(suite.plan)),
+            "trials": suite.plan.trials,
+            "claims": None,
+            "time": suite.time,
+            "summary": suite.summary,
+        }
+        for suite in map(suites.find, suites.names())
+    ]
+    for name in proofs():
+        proof = load_proof(name)
+        claims = len(proof.claims)
+        found.append(
+            {
+                "name": name,
+                "cases": None,
+                "trials": None,
+                "claims": claims,
+                "time": proof.time,
+                "summary": proof.summary,
+            }
+        )
+    if as_json:
+        print_json(found)
+    else:
+        cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
+        print_table(list(found[0]), cells)

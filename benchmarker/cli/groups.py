@@ -1,0 +1,109 @@
+"""Groups of commands: a command's module is imported when it is called, and a near miss gets a suggestion."""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.commands import DEFAULTS, FORMER, GROUPS, LINES, SECTIONS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class Group(click.Group):
+    """The commands whose names begin with `prefix`: empty for the program itself, `plan ` for a group."""
+
+    def __init__(self, *args: Any, prefix: str = "", **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.prefix = prefix
+        self.default = DEFAULTS.get(prefix.strip())
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands and groups of commands in the order in which a user needs them."""
+        names = (name.removeprefix(self.prefix) for name in LINES if name.startswith(self.prefix))
+        return list(dict.fromkeys(name.partition(" ")[0] for name in names))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command or group with this name or former name, or None if there is none."""
+        name = self.prefix + cmd_name.replace("_", "-")
+        name = FORMER.get(name, name)
+        if name in GROUPS:
+            return Group(cmd_name, prefix=f"{name} ", help=GROUPS[name])
+        if name not in LINES:
+            return None
+        module = name.replace("-", "_").replace(" ", ".")
+        module += "_" if keyword.iskeyword(name.rpartition(" ")[2]) else ""
+        command: click.Command = importlib.import_module(f"benchmarker.cli.commands.{module}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; raises `UserError` with the nearest name if there is none."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            near = self._near(ctx, args[0])
+            hint = f"did you mean {near}?" if near else f"`{ctx.command_path} --help` lists the commands"
+            raise UserError(f"no command {self.prefix + args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Pass words that name no command to the default command; without words, the program prints its help."""
+        if not args and not ctx.resilient_parsing:
+            if self.prefix:
+                raise UserError(f"no command was given; there are: {', '.join(self._names())}")
+            args = ["--help"]
+        if args and self.default and self._is_for_default(ctx, args[0]):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line for each command, by section."""
+        width = max(map(len, self._names())) - len(self.prefix)
+        for title, lines in SECTIONS.items():
+            rows = [
+                (name.removeprefix(self.prefix).ljust(width), line)
+                for name, line in lines.items()
+                if name.startswith(self.prefix)
+            ]
+            if rows:
+                with formatter.section("Commands" if self.prefix else title):
+                    formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin like this; the program's options include those of `run`."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=LINES.get(self.prefix + name) or GROUPS.get(name)) for name in names]
+        found += click.Command.shell_complete(self, ctx, incomplete)
+        if incomplete.startswith("-") and not self.prefix:
+            run = self.get_command(ctx, DEFAULTS[""])
+            assert run is not None
+            found += run.shell_complete(run.make_context("run", [], parent=ctx, resilient_parsing=True), incomplete)
+        return found
+
+    def _names(self) -> list[str]:
+        """Return the full names of all commands below this one."""
+        return [name for name in LINES if name.startswith(self.prefix)]
+
+    def _is_for_default(self, ctx: click.Context, word: str) -> bool:
+        if word.startswith("-"):
+            return not any(word in param.opts for param in self.get_params(ctx))
+        misspelt = self._near(ctx, word) and not Path(word).exists()
+        return bool(self.prefix) and self.get_command(ctx, word) is None and not misspelt
+
+    def _near(self, ctx: click.Context, word: str) -> str | None:
+        """Return the full name of the command whose name, former name, or name within its group is spelt most alike."""
+        import difflib
+
+        known = {} if self.prefix else dict(FORMER)
+        known |= {name.rpartition(" ")[2]: name for name in self._names()}
+        known |= {each: self.prefix + each for each in self.list_commands(ctx)}
+        near = difflib.get_close_matches(word.lower(), known, n=1)
+        return known[near[0]] if near else None

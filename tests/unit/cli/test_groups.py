@@ -1,0 +1,153 @@
+"""Groups of commands: their names, former and new, their help, and what is said to a near miss."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from support.commands import named, parsed
+from unit.bundles.test_bundle import make_run
+
+from benchmarker.cli import commands, group
+from benchmarker.cli.commands import FORMER, LINES, SECTIONS
+
+
+@pytest.mark.parametrize(("before", "now"), FORMER.items())
+def test_a_former_name_is_the_same_command(before, now):
+    assert named(before) is named(now)
+
+
+def test_former_names_are_not_shown(command):
+    shown = {line.split()[0] for line in command("--help").stdout.splitlines() if line.startswith("  ")}
+    assert not set(FORMER) & shown
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("bundle", "results/RUN", "-o", "x.zip"), "bundle create"),
+        (("bundle", "-o", "x.zip", "results/RUN"), "bundle create"),
+        (("bundle", "--no-profiles", "results/RUN"), "bundle create"),
+        (("plan", "plan.toml"), "plan show"),
+        (("plan", "--probe", "plan.toml"), "plan show"),
+        (("run_plan", "plan.toml"), "plan run"),
+    ],
+)
+def test_a_group_that_was_a_command_still_is_one(words, now):
+    assert parsed(*words).command is parsed(*now.split(), "x").command
+
+
+def test_a_run_is_packed_checked_and_unpacked_by_former_and_new_names_alike(command, tmp_path):
+    run = make_run(tmp_path / "mine")
+    assert command("bundle", str(run), "-o", "a.zip").returncode == 0
+    assert command("bundle", "create", str(run), "-o", "b.zip").returncode == 0
+    assert Path("a.zip").read_bytes() == Path("b.zip").read_bytes()
+    verified = command("bundle", "verify", "a.zip")
+    assert verified.returncode == 0
+    assert "verified" in verified.stdout
+    assert verified == command("unbundle", "a.zip", "--check") == command("unbundle", "--check", "a.zip")
+    assert not Path("results").exists()
+    assert command("unbundle", "a.zip").returncode == command("bundle", "unpack", "a.zip", "--to=new").returncode == 0
+    assert len(list(Path("results").iterdir())) == len(list(Path("new").iterdir())) == 1
+
+
+def test_a_folder_named_almost_like_a_command_is_a_folder(command, tmp_path):
+    assert "did you mean bundle verify?" in command("bundle", "verfy").stderr
+    (tmp_path / "verfy").mkdir()
+    assert "cannot read verfy/plan.json" in command("bundle", "verfy").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("comapre", "no command 'comapre'; did you mean compare?"),
+        ("Compare", "no command 'Compare'; did you mean compare?"),
+        ("kernal", "no command 'kernal'; did you mean profile kernels?"),
+        ("unbundel", "no command 'unbundel'; did you mean bundle unpack?"),
+        ("frobnicate", "no command 'frobnicate'; `benchmarker --help` lists the commands"),
+        ("suite lst", "no command 'suite lst'; did you mean suite list?"),
+        ("suite frobnicate", "no command 'suite frobnicate'; `benchmarker suite --help` lists the commands"),
+        ("plan rn", "no command 'plan rn'; did you mean plan run?"),
+        ("plan", "no command was given; there are: plan show, plan run"),
+    ],
+)
+def test_a_near_miss_gets_a_suggestion_and_status_2(command, words, message):
+    done = command(*words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"benchmarker: error: {message}\n"
+
+
+def test_help_has_one_line_of_at_most_80_columns_for_each_command_by_section(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = command("--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    at = 0
+    for title, section in SECTIONS.items():
+        at = lines.index(f"{title}:", at)
+        shown = [line.split(maxsplit=len(name.split())) for line, name in zip(lines[at + 1 :], section, strict=False)]
+        assert [*map(" ".join, shown)] == [f"{name} {line}" for name, line in section.items()]
+    assert lines[at + len(section) + 1 :] == []
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_command_shows_another_spelling_of_gpus(command, name):
+    assert not re.search(r"--gpu\b", command(*name.split(), "--help").stdout)
+
+
+def test_help_of_a_group_has_its_commands_alone(command):
+    done = command("suite", "--help").stdout
+    commands_shown = [line.split()[0] for line in done.partition("Commands:\n")[2].splitlines()]
+    assert commands_shown == [name.split()[1] for name in LINES if name.startswith("suite ")]
+
+
+def test_each_module_is_a_command_and_each_command_has_a_module():
+    folder = Path(commands.__file__).parent
+    parts = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py"))
+    found = {" ".join(each).rstrip("_").replace("_", "-") for each in parts if each[-1] != "__init__"}
+    assert found == set(LINES)
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys\nfrom benchmarker.cli import main\n"
+        "try:\n main(sys.argv[1:])\nexcept SystemExit as end:\n assert not end.code, end.code\n"
+        "found = [name for name in sys.modules if name.startswith('benchmarker.cli.commands.')]\n"
+        "assert not found and 'pandas' not in sys.modules, found\n"
+    )
+    for words in (["--help"], ["suite", "--help"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "expected"),
+    [
+        ([], "sui", ["suite"]),
+        ([], "ker", []),
+        (["suite"], "", [name.split()[1] for name in LINES if name.startswith("suite ")]),
+        (["run"], "--preheat-", ["--preheat-max"]),
+        ([], "--preheat-", ["--preheat-max"]),
+        (["--framework=jax"], "--preheat-", ["--preheat-max"]),
+        (["run", "--problem=gpt2"], "--seq", ["--seq-len"]),
+        (["run", "--problem=gtp2"], "--warm", ["--warmup-steps"]),
+        (["run", "--precision"], "bf", ["bf16"]),
+        (["run", "--problem"], "gp", ["gpt2"]),
+        (["bundle", "create"], "--pro", ["--profiles"]),
+    ],
+)
+def test_commands_and_options_are_completed(words, incomplete, expected):
+    completer = ShellComplete(group, {}, "benchmarker", "_BENCHMARKER_COMPLETE")
+    assert [found.value for found in completer.get_completions(words, incomplete)] == expected
+
+
+def test_the_documented_variable_makes_the_script_and_the_completions_of_a_shell(command, monkeypatch):
+    page = (Path(__file__).parents[3] / "README.md").read_text()
+    assert 'eval "$(_BENCHMARKER_COMPLETE=bash_source benchmarker)"' in page
+    monkeypatch.setenv("_BENCHMARKER_COMPLETE", "zsh_source")
+    assert "compdef _benchmarker_completion benchmarker" in command().stdout
+    monkeypatch.setenv("_BENCHMARKER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "benchmarker suite r")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert command().stdout == "plain,run\n"

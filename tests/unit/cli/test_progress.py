@@ -1,0 +1,75 @@
+"""How much progress is printed: as usual, more with --verbose, only failures with --quiet."""
+
+import click
+import pytest
+from support.commands import named
+from support.records import make_record
+
+from benchmarker.cli.commands import LINES
+from benchmarker.cli.display.progress import Progress, progress_options, working
+from benchmarker.records.record import Failure
+
+RUNNING = ("run", "sweep", "ab", "plan show", "plan run", "suite run", "ceilings", "check")
+
+
+@click.command()
+@progress_options
+@click.option("--fails", is_flag=True)
+def trial(fails):
+    """Report a trial as a run does."""
+    failure = Failure(stage="timed", kind="exception", message="told to") if fails else None
+    record = make_record(error=failure, status="failed" if fails else "ok")
+    with working("querying"), Progress() as progress:
+        progress.say("left out: a case")
+        progress.begin("[1/1] toy nap, trial 0", record.case, None)
+        for stage in ("check", "preheat"):
+            progress.hear({"stage": stage})
+            progress.hear({"took": (stage, 0.25)})
+        progress.end([record])
+
+
+@pytest.fixture
+def said(capsys):
+    """What is said on standard error; nothing goes to standard output."""
+
+    def run(*words):
+        trial.main(words, standalone_mode=False)
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err.splitlines()
+
+    return run
+
+
+def test_as_usual_a_trial_has_a_line(said):
+    assert said() == ["left out: a case", "[1/1] toy nap, trial 0: done in 2.0 s"]
+
+
+def test_quiet_prints_notes_and_failures_alone(said):
+    assert said("-q") == ["left out: a case"]
+    assert said("--quiet", "--fails")[1:] == ["[1/1] toy nap, trial 0: FAILED in timed after 2.0 s: told to"]
+
+
+def test_verbose_prints_every_stage_and_its_time(said):
+    stages = ["check", "check took 0.25 s", "warm-up", "warm-up took 0.25 s", "done in 2.0 s"]
+    lines = [f"[1/1] toy nap, trial 0: {text}" for text in stages]
+    assert said("-v") == ["querying", "left out: a case", *lines]
+
+
+def test_both_at_once_are_refused(command):
+    done = command("run", "--framework=numpy", "--problem=gemm", "-v", "-q")
+    assert done.returncode == 2
+    assert "--verbose and --quiet exclude each other" in done.stderr
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_commands_that_run_things_take_both(name):
+    spelt = {spelling for param in named(name).params for spelling in param.opts}
+    assert ({"-v", "--verbose", "-q", "--quiet"} <= spelt) == (name in RUNNING)
+
+
+def test_a_quiet_run_prints_its_table_and_where_its_records_are(cli):
+    done = cli("run", "--framework=toy", "--problem=nap", "--power=none", "--blocks=2", "-q")
+    assert done.returncode == 0
+    assert "toy" in done.stdout
+    assert [line.partition(":")[0] for line in done.stderr.splitlines() if line] == ["records"]

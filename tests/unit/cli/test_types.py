@@ -1,0 +1,76 @@
+"""Types of options: durations and their bounds, wherever an option takes a time."""
+
+import click
+import pytest
+from support.commands import named, parsed
+
+from benchmarker.cli.commands import LINES
+from benchmarker.cli.options.types import Duration, Number
+from benchmarker.planning.build import from_description
+from benchmarker.planning.factors import Description
+
+RUN = ("run", "--framework=numpy", "--problem=gemm")
+TIMES = [
+    (RUN, "--seconds", "seconds"),
+    (RUN, "--timeout", "timeout_s"),
+    (RUN, "--preheat-max", "preheat_max_s"),
+    (RUN, "--power-min", "power_min_s"),
+    (RUN, "--power-idle", "power_idle_s"),
+    (("sweep", "--problem=gemm"), "--seconds", "seconds"),
+    (("ab", "--problem=gemm"), "--budget", "budget"),
+    (("power", "--watch"), "--seconds", "seconds"),
+    (("suite", "run", "gpu-proof"), "--minutes", "limit_s"),
+]
+
+
+@pytest.mark.parametrize(("words", "option", "name"), TIMES)
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("10s", 10), ("5m", 300), ("1.5h", 5400), ("250ms", 0.25), (" 2 min ", 120), ("1e2s", 100), (".5s", 0.5)],
+)
+def test_every_option_that_takes_a_time_takes_a_unit(words, option, name, text, seconds):
+    assert parsed(*words, f"{option}={text}").params[name] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("words", "option", "name"), TIMES)
+def test_a_bare_number_is_in_the_unit_of_the_option(words, option, name):
+    assert parsed(*words, f"{option}=9").params[name] == (540 if option == "--minutes" else 9)
+
+
+@pytest.mark.parametrize(("words", "option", "name"), TIMES)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("soon", "'soon' is not a duration: write 250ms, 90s, 10m or 1.5h"),
+        ("10d", "'10d' is not a duration"),
+        ("nan", "'nan' is not a duration"),
+        ("s", "'s' is not a duration"),
+        ("-1s", "-1.0 is not in the range x>"),
+        ("1e9h", "is larger than 1e+09"),
+        ("1e999", "inf is not a finite number"),
+    ],
+)
+def test_a_time_that_is_none_or_out_of_bounds_is_refused(words, option, name, text, message):
+    with pytest.raises(click.UsageError) as caught:
+        parsed(*words, f"{option}={text}")
+    assert message in caught.value.format_message()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_option_takes_a_time_as_a_mere_number(name):
+    assert {param.name for param in named(name).params if type(param.type) is Number} <= {
+        "power_hz",
+        "median_precision",
+    }
+
+
+def test_the_times_of_a_plan_take_a_unit():
+    settings = {"problem": "gemm", "framework": "numpy", "seconds": "2m", "preheat_max_s": "500ms", "timeout_s": "1h"}
+    (case,) = from_description(Description(base=settings)).cases
+    assert (case.measuring.seconds, case.measuring.preheat_max_s, case.measuring.timeout_s) == (120, 0.5, 3600)
+
+
+def test_a_bound_is_in_seconds():
+    with pytest.raises(click.BadParameter, match="x>=1"):
+        Duration(min=1).convert("250ms", None, None)
+    assert Duration(min=1).convert("1000ms", None, None) == 1
