@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
-from benchmarker.records.configurations import factors, text
+from benchmarker.records.configurations import factors
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Matching
@@ -45,18 +45,11 @@ def of_axis(
     if len(contenders) > 1:
         raise UserError(f"--by={axis} has several contenders; name one with --contender: {', '.join(contenders)}")
     names = made.matches[0].baseline.name, contenders[0]
+    axes = matching.axes_of(records, axis)
+    both = matching.compiled_and_not([factors(record.case) for record in records])
     found: dict[str | None, list[Unrun]] = {}
     for each in unrun:
-        found.setdefault(_side_of(each, names), []).append(each)
+        known = factors(each.case)
+        name = matching.side_name(axes, matching.value_of(axes, known, both)) if known.keys() >= set(axes) else None
+        found.setdefault(name, []).append(each)
     return Sides(names, made, (found.get(names[0], []), found.get(names[1], [])), found.get(None, []))
-
-
-def _side_of(unrun: Unrun, names: Sequence[str]) -> str | None:
-    """Return the side of a trial without a record, another value of the axis, or None if its case does not show it."""
-    axis = names[0].partition("=")[0]
-    known = factors(unrun.case)
-    if axis not in known:
-        return None
-    name = f"{axis}={text(known[axis])}"
-    compiled = f"{name} compiled"  # the name that matching uses if a framework occurs both ways
-    return compiled if unrun.case.compile and compiled in names else name

@@ -23,7 +23,7 @@ from benchmarker.records import store
 @click.command("compare", short_help="Compare stored records.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."
+    "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
 @click.option(
     "--baseline", metavar="VALUE", help="Value of --by that is the baseline. [default: the first in the plan]"

@@ -31,7 +31,7 @@ ENDINGS = (".html", ".htm")
     help="Name of the HTML file.",
 )
 @click.option(
-    "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."
+    "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
 @click.option(
     "--baseline", metavar="VALUE", help="Baseline: a value of --by, or one of the RESULTs. [default: the first]"

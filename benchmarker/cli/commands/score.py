@@ -25,7 +25,7 @@ METRICS = ("samples_per_s", "samples_per_J")
 
 @click.command("score", short_help="Score two results over all cases.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--by", metavar="AXIS", help="Score two values of this axis: framework, precision, host, ...")
+@click.option("--by", metavar="AXIS[,AXIS...]", help="Score two values of this axis: framework, precision, host, ...")
 @click.option("--baseline", metavar="SIDE", help="One of the RESULTs, or a value of --by. [default: the first]")
 @click.option("--contender", metavar="SIDE", help="Another RESULT or value of --by. [default: the second]")
 @click.option(

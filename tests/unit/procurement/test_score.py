@@ -204,6 +204,25 @@ def test_the_command_scores_two_results(command, results):
     assert command("score", "old", "new", "other").stderr == "not scored: other\n"
 
 
+@pytest.mark.parametrize("name", ["score", "compare"])
+def test_different_work_is_refused_with_the_remedy(command, results, name):
+    folder = results / "other"
+    folder.mkdir()
+    for record in side("other", [1.0]):
+        other = msgspec.structs.replace(record.case, precision="fp64", seed=0)
+        (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(msgspec.structs.replace(record, case=other)))
+    for record in sorted((results / "new").glob("new-*-1.json")):
+        record.unlink()
+    (results / "new" / "plan.json").unlink()
+    done = command(name, "new", "other")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "benchmarker: error: new and other are different work: precision fp32 and fp64; leave one out, "
+        "or compare them nevertheless with --by=precision\n"
+    )
+    assert command(name, "new", "other", "--by=precision").returncode == 0
+
+
 def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
     for framework, step in (("x", 1.0), ("y", 0.5), ("z", 4.0)):
         for record in side(framework, [step], framework=framework):

@@ -191,7 +191,7 @@ def test_different_work_is_not_compared(page_of, study_of, place, two):
         )
 
     gemm, gpt2, again = run("a", "gemm"), run("b", "gpt2"), run("c", "gemm")
-    reason = "gemm (inference) and gpt2 (inference) are not the same work"
+    reason = f"{gemm} and {gpt2} are different work: problem gemm and gpt2"
     made = page_of(gemm, gpt2)
     assert (made.cards[0].verdict, made.cards[0].detail) == ("none", reason)
     assert f"Nothing is compared: {reason}." in made.warnings
@@ -204,7 +204,7 @@ def test_different_work_is_not_compared(page_of, study_of, place, two):
             for n, mode in enumerate(("inference", "training"))
         ]
     )
-    assert study_of(pair).unjudged == "nap (inference) and nap (training) are not the same work"
+    assert study_of(pair).unjudged.startswith("the configurations do different work: they differ in mode; ")
     assert len(study_of(pair, by="mode").family.comparisons) == 1
 
 
