@@ -103,7 +103,10 @@ def group() -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 success, 1 a trial or a check failed, 2 user error, 130 interrupted."""
+    """Run the command line and exit: 0 success, 1 a trial or a check failed, 2 user error, 130 interrupted.
+
+    With --strict, 3 is a provisional verdict.
+    """
     try:
         status: Any = group.main(args, prog_name="benchmarker", standalone_mode=False)
     except UserError as error:

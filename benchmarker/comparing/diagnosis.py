@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from benchmarker.comparing.disturbances import COUNTED_S, disturbances
+from benchmarker.comparing.disturbances import COUNTED_S, count
+from benchmarker.machine.description import restriction
 from benchmarker.records.configurations import environment_of, text, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change
@@ -44,6 +45,14 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
         found.append(
             "environments differ: " + ", ".join(f"{name} {text(one[name])} -> {text(two[name])}" for name in changed)
         )
+    limits = [{restriction(record.machine): None for record in records} for records in (baseline, contender)]
+    if limits[0] != limits[1]:
+        found += [
+            f"the {name} was measured on {limit}"
+            for name, several in zip(("baseline", "contender"), limits, strict=True)
+            for limit in several
+            if limit
+        ]
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
         remedy = f"; --metric={rate} compares rates" if rate else ""
@@ -53,20 +62,11 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
 
 def disturbed(*sides: Sequence[Record]) -> list[str]:
     """Report how many trials were disturbed, and by what."""
-    each = [disturbances(record, side) for side in sides for record in side]
+    found = count(sides)
     seen = [record.interference for side in sides for record in side if record.interference]
     short = sum(interference.duration_s < COUNTED_S for interference in seen)
-    told = (
-        [f"{short} of {len(each)} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"]
-        if short
-        else []
-    )
-    kinds = Counter(kind for found in each for kind in found)
-    if not kinds:
-        return told
-    worst = [f"{next(found[kind] for found in each if kind in found)} ({count})" for kind, count in kinds.most_common()]
-    number = sum(bool(found) for found in each)
-    return [*told, f"{number} of {len(each)} trials were disturbed, for instance: {', '.join(worst)}"]
+    told = f"{short} of {found.of} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"
+    return [*([told] if short else []), *([str(found)] if found.number else [])]
 
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:

@@ -1,17 +1,22 @@
-"""Detect what disturbed a trial from its own interference counters."""
+"""Detect what disturbed a trial from its own interference counters, and count the disturbed trials of a side."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from benchmarker.records.configurations import configurations
 
+if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
 OTHER_BUSY_CORES = 0.25
+OTHER_BUSY_SHARE = 0.02
+"""Other work is a disturbance from this many cores on; with many cores, from this share of the usable ones on."""
 
 
 STEAL_PERCENT = 2.0
@@ -25,6 +30,17 @@ SLOWER_CLOCK = 0.05
 
 COUNTED_S = 0.5
 """The system counts in ticks of 10 ms, so shares of a shorter time mean little."""
+
+REMEDIES = {
+    "preheat": "raise --preheat-max",
+    "slowdown": "check the device's cooling and power supply",
+    "throttled": "raise the cgroup's quota",
+    "busy": "stop other work on the machine",
+    "steal": "use a host without other guests",
+    "pressure": "stop other work, or lower --threads",
+    "clock": "fix the clock rate, and check the cooling",
+}
+"""What to do about each kind of disturbance before the trials are repeated."""
 
 
 def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
@@ -45,7 +61,8 @@ def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
         found["throttled"] = f"its cgroup throttled it for {seen.throttled_s:.2g} s"
     if seen.duration_s < COUNTED_S:
         return found
-    if seen.other_busy_cores is not None and seen.other_busy_cores > OTHER_BUSY_CORES:
+    limit = max(OTHER_BUSY_CORES, OTHER_BUSY_SHARE * record.machine.cpu.usable_cores)
+    if seen.other_busy_cores is not None and seen.other_busy_cores > limit:
         found["busy"] = f"other processes kept {seen.other_busy_cores:.1f} cores busy"
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
         found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
@@ -57,3 +74,59 @@ def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
     if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * median(clocks):
         found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbed:
+    """How many of some trials were disturbed; `kinds` are those of the disturbances, the most frequent first.
+
+    Each kind has an example in words, and its number of trials.
+    """
+
+    number: int
+    of: int
+    kinds: Mapping[str, tuple[str, int]]
+
+    @property
+    def most(self) -> bool:
+        """Whether more than half of the trials were disturbed."""
+        return 2 * self.number > self.of
+
+    def __str__(self) -> str:
+        """Return the numbers and the kinds in words, each with an example."""
+        kinds = ", ".join(f"{example} ({count})" for example, count in self.kinds.values())
+        return f"{self.number} of {self.of} trials were disturbed, for instance: {kinds}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about the most frequent disturbance."""
+        return f"{REMEDIES[next(iter(self.kinds))]}, then repeat the run"
+
+
+def count(groups: Iterable[Sequence[Record]]) -> Disturbed:
+    """Count the disturbed trials of groups, each of which holds the trials of one case on one side."""
+    each = [disturbances(record, group) for group in groups for record in group]
+    kinds = Counter(kind for found in each for kind in found)
+    return Disturbed(
+        sum(map(bool, each)),
+        len(each),
+        {kind: (next(found[kind] for found in each if kind in found), number) for kind, number in kinds.most_common()},
+    )
+
+
+def of_records(records: Iterable[Record]) -> Disturbed:
+    """Count the disturbed trials among records of any cases and machines."""
+    by_host: dict[str, list[Record]] = {}
+    for record in records:
+        by_host.setdefault(record.machine.host, []).append(record)
+    return count(each.records for group in by_host.values() for each in configurations(group))
+
+
+def provisional(*sides: tuple[str, Iterable[Sequence[Record]]]) -> str | None:
+    """Return why a verdict on sides is provisional: most trials of one were disturbed. None if it is not.
+
+    A side is its name, and for each case its trials.
+    """
+    counted = [(name, count(groups)) for name, groups in sides]
+    said = [f"{each.number} of {each.of} trials of {name}" for name, each in counted if each.most]
+    return f"{' and '.join(said)} were disturbed" if said else None

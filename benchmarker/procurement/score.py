@@ -13,13 +13,12 @@ from msgspec import Struct, structs
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.geometric_mean import Mean
-from benchmarker.comparing.judge import geometric_mean
+from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_costs
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.configurations import Factors, Value, factors, label, varying
-from benchmarker.stats.verdict import holm
 
 if TYPE_CHECKING:
     from benchmarker.comparing import matching
@@ -170,12 +169,13 @@ def _metrics(
         for name, cases in tested.items()
     }
     means = {name: Mean.of(*zip(*scored, strict=True)) for name, scored in weighed.items() if scored}
-    different = holm([mean.p_different for mean in means.values()])
-    same = holm([mean.p_same for mean in means.values()])
-    judged = {
-        name: geometric_mean([case for case, _ in weighed[name]], mean, *ps)
-        for (name, mean), *ps in zip(means.items(), different, same, strict=True)
-    }
+    judged = dict(
+        zip(
+            means,
+            geometric_means([([case for case, _ in weighed[name]], mean) for name, mean in means.items()]),
+            strict=True,
+        )
+    )
     others = len(sides.made.unmatched)
     return [_metric(cases, weights, others, judged.get(name)) for name, cases in tested.items()]
 

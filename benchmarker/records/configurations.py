@@ -45,6 +45,8 @@ def environment_of(record: Record) -> dict[str, Value]:
         "python": record.software.python,
         "benchmarker": record.software.benchmarker,
         "commit": record.software.commit,
+        "usable_cores": record.machine.cpu.usable_cores,
+        "compute_threads": record.software.threads,
         **record.software.libraries,
     }
 

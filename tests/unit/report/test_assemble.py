@@ -98,6 +98,20 @@ def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, p
     assert parts(made)["ratios"].rows == tuple(f"seed={seed} two" for seed in range(5))
 
 
+def test_a_mean_of_undecided_cases_says_why_they_are(page_of, place, two):
+    records = [
+        msgspec.structs.replace(each, run_id=f"run-{seed}", trial_id=f"{seed}-{each.trial_id}")
+        for seed in range(5)
+        for each in two(A[:6], [1.5 * each for each in A[:6]], seed=seed)
+    ]
+    made = page_of(place(records))
+    why = (
+        "5 of 5 cases are undecided: 6 rounds cannot reach p < 0.01, as 5 comparisons together require; at least 8 are"
+    )
+    assert why in section(made, "verdicts").lead[0]
+    assert f"; cases: 5 undecided; {why}" in made.cards[0].detail
+
+
 def test_the_figure_of_ratios_is_the_comparisons(study_of, page_of, place, two, parts):
     results = place(two(A, [1.5 * each for each in A]))
     figure = parts(page_of(results))["ratios"]
