@@ -48,9 +48,9 @@ def sides(*interferences, rounds=8):
 
 def test_other_work_is_judged_relative_to_the_cores_that_a_trial_may_use():
     record = make_record(interference=BUSY)
-    assert disturbances(on_cores(record, 2, 2), [record]) == {"busy": "other processes kept 0.9 cores busy"}
-    assert disturbances(on_cores(record, 64, 64), [record]) == {}
-    assert "busy" in disturbances(on_cores(record, 4, 64), [record])
+    two, many, four_of_many = on_cores(record, 2, 2), on_cores(record, 64, 64), on_cores(record, 4, 64)
+    busy = {"busy": "other processes kept 0.9 cores busy"}
+    assert disturbances([two, many, four_of_many]) == [busy, {}, busy]
 
 
 def test_trials_are_counted_by_kind_with_what_to_do_about_the_most_frequent():
