@@ -28,31 +28,34 @@ PURE = 0.9
 
 
 def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
-    """Report differences between the two sides' environments, and between their work per step.
+    """Report differences among the trials of each side, and between the sides: their environments, and their work.
 
-    `rate` is the metric to suggest if the work differs.
+    `rate` is the metric to suggest if the work per step differs.
     """
+    sides = {"baseline": baseline, "contender": contender}
+    found = [
+        f"the {name}'s trials are not alike: they differ in {mixed}"
+        for name, records in sides.items()
+        if (mixed := _mixed(records))
+    ]
+    found += between(baseline, contender, rate)
+    limits = {name: _limits(records) for name, records in sides.items()}
+    if limits["baseline"] != limits["contender"]:
+        found += [f"the {name} was measured on {limit}" for name, several in limits.items() for limit in several]
+    return found
+
+
+def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
+    """Report differences between the two sides' environments, and between their work per step."""
     if not baseline or not contender:
         return []
     found = []
-    for name, records in (("baseline", baseline), ("contender", contender)):
-        mixed = varying([environment_of(record) for record in records])
-        if mixed:
-            found.append(f"the {name}'s trials are not alike: they differ in {', '.join(mixed)}")
     one, two = environment_of(baseline[0]), environment_of(contender[0])
     changed = [name for name in varying([one, two]) if name in one and name in two]
     if changed:
         found.append(
             "environments differ: " + ", ".join(f"{name} {text(one[name])} -> {text(two[name])}" for name in changed)
         )
-    limits = [{restriction(record.machine): None for record in records} for records in (baseline, contender)]
-    if limits[0] != limits[1]:
-        found += [
-            f"the {name} was measured on {limit}"
-            for name, several in zip(("baseline", "contender"), limits, strict=True)
-            for limit in several
-            if limit
-        ]
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
         remedy = f"; --metric={rate} compares rates" if rate else ""
@@ -60,13 +63,43 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
     return found
 
 
+def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
+    """Return what makes one side doubtful, whatever the other is, by kind; a group holds the trials of one case."""
+    found = {}
+    disturbed, short = count(groups), too_short(groups)
+    if disturbed.number:
+        found["disturbed"] = f"{disturbed}; {disturbed.advice}"
+    if short:
+        found["short"] = short
+    if limits := _limits([record for group in groups for record in group]):
+        found["cores"] = f"measured on {' or '.join(limits)}"
+    if mixed := list(dict.fromkeys(filter(None, map(_mixed, groups)))):
+        found["mixed"] = f"the trials of a case are not alike: they differ in {mixed[0]}"
+    return found
+
+
+def _mixed(records: Sequence[Record]) -> str:
+    """Return in what the environments of one side's trials of a case differ."""
+    return ", ".join(varying([environment_of(record) for record in records]))
+
+
+def _limits(records: Sequence[Record]) -> list[str]:
+    """Return to which parts of the machine's cores trials were restricted."""
+    return list(dict.fromkeys(limit for record in records if (limit := restriction(record.machine))))
+
+
 def disturbed(*sides: Sequence[Record]) -> list[str]:
     """Report how many trials were disturbed, and by what."""
     found = count(sides)
-    seen = [record.interference for side in sides for record in side if record.interference]
-    short = sum(interference.duration_s < COUNTED_S for interference in seen)
-    told = f"{short} of {found.of} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"
-    return [*([told] if short else []), *([str(found)] if found.number else [])]
+    return list(filter(None, (too_short(sides), str(found) if found.number else None)))
+
+
+def too_short(groups: Sequence[Sequence[Record]]) -> str | None:
+    """Report how many trials were too short to detect disturbances; None if none was."""
+    records = [record for group in groups for record in group]
+    short = sum(record.interference is not None and record.interference.duration_s < COUNTED_S for record in records)
+    told = f"{short} of {len(records)} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"
+    return told if short else None
 
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:

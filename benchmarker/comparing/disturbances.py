@@ -110,8 +110,9 @@ class Disturbed:
 
 
 def count(groups: Iterable[Sequence[Record]]) -> Disturbed:
-    """Count the disturbed trials of groups, each of which holds the trials of one case on one side."""
-    each = [found for group in groups for found in disturbances(group)]
+    """Count the disturbed among the successful trials of groups; a group holds the trials of one case on one side."""
+    succeeded = ([record for record in group if record.error is None] for group in groups)
+    each = [found for group in succeeded for found in disturbances(group)]
     kinds = Counter(kind for found in each for kind in found)
     return Disturbed(
         sum(map(bool, each)),

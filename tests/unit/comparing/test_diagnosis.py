@@ -31,7 +31,7 @@ def test_quiet_trials_are_not_disturbed():
 def test_each_interference_counter_is_named():
     peers = [make_record()] * 5
     cases = {
-        "busy": ({"other_busy_cores": 0.8}, "other processes kept 0.8 cores busy"),
+        "busy": ({"other_busy_cores": 80.0}, "other processes kept 80.0 cores busy"),
         "steal": ({"steal_percent": 12.0}, "the hypervisor stole 12% of the time"),
         "throttled": ({"throttled_s": 0.5}, "its cgroup throttled it for 0.5 s"),
         "pressure": ({"pressure_percent": 40.0}, "threads waited for a core 40% of the time"),
