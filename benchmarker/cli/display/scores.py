@@ -162,10 +162,12 @@ def _print_warnings(scores: Scores, letters: Mapping[str, str]) -> None:
     for side in scores.sides:
         for warning in side.warnings.values():
             click.echo(clean(f"  warning ({letters[side.name]}): {warning}"))
-    for ranking in scores.rankings:
-        for mean in ranking.pairs:
-            for note in mean.notes:
-                click.echo(clean(f"  warning ({_over(mean, letters)}, {ranking.metric}): {note}"))
+    about: dict[str, dict[str, None]] = {}
+    for mean in (mean for ranking in scores.rankings for mean in ranking.pairs):
+        for note in mean.notes:
+            about.setdefault(note, {})[_over(mean, letters)] = None
+    for note, pairs in about.items():
+        click.echo(clean(f"  warning ({', '.join(pairs)}): {note}"))
 
 
 def _over(mean: GeometricMean, letters: Mapping[str, str]) -> str:
