@@ -48,8 +48,8 @@ def group() -> None:
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit.
 
-    The status is 0 for success, 1 if a trial or a check failed, 2 for an error of the user, 130 if interrupted, and 143
-    if terminated.
+    The status is 0 for success, 1 if a trial or a check failed, 2 for an error of the user, 3 if a verdict is
+    provisional with --strict, 130 if interrupted, and 143 if terminated.
     """
     _open_standard_files()
     before = signal.signal(signal.SIGTERM, terminate)

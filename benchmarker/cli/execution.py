@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_configurations
+from benchmarker.comparing import disturbances
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
@@ -48,7 +49,7 @@ def execute_plan(
     as_json: bool,
     show: Callable[[Sequence[Record], Derive], None] = print_configurations,
 ) -> int:
-    """Run or resume a plan, then `show` what was measured, what failed and what is left out.
+    """Run or resume a plan, then `show` what was measured, what failed, what is left out and what was disturbed.
 
     Returns the exit status: 1 if a trial failed, otherwise 0.
     """
@@ -63,6 +64,10 @@ def execute_plan(
     else:
         show(records, derive)
         print_left_out(wanted)
+    found = disturbances.of_records(records)
+    if found.number:
+        click.echo(clean(f"{found}; {found.advice}"), err=as_json)
+    if not as_json:
         click.echo(f"\nrecords: {folder.path}", err=True)
     return 1 if any(record.error for record in records) else 0
 

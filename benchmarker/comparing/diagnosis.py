@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from benchmarker.comparing.disturbances import COUNTED_S, disturbances
+from benchmarker.comparing.disturbances import COUNTED_S, count
+from benchmarker.machine.description import restriction
 from benchmarker.records.configurations import environment_of, text, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change
@@ -27,17 +28,28 @@ PURE = 0.9
 
 
 def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
-    """Report differences between the two sides' environments, and between their work per step.
+    """Report differences among the trials of each side, and between the sides: their environments, and their work.
 
-    `rate` is the metric to suggest if the work differs.
+    `rate` is the metric to suggest if the work per step differs.
     """
+    sides = {"baseline": baseline, "contender": contender}
+    found = [
+        f"the {name}'s trials are not alike: they differ in {mixed}"
+        for name, records in sides.items()
+        if (mixed := _mixed(records))
+    ]
+    found += between(baseline, contender, rate)
+    limits = {name: _limits(records) for name, records in sides.items()}
+    if limits["baseline"] != limits["contender"]:
+        found += [f"the {name} was measured on {limit}" for name, several in limits.items() for limit in several]
+    return found
+
+
+def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
+    """Report differences between the two sides' environments, and between their work per step."""
     if not baseline or not contender:
         return []
     found = []
-    for name, records in (("baseline", baseline), ("contender", contender)):
-        mixed = varying([environment_of(record) for record in records])
-        if mixed:
-            found.append(f"the {name}'s trials are not alike: they differ in {', '.join(mixed)}")
     one, two = environment_of(baseline[0]), environment_of(contender[0])
     changed = [name for name in varying([one, two]) if name in one and name in two]
     if changed:
@@ -51,22 +63,43 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
     return found
 
 
+def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
+    """Return what makes one side doubtful, whatever the other is, by kind; a group holds the trials of one case."""
+    found = {}
+    disturbed, short = count(groups), too_short(groups)
+    if disturbed.number:
+        found["disturbed"] = f"{disturbed}; {disturbed.advice}"
+    if short:
+        found["short"] = short
+    if limits := _limits([record for group in groups for record in group]):
+        found["cores"] = f"measured on {' or '.join(limits)}"
+    if mixed := list(dict.fromkeys(filter(None, map(_mixed, groups)))):
+        found["mixed"] = f"the trials of a case are not alike: they differ in {mixed[0]}"
+    return found
+
+
+def _mixed(records: Sequence[Record]) -> str:
+    """Return in what the environments of one side's trials of a case differ."""
+    return ", ".join(varying([environment_of(record) for record in records]))
+
+
+def _limits(records: Sequence[Record]) -> list[str]:
+    """Return to which parts of the machine's cores trials were restricted."""
+    return list(dict.fromkeys(limit for record in records if (limit := restriction(record.machine))))
+
+
 def disturbed(*sides: Sequence[Record]) -> list[str]:
     """Report how many trials were disturbed, and by what."""
-    each = [disturbances(record, side) for side in sides for record in side]
-    seen = [record.interference for side in sides for record in side if record.interference]
-    short = sum(interference.duration_s < COUNTED_S for interference in seen)
-    told = (
-        [f"{short} of {len(each)} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"]
-        if short
-        else []
-    )
-    kinds = Counter(kind for found in each for kind in found)
-    if not kinds:
-        return told
-    worst = [f"{next(found[kind] for found in each if kind in found)} ({count})" for kind, count in kinds.most_common()]
-    number = sum(bool(found) for found in each)
-    return [*told, f"{number} of {len(each)} trials were disturbed, for instance: {', '.join(worst)}"]
+    found = count(sides)
+    return list(filter(None, (too_short(sides), str(found) if found.number else None)))
+
+
+def too_short(groups: Sequence[Sequence[Record]]) -> str | None:
+    """Report how many trials were too short to detect disturbances; None if none was."""
+    records = [record for group in groups for record in group]
+    short = sum(record.interference is not None and record.interference.duration_s < COUNTED_S for record in records)
+    told = f"{short} of {len(records)} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"
+    return told if short else None
 
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:

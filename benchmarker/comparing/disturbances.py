@@ -1,17 +1,22 @@
-"""Detect what disturbed a trial from its own interference counters."""
+"""Detect what disturbed a trial from its own interference counters, and count the disturbed trials of a side."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from benchmarker.records.configurations import configurations
 
+if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
 OTHER_BUSY_CORES = 0.25
+OTHER_BUSY_SHARE = 0.02
+"""Other work is a disturbance from this many cores on; with many cores, from this share of the usable ones on."""
 
 
 STEAL_PERCENT = 2.0
@@ -26,13 +31,33 @@ SLOWER_CLOCK = 0.05
 COUNTED_S = 0.5
 """The system counts in ticks of 10 ms, so shares of a shorter time mean little."""
 
+REMEDIES = {
+    "preheat": "raise --preheat-max",
+    "slowdown": "check the device's cooling and power supply",
+    "throttled": "raise the cgroup's quota",
+    "busy": "stop other work on the machine",
+    "steal": "use a host without other guests",
+    "pressure": "stop other work, or lower --threads",
+    "clock": "fix the clock rate, and check the cooling",
+}
+"""What to do about each kind of disturbance before the trials are repeated."""
 
-def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
-    """Return what disturbed a trial: a short text for each kind of disturbance. `peers` are trials of the same case.
+
+def disturbances(records: Sequence[Record]) -> list[dict[str, str]]:
+    """Return what disturbed each trial of a case: a short text for each kind of disturbance.
 
     A framework's own threads also wait for cores and change the clock, so these two kinds are judged relative to the
-    peers.
+    median over the trials.
     """
+    seen = [record.interference for record in records if record.interference]
+    pressures = [each.pressure_percent for each in seen if each.pressure_percent is not None]
+    clocks = [each.frequency_MHz for each in seen if each.frequency_MHz is not None]
+    pressure_percent, clock_mhz = (median(each) if each else 0.0 for each in (pressures, clocks))
+    return [_of_trial(record, pressure_percent, clock_mhz) for record in records]
+
+
+def _of_trial(record: Record, pressure_percent: float, clock_mhz: float) -> dict[str, str]:
+    """Return what disturbed a trial, given the median pressure and clock of the trials of its case."""
     found = {}
     if record.preheat and record.preheat.outcome == "timeout":
         found["preheat"] = "no steady rate before timing"
@@ -45,15 +70,70 @@ def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
         found["throttled"] = f"its cgroup throttled it for {seen.throttled_s:.2g} s"
     if seen.duration_s < COUNTED_S:
         return found
-    if seen.other_busy_cores is not None and seen.other_busy_cores > OTHER_BUSY_CORES:
+    limit = max(OTHER_BUSY_CORES, OTHER_BUSY_SHARE * record.machine.cpu.usable_cores)
+    if seen.other_busy_cores is not None and seen.other_busy_cores > limit:
         found["busy"] = f"other processes kept {seen.other_busy_cores:.1f} cores busy"
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
         found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
-    others = [peer.interference for peer in peers if peer.interference]
-    pressures = [each.pressure_percent for each in others if each.pressure_percent is not None]
-    if seen.pressure_percent is not None and seen.pressure_percent > median(pressures) + PRESSURE_PERCENT:
+    if seen.pressure_percent is not None and seen.pressure_percent > pressure_percent + PRESSURE_PERCENT:
         found["pressure"] = f"threads waited for a core {seen.pressure_percent:.0f}% of the time"
-    clocks = [each.frequency_MHz for each in others if each.frequency_MHz is not None]
-    if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * median(clocks):
+    if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * clock_mhz:
         found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbed:
+    """How many of some trials were disturbed; `kinds` are those of the disturbances, the most frequent first.
+
+    Each kind has an example in words, and its number of trials.
+    """
+
+    number: int
+    of: int
+    kinds: Mapping[str, tuple[str, int]]
+
+    @property
+    def most(self) -> bool:
+        """Whether more than half of the trials were disturbed."""
+        return 2 * self.number > self.of
+
+    def __str__(self) -> str:
+        """Return the numbers and the kinds in words, each with an example."""
+        kinds = ", ".join(f"{example} ({count})" for example, count in self.kinds.values())
+        return f"{self.number} of {self.of} trials were disturbed, for instance: {kinds}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about the most frequent disturbance."""
+        return f"{REMEDIES[next(iter(self.kinds))]}, then repeat the run"
+
+
+def count(groups: Iterable[Sequence[Record]]) -> Disturbed:
+    """Count the disturbed among the successful trials of groups; a group holds the trials of one case on one side."""
+    succeeded = ([record for record in group if record.error is None] for group in groups)
+    each = [found for group in succeeded for found in disturbances(group)]
+    kinds = Counter(kind for found in each for kind in found)
+    return Disturbed(
+        sum(map(bool, each)),
+        len(each),
+        {kind: (next(found[kind] for found in each if kind in found), number) for kind, number in kinds.most_common()},
+    )
+
+
+def of_records(records: Iterable[Record]) -> Disturbed:
+    """Count the disturbed trials among records of any cases and machines."""
+    by_host: dict[str, list[Record]] = {}
+    for record in records:
+        by_host.setdefault(record.machine.host, []).append(record)
+    return count(each.records for group in by_host.values() for each in configurations(group))
+
+
+def provisional(*sides: tuple[str, Iterable[Sequence[Record]]]) -> str | None:
+    """Return why a verdict on sides is provisional: most trials of one were disturbed. None if it is not.
+
+    A side is its name, and for each case its trials.
+    """
+    counted = [(name, count(groups)) for name, groups in sides]
+    said = [f"{each.number} of {each.of} trials of {name}" for name, each in counted if each.most]
+    return f"{' and '.join(said)} were disturbed" if said else None

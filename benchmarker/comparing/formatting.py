@@ -13,7 +13,7 @@ def line(comparison: Comparison) -> str:
     """Format a comparison as one line."""
     timed = "" if comparison.timed_blocks is None else f" x {comparison.timed_blocks:.0f} timed blocks"
     parts = [
-        f"B/A {ratio(comparison)} {comparison.verdict.upper()}{_enough(comparison)}",
+        f"B/A {ratio(comparison)} {verdict(comparison).upper()}{_enough(comparison)}",
         f"{numbers(comparison)}{timed}",
     ]
     if comparison.p_value is not None and comparison.p_adjusted is not None:
@@ -29,6 +29,16 @@ def line(comparison: Comparison) -> str:
     if comparison.low_noise_ratio is not None:
         parts.append(f"p10 B/A {_figure(comparison.low_noise_ratio)}")
     return "; ".join(parts)
+
+
+def verdict(judged: Comparison | GeometricMean) -> str:
+    """Return the verdict, and whether it is provisional."""
+    return f"{judged.verdict} (provisional)" if judged.provisional else judged.verdict
+
+
+def likely(enough: int | None, *, is_paired: bool) -> str:
+    """Return how many rounds or trials would likely decide, in words."""
+    return f"{enough or 'more than 1000'} {'rounds' if is_paired else 'trials per side'} would likely decide"
 
 
 def numbers(comparison: Comparison) -> str:
@@ -61,5 +71,4 @@ def _figure(value: float) -> str:
 def _enough(comparison: Comparison) -> str:
     if comparison.verdict != "undecided" or comparison.p_value is None:
         return ""
-    unit = "rounds" if comparison.method == "paired" else "trials per side"
-    return f" ({comparison.enough or 'more than 1000'} {unit} would likely decide)"
+    return f" ({likely(comparison.enough, is_paired=comparison.method == 'paired')})"

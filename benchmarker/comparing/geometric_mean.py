@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import harmonic_mean
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
 from benchmarker.stats.shift import paired
+
+PAIRED = "paired by round"
 
 if TYPE_CHECKING:
     from benchmarker.comparing.samples import Key, Tested
@@ -22,7 +25,9 @@ class Mean:
 
     `ratio` is the geometric mean of the cases' ratios. `shift` is the tested value: in a paired test, the
     Hodges-Lehmann estimate over rounds. `interval` is on the logarithmic scale, `level` is its confidence level. The
-    p-values are already scaled for looks, so they are compared with alpha directly.
+    p-values are already scaled for looks, so they are compared with alpha directly. `values` is the number of rounds,
+    or the harmonic mean of the numbers of trials; `spread` is the standard deviation of one value, as if the shift were
+    a mean of that many. It is None if there is a single value.
     """
 
     method: str
@@ -32,6 +37,13 @@ class Mean:
     level: float
     p_different: float
     p_same: float
+    values: float
+    spread: float | None
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether the values are rounds."""
+        return self.method == PAIRED
 
     @classmethod
     def of(cls, group: Sequence[Tested], weights: Sequence[float] | None = None) -> Mean:
@@ -51,16 +63,19 @@ class Mean:
 def _paired(group: Sequence[Tested], shares: np.ndarray, log: float, keys: Sequence[Key]) -> Mean:
     """Test the mean log ratio over the cases, one value per round, like the rounds of a single comparison."""
     first = group[0]
-    shift = paired(np.array([float(shares @ [each.differences[key] for each in group]) for key in keys]))
+    values = np.array([float(shares @ [each.differences[key] for each in group]) for key in keys])
+    shift = paired(values)
     scale = first.rules.alpha / first.alpha
     return Mean(
-        "paired by round",
+        PAIRED,
         math.exp(log),
         shift.estimate,
         shift.interval(1 - first.alpha),
         1 - first.alpha,
         min(1.0, shift.p_different * scale),
         min(1.0, shift.p_within(first.margin) * scale),
+        len(values),
+        float(values.std(ddof=1)),
     )
 
 
@@ -76,8 +91,9 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
     parts *= np.repeat(shares, 2) ** 2
     error = math.sqrt(parts.sum())
+    values = harmonic_mean([len(logs) for logs in sides])
     if not error > 0:
-        return Mean(method, math.exp(log), log, None, level, 1.0, 1.0)
+        return Mean(method, math.exp(log), log, None, level, 1.0, 1.0, values, None)
     freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
     return Mean(
@@ -88,4 +104,6 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
         level,
         2 * float(stats.t.sf(abs(log) / error, freedom)),
         float(stats.t.sf((first.margin - abs(log)) / error, freedom)),
+        values,
+        error * math.sqrt(values),
     )

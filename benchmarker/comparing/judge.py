@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
+from benchmarker.comparing.disturbances import provisional
 from benchmarker.comparing.geometric_mean import Mean
-from benchmarker.comparing.notes import notes_on
+from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import STEP_TIME, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.records.step_times import step_times
-from benchmarker.stats.shift import paired, unpaired
-from benchmarker.stats.verdict import enough, holm, judge
+from benchmarker.stats.shift import fewest, paired, unpaired
+from benchmarker.stats.verdict import deciding, enough, holm, judge
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
@@ -36,22 +38,26 @@ def compare(
     comparisons = [
         _comparison(each, p, p_same, len(tested)) for each, p, p_same in zip(tested, different, same, strict=True)
     ]
-    groups: dict[tuple[str, str], list[Tested]] = {}
-    for each in tested:
-        groups.setdefault((each.baseline.name, each.contender.name), []).append(each)
+    groups: dict[tuple[str, str], tuple[list[Comparison], list[Tested]]] = {}
+    for comparison, each in zip(comparisons, tested, strict=True):
+        judged, group = groups.setdefault((comparison.baseline, comparison.contender), ([], []))
+        judged.append(comparison)
+        group.append(each)
     averaged = [
-        group
-        for group in groups.values()
+        (judged, group)
+        for judged, group in groups.values()
         if len(group) > 1
         and all(each.shift is not None for each in group)
         and not rules.blocks_as_trials
         and rules.level == "trial"
     ]
-    means = [Mean.of(group) for group in averaged]
-    different, same = holm([mean.p_different for mean in means]), holm([mean.p_same for mean in means])
+    means = geometric_means([(group, Mean.of(group)) for _, group in averaged])
     return Family(
         comparisons=comparisons,
-        geometric_means=[geometric_mean(*each) for each in zip(averaged, means, different, same, strict=True)],
+        geometric_means=[
+            structs.replace(mean, notes=[*mean.notes, *notes_on_cases(judged, group, len(tested))])
+            for mean, (judged, group) in zip(means, averaged, strict=True)
+        ],
         unmatched=list(unmatched),
         notes=list(notes),
     )
@@ -62,6 +68,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
     metric = a.metric or b.metric
     interval = test.interval(1 - tested.alpha) if test else None
     outcome = judge(test.estimate, p, p_same, rules.alpha) if test else "undecided"
+    doubt = provisional(*((side.name, [side.records]) for side in (a, b))) if rules.level == "trial" else None
     blocks = [len(record.blocks.duration_ns) for record in (*a.records, *b.records) if record.blocks]
     return Comparison(
         case=dict(tested.match.case),
@@ -91,8 +98,9 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         design_effect=_design_effect(a, b) if rules.metric.startswith("step_time") else None,
         low_noise_ratio=_low_noise(tested) if test and rules.metric == STEP_TIME else None,
         verdict=word(outcome, metric),
+        provisional=doubt,
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
-        notes=notes_on(tested, family),
+        notes=[*_provisional(doubt), *notes_on(tested, family)],
     )
 
 
@@ -142,10 +150,29 @@ def _design_effect(*samples: Sample) -> float | None:
     return float(np.mean(ratios)) if ratios else None
 
 
-def geometric_mean(group: Sequence[Tested], mean: Mean, p_adjusted: float, p_same: float) -> GeometricMean:
-    """Return a mean with its verdict; the p-values are already corrected for the number of means."""
+def geometric_means(several: Sequence[tuple[Sequence[Tested], Mean]]) -> list[GeometricMean]:
+    """Judge means together, each with its cases; p-values are corrected for the number of means (Holm)."""
+    different = holm([mean.p_different for _, mean in several])
+    same = holm([mean.p_same for _, mean in several])
+    return [
+        _geometric_mean(group, mean, p, p_same, len(several))
+        for (group, mean), p, p_same in zip(several, different, same, strict=True)
+    ]
+
+
+def _geometric_mean(group: Sequence[Tested], mean: Mean, p: float, p_same: float, family: int) -> GeometricMean:
     first = group[0]
     metric = first.baseline.metric
+    verdict = word(judge(mean.shift, p, p_same, first.rules.alpha), metric)
+    alpha = (first.alpha if mean.is_paired else first.rules.alpha) / family
+    needed = None
+    if verdict == "undecided" and mean.spread is not None:
+        least = max(math.floor(mean.values) + 1, fewest(alpha, is_paired=True) if mean.is_paired else 2)
+        needed = deciding(mean.shift, mean.spread, first.margin, alpha, least)
+    doubt = provisional(
+        (first.baseline.name, [each.baseline.records for each in group]),
+        (first.contender.name, [each.contender.records for each in group]),
+    )
     return GeometricMean(
         baseline=first.match.baseline.name,
         contender=first.match.contender.name,
@@ -156,6 +183,13 @@ def geometric_mean(group: Sequence[Tested], mean: Mean, p_adjusted: float, p_sam
         low=math.exp(mean.interval[0]) if mean.interval else None,
         high=math.exp(mean.interval[1]) if mean.interval else None,
         level=mean.level,
-        p_adjusted=p_adjusted if mean.interval else None,
-        verdict=word(judge(mean.shift, p_adjusted, p_same, first.rules.alpha), metric),
+        p_adjusted=p if mean.interval else None,
+        verdict=verdict,
+        provisional=doubt,
+        enough=needed,
+        notes=[*_provisional(doubt), *notes_on_mean(mean, verdict, needed, alpha)],
     )
+
+
+def _provisional(doubt: str | None) -> list[str]:
+    return [f"the verdict is provisional: {doubt}; repeat them undisturbed"] if doubt else []

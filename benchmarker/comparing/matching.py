@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.records.configurations import (
     DEFAULTS,
+    Configuration,
     Factors,
     Value,
     configurations,
@@ -17,10 +18,15 @@ from benchmarker.records.configurations import (
     label,
     text,
     varying,
+    work,
 )
 
 if TYPE_CHECKING:
+    from benchmarker.api.case import Case
     from benchmarker.records.record import Record
+
+MOST_NAMED = 3
+"""Largest number of differences that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +55,13 @@ class Matching:
     notes: tuple[str, ...] = ()
 
 
-def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
+def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = False) -> Matching:
     """Match each later result with the first: configurations match if they agree in all factors that vary in a result.
 
-    Thus two runs of one plan match case by case, even if they differ as a whole. Two single configurations always
-    match. The sides are named after the factors in which they differ, or after the results. Raises `UserError` if
-    nothing matches, or if two results contain the same trial.
+    Thus two runs of one plan match case by case, even if they differ as a whole, in the framework or the device. The
+    sides are named after the factors in which they differ, or after the results. Raises `UserError` if nothing matches,
+    if two results contain the same trial, or if two results differ in the work; with `lenient`, such results are left
+    out with a note, even if nothing is left.
     """
     trials: dict[str, str] = {}
     for name, records in results:
@@ -69,91 +76,173 @@ def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
     baselines = {_key(each.factors, axes): each for each in first}
     matches, unmatched = [], []
     matched = set()
+    unlike: dict[str, str] = {}
     for name, group in others:
         for contender in group:
             key = _key(contender.factors, axes)
             baseline = baselines.get(key)
             if baseline is None:
-                unmatched.append(f"{name}: {label(contender.factors, axes)}")
+                unmatched.append((name, contender))
                 continue
             matched.add(key)
+            if found := _unlike(baseline.records[0].case, contender.records[0].case):
+                unlike[f"{first_name} and {name} are different work: {found}"] = _axis([baseline, contender])
+                continue
             differ = [name for name in varying([baseline.factors, contender.factors]) if name not in DEFAULTS]
             named = [label(each.factors, differ) if differ else "" for each in (baseline, contender)]
             names = named if len(others) == 1 and differ else [first_name, f"{name} {named[1]}".strip()]
             case = {axis: contender.factors.get(axis) for axis in axes if axis in contender.factors}
             matches.append(Match(case, Side(names[0], baseline.records), Side(names[1], contender.records)))
-    unmatched += [f"{first_name}: {label(each.factors, axes)}" for key, each in baselines.items() if key not in matched]
-    if not matches:
+    if unlike and not lenient:
+        what, axis = next(iter(unlike.items()))
+        raise UserError(f"{what}; leave one out, or compare them nevertheless with --by={axis}")
+    if not matches and not unlike:
         raise UserError(
             f"no configuration has a counterpart (they differ in {', '.join(axes)}); name an axis with --by"
         )
-    return Matching(tuple(matches), tuple(unmatched))
+    left = [each for key, each in baselines.items() if key not in matched]
+    return Matching(
+        tuple(matches),
+        (
+            *(
+                f"{name}: {label(each.factors, axes)}{_nearest(each, first_name, left, axes)}"
+                for name, each in unmatched
+            ),
+            *(f"{first_name}: {label(each.factors, axes)}" for each in left),
+        ),
+        tuple(f"not compared: {what}" for what in unlike),
+    )
+
+
+def _unlike(one: Case, two: Case) -> str | None:
+    """Return how the work of two cases differs, or None; problems that differ have different parameters anyway."""
+    first, second = work(one), work(two)
+    names = ["problem"] if one.problem != two.problem else varying([first, second])
+    shown = [f"{name} {text(first.get(name))} and {text(second.get(name))}" for name in names[:MOST_NAMED]]
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return ", ".join([*shown, *more]) or None
+
+
+def _axis(group: Sequence[Configuration]) -> str:
+    """Return the value of --by that names all factors in which these configurations differ."""
+    names = varying([each.factors for each in group])
+    following = _following(names, [each.records[0].case for each in group])
+    return ",".join(name for name in names if name not in following)
+
+
+def _following(axes: Sequence[str], cases: Sequence[Case]) -> set[str]:
+    """Return the factors that differ because an axis does.
+
+    Each problem has its own parameters, and some frameworks compile every step.
+    """
+    parameters = {name for case in cases for name in case.params} if "problem" in axes else set()
+    return parameters | ({"compile"} if "framework" in axes else set())
+
+
+def _nearest(one: Configuration, name: str, others: Sequence[Configuration], axes: Sequence[str]) -> str:
+    """Return in what the most similar of the configurations without a counterpart differs, as text."""
+    differences = [(varying([one.factors, each.factors]), each) for each in others]
+    if not differences:
+        return ""
+    names, nearest = min(differences, key=lambda pair: len(pair[0]))
+    return f" (nearest in {name}: {label(nearest.factors, [each for each in axes if each in names])})"
 
 
 def by(records: Sequence[Record], axis: str, baseline: str | None, contender: str | None = None) -> Matching:
     """Match configurations that differ in one axis only: a factor of the case, or a property of its environment.
 
-    With `contender`, only records with its value or the baseline's are kept. Raises `UserError` if no record has the
-    axis, if it does not vary, or if no record has the baseline's or the contender's value.
+    Several axes, separated by commas, are varied together; a value is then a list too. With `contender`, only records
+    with its value or the baseline's are kept. Raises `UserError` if no record has the axis, if it does not vary, if no
+    record has the baseline's or the contender's value, or if a problem to compare with another has several cases.
     """
-    axis = axis.replace("-", "_")
-    known = {name: None for record in records for name in (*factors(record.case), *environment_of(record))}
-    names = {name.replace("-", "_"): name for name in known}
-    if axis not in names:
-        raise UserError(f"--by={axis}: the records have no such factor; they have: {', '.join(known)}")
-    axis = names[axis]
-    groups: dict[tuple[tuple[str, Value], ...], dict[str, list[Record]]] = {}
+    axes = axes_of(records, axis)
+    axis = ",".join(axes)
     group_of = configurations(records)
-    apart = (axis, "compile") if axis == "framework" else (axis,)  # some frameworks compile every step
-    both = {each.factors["framework"] for each in group_of if each.factors["compile"]} & {
-        each.factors["framework"] for each in group_of if not each.factors["compile"]
-    }
+    apart = {*axes, *_following(axes, [record.case for record in records])}
+    both = compiled_and_not([each.factors for each in group_of])
+    groups: dict[tuple[tuple[str, Value], ...], dict[tuple[str, ...], list[Record]]] = {}
     for each in group_of:
         rest = tuple((name, value) for name, value in each.factors.items() if name not in apart)
         for record in each.records:
-            value = each.factors[axis] if axis in each.factors else environment_of(record).get(axis)
-            if axis == "framework" and value in both and each.factors["compile"]:
-                value = f"{value} compiled"
-            groups.setdefault(rest, {}).setdefault(text(value), []).append(record)
+            value = value_of(axes, {**environment_of(record), **each.factors}, both)
+            groups.setdefault(rest, {}).setdefault(value, []).append(record)
     values = list(dict.fromkeys(value for group in groups.values() for value in group))
     if len(values) < 2:
-        raise UserError(f"--by={axis}: every record has {axis}={values[0]}; there is nothing to compare")
-    baseline = values[0] if baseline is None else _value("--baseline", axis, baseline, values)
+        raise UserError(f"--by={axis}: every record has {side_name(axes, values[0])}; there is nothing to compare")
+    first = values[0] if baseline is None else _value("--baseline", axes, baseline, values)
     if contender is not None:
-        contender = _value("--contender", axis, contender, values)
-        if contender == baseline:
-            raise UserError(f"baseline and contender are both {axis}={baseline}; name two of: {', '.join(values)}")
-        values = [baseline, contender]
+        second = _value("--contender", axes, contender, values)
+        if second == first:
+            raise UserError(f"baseline and contender are both {side_name(axes, first)}; name two of: {_listed(values)}")
+        values = [first, second]
         groups = {
             rest: kept
             for rest, group in groups.items()
             if (kept := {value: group[value] for value in values if value in group})
         }
-    axes = varying([dict(rest) for rest in groups])
+    names = varying([dict(rest) for rest in groups])
     matches, unmatched = [], []
     for rest, group in groups.items():
-        case = {name: value for name, value in rest if name in axes}
-        others = [value for value in values if value in group and value != baseline]
-        if baseline not in group or not others:
-            unmatched += [f"{axis}={value} {label(case, axes)}".strip() for value in group]
+        case = {name: value for name, value in rest if name in names}
+        others = [value for value in values if value in group and value != first]
+        if first not in group or not others:
+            unmatched += [f"{side_name(axes, value)} {label(case, names)}".strip() for value in group]
             continue
-        one = Side(f"{axis}={baseline}", tuple(group[baseline]))
-        matches += [Match(case, one, Side(f"{axis}={value}", tuple(group[value]))) for value in others]
+        for value in (first, *others):
+            if several := varying([work(record.case) for record in group[value]]):
+                raise UserError(
+                    f"--by={axis}: {side_name(axes, value)} has several cases, which differ in {', '.join(several)}; "
+                    "name results with one case of each"
+                )
+        one = Side(side_name(axes, first), tuple(group[first]))
+        matches += [Match(case, one, Side(side_name(axes, value), tuple(group[value]))) for value in others]
     if not matches:
         raise UserError(f"--by={axis}: no two configurations differ in {axis} alone; name two results, or another axis")
     return Matching(tuple(matches), tuple(unmatched))
 
 
+def axes_of(records: Sequence[Record], axis: str) -> list[str]:
+    """Return the axes that --by names, as records spell them. Raises `UserError` if no record has one of them."""
+    known = {name: None for record in records for name in (*factors(record.case), *environment_of(record))}
+    names = {name.replace("-", "_"): name for name in known}
+    asked = [name.strip().replace("-", "_") for name in axis.split(",")]
+    if unknown := [name for name in asked if name not in names]:
+        raise UserError(f"--by={unknown[0]}: the records have no such factor; they have: {', '.join(known)}")
+    return list(dict.fromkeys(names[name] for name in asked))
+
+
+def compiled_and_not(several: Iterable[Factors]) -> set[Value]:
+    """Return the frameworks that occur both with and without `compile`."""
+    found: dict[bool, set[Value]] = {True: set(), False: set()}
+    for each in several:
+        found[bool(each["compile"])].add(each["framework"])
+    return found[True] & found[False]
+
+
+def value_of(axes: Sequence[str], these: Factors, both: Collection[Value]) -> tuple[str, ...]:
+    """Return the value of each axis as text; a framework in `both` is told apart from itself with `compile`."""
+    compiled = " compiled" if these["compile"] and these["framework"] in both else ""
+    return tuple(f"{text(these.get(name))}{compiled if name == 'framework' else ''}" for name in axes)
+
+
+def side_name(axes: Sequence[str], values: Sequence[str]) -> str:
+    """Return the name of the side that has these values of the axes: `framework=jax precision=fp32`."""
+    return " ".join(f"{axis}={value}" for axis, value in zip(axes, values, strict=True))
+
+
+def _listed(values: Iterable[Sequence[str]]) -> str:
+    return ", ".join(",".join(value) for value in values)
+
+
 def within(records: Sequence[Record]) -> Matching:
     """Match the two configurations of one run, or those that differ in one factor only.
 
-    Raises `UserError` if it is ambiguous what to compare.
+    The sides of an `ab` may differ in anything, because each was named. Otherwise a difference in the problem or the
+    mode, or in the work and something else, must be named by an axis. Raises `UserError` if it is, or if it is
+    ambiguous what to compare.
     """
     group = configurations(records)
     differ = varying([each.factors for each in group])
-    if len(group) == 2:
-        one, two = (Side(label(each.factors, differ), each.records) for each in group)
-        return Matching((Match({}, one, two),))
     numbers = sorted({record.design.case_number for record in records})
     if len(group) == 1 and len(numbers) == 2:  # an A/A experiment
         one, two = (
@@ -165,19 +254,28 @@ def within(records: Sequence[Record]) -> Matching:
         raise UserError(
             "the records are of one configuration; name another result to compare with, or an axis with --by"
         )
-    if "framework" in differ:  # some frameworks compile every step
-        differ = [name for name in differ if name != "compile"]
-    if len(differ) > 1:
-        raise UserError(f"the configurations differ in {', '.join(differ)}; name one with --by")
-    return by(records, differ[0], None)
+    axes = _axis(group).split(",")
+    named = all(record.design.looks for record in records)
+    unlike = set(axes) & set(work(records[0].case))
+    if len(group) == 2 and (named or not unlike or (len(axes) == 1 and not unlike & {"problem", "mode"})):
+        one, two = (Side(label(each.factors, differ), each.records) for each in group)
+        return Matching((Match({}, one, two),))
+    if len(group) == 2 or axes in (["problem"], ["mode"]):
+        raise UserError(
+            f"the configurations do different work: they differ in {', '.join(axes)}; "
+            f"compare them nevertheless with --by={','.join(axes)}"
+        )
+    if len(axes) > 1:
+        raise UserError(f"the configurations differ in {', '.join(axes)}; name one with --by")
+    return by(records, axes[0], None)
 
 
-def _value(option: str, axis: str, named: str, values: Sequence[str]) -> str:
+def _value(option: str, axes: Sequence[str], named: str, values: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the named value, ignoring upper and lower case."""
     for value in values:
-        if value.casefold() == named.casefold():
+        if ",".join(value).casefold() == named.casefold():
             return value
-    raise UserError(f"{option}={named}: no record has {axis}={named}; there are: {', '.join(values)}")
+    raise UserError(f"{option}={named}: no record has {','.join(axes)}={named}; there are: {_listed(values)}")
 
 
 def _key(these: Factors, axes: Sequence[str]) -> tuple[Value, ...]:

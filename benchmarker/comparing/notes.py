@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.comparing import diagnosis
+from benchmarker.comparing.formatting import likely
 from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
+    from benchmarker.comparing.geometric_mean import Mean
+    from benchmarker.comparing.results import Comparison, Verdict
     from benchmarker.comparing.samples import Tested
 
 _ENERGETIC = {"J", "W"}
@@ -47,19 +51,62 @@ def _too_few(tested: Tested, family: int) -> list[str]:
     """Report if there are too few trials for any verdict, and if the run could stop early."""
     found = []
     if tested.test is not None:
-        alpha, is_paired = tested.alpha / family, tested.method == "paired"
-        if 2 * tested.test.null.cdf(0) > alpha:
-            n = " and ".join(map(str, tested.test.sizes))
-            what, each = ("rounds", "") if is_paired else ("trials", " per side")
-            least = fewest(alpha, is_paired=is_paired)
-            found.append(
-                f"{n} {what} cannot reach p < {alpha:.2g} whatever their values; at least {least}{each} are needed"
-            )
+        if _is_too_few(tested, family):
+            alpha, is_paired = tested.alpha / family, tested.method == "paired"
+            found.append(f"{_cannot(tested.test.sizes, alpha)} whatever their values; {_least(alpha, is_paired)}")
         if len(tested.looks) > 1:
             found.append(
                 f"the run could stop early, so each look uses {tested.alpha:.2g} of alpha and intervals are wider"
             )
     return found
+
+
+def _is_too_few(tested: Tested, family: int) -> bool:
+    """Return whether no values of so few trials could give a verdict."""
+    return tested.test is not None and 2 * tested.test.null.cdf(0) > tested.alpha / family
+
+
+def _cannot(sizes: Sequence[int], alpha: float) -> str:
+    return f"{' and '.join(map(str, sizes))} {'rounds' if len(sizes) == 1 else 'trials'} cannot reach p < {alpha:.2g}"
+
+
+def _least(alpha: float, is_paired: bool) -> str:
+    return f"at least {fewest(alpha, is_paired=is_paired)}{'' if is_paired else ' per side'} are needed"
+
+
+def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float) -> list[str]:
+    """Return how many rounds or trials would decide an undecided mean; `alpha` is the level of this one test."""
+    if verdict != "undecided":
+        return []
+    if mean.spread is None:
+        return ["a side has a single trial; at least 2 per side are needed"]
+    if mean.is_paired and mean.values < fewest(alpha, is_paired=True):
+        return [f"{_cannot([round(mean.values)], alpha)} whatever their values; {_least(alpha, is_paired=True)}"]
+    return [f"the mean is undecided; {likely(enough, is_paired=mean.is_paired)}"]
+
+
+def notes_on_cases(comparisons: Sequence[Comparison], tested: Sequence[Tested], family: int) -> list[str]:
+    """Return why cases are undecided, whatever their mean, and how many rounds or trials would decide them."""
+    undecided = [
+        (each, test)
+        for each, test in zip(comparisons, tested, strict=True)
+        if each.verdict == "undecided" and test.test is not None
+    ]
+    if not undecided:
+        return []
+    said = f"{len(undecided)} of {len(comparisons)} cases are undecided"
+    few = [test for _, test in undecided if _is_too_few(test, family)]
+    is_paired = all(test.method == "paired" for _, test in undecided)
+    if few and len(few) == len(undecided):
+        smallest = min((test.test.sizes for test in few if test.test), key=min)
+        alpha = few[0].alpha / family
+        return [
+            f"{said}: {_cannot(smallest, alpha)}, as {family} comparisons together require; {_least(alpha, is_paired)}"
+        ]
+    several = [each.enough for each, _ in undecided]
+    return [
+        f"{said}; {likely(None if None in several else max(filter(None, several)), is_paired=is_paired)} all of them"
+    ]
 
 
 def _missing(tested: Tested) -> list[str]:

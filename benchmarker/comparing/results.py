@@ -48,7 +48,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     or of two trials. `process_deviation` is the standard deviation of the logarithm between processes. `design_effect`
     is the factor by which the variance of a process's mean exceeds that of independent blocks. `enough` is the number
     of rounds (or trials per side) that would likely decide. `timed_blocks` is null if the compared values come from a
-    profile.
+    profile. `provisional` is the reason if the verdict is provisional, because most trials of a side were disturbed.
     """
 
     case: dict[str, Value]
@@ -78,12 +78,16 @@ class Comparison(Struct, frozen=True, kw_only=True):
     design_effect: float | None
     low_noise_ratio: float | None
     verdict: Verdict
+    provisional: str | None
     enough: int | None
     notes: list[str]
 
 
 class GeometricMean(Struct, frozen=True, kw_only=True):
-    """The geometric mean of the ratios contender over baseline, over all cases of a family, with its interval."""
+    """The geometric mean of the ratios contender over baseline, over all cases of a family, with its interval.
+
+    `provisional` and `enough` are those of a comparison.
+    """
 
     baseline: str
     contender: str
@@ -96,6 +100,9 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
     level: float
     p_adjusted: float | None
     verdict: Verdict
+    provisional: str | None
+    enough: int | None
+    notes: list[str]
 
 
 class Family(Struct, frozen=True, kw_only=True):

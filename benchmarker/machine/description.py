@@ -36,6 +36,16 @@ def describe() -> Machine:
     )
 
 
+def restriction(machine: Machine) -> str | None:
+    """Return which part of the machine's logical cores a trial could use, in words; None if it could use all."""
+    cpu, quota = machine.cpu, machine.cpu_quota_cores
+    if quota is not None and quota < cpu.usable_cores:
+        return f"a cgroup quota of {quota:g} of the machine's {cpu.logical_cores} cores"
+    if cpu.usable_cores < cpu.logical_cores:
+        return f"{cpu.usable_cores} of the machine's {cpu.logical_cores} cores"
+    return None
+
+
 def noise(machine: Machine) -> list[str]:
     """Return the conditions that make timings noisy on this machine, one sentence each with its remedy."""
     cpu = machine.cpu

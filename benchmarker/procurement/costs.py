@@ -56,19 +56,21 @@ class Costs(Struct, frozen=True):
     sides: Mapping[str, Inputs]
     path: str = "the cost file"
 
-    def of(self, role: str, name: str) -> Inputs:
+    def of(self, role: str | None, name: str) -> Inputs:
         """Return the inputs of a side by its role (`baseline`, `contender`), its name, or its name after `=`.
+
+        One of several contenders has no role.
 
         Raises `UserError` if there is no entry for the side, or several.
         """
-        names = dict.fromkeys((role, name, name.partition("=")[2] or name))
+        names = dict.fromkeys(filter(None, (role, name, name.partition("=")[2])))
         given = [each for each in names if each in self.sides]
+        who = f"the {role} ({name})" if role else name
         if not given:
-            raise UserError(
-                f"{self.path} has no costs for the {role} ({name}); add [side.{role}] or [side.{_key(name)}]"
-            )
+            tables = " or ".join(f"[side.{_key(each)}]" for each in (role, name) if each)
+            raise UserError(f"{self.path} has no costs for {who}; add {tables}")
         if len(given) > 1:
-            raise UserError(f"{self.path} names the {role} twice, as {' and '.join(given)}; leave one out")
+            raise UserError(f"{self.path} names {who} twice, as {' and '.join(given)}; leave one out")
         return self.sides[given[0]]
 
 

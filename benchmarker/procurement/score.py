@@ -1,44 +1,51 @@
-"""A score: two sides summarised over all cases, by metric, with a check that nothing requested is missing."""
+"""Scores: sides summarised over all cases, by metric, with a check that nothing requested is missing, and ranked."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import diagnosis
+from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.geometric_mean import Mean
-from benchmarker.comparing.judge import geometric_mean
+from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_costs
+from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.configurations import Factors, Value, factors, label, varying
-from benchmarker.stats.verdict import holm
 
 if TYPE_CHECKING:
     from benchmarker.comparing import matching
     from benchmarker.comparing.results import Rules
     from benchmarker.hooks.metrics import Derive
     from benchmarker.procurement.completeness import Unrun
-    from benchmarker.procurement.sides import Sides
+    from benchmarker.procurement.sides import Pair, Sides
     from benchmarker.records.record import Failure, Record
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One side's trials of all cases: how many were planned, how many succeeded, and what failed or was not run."""
+    """One side's trials of all cases: how many were planned, how many succeeded, and what failed or was not run.
+
+    `warnings` holds what makes the side doubtful, by kind: `disturbed` trials, trials too `short` to detect
+    disturbances, a part of the machine's `cores`, and `mixed` trials of a case.
+    """
 
     name: str
     asked: int
     ok: int
     success: float
+    disturbed: int
     failed: list[str]
     unrun: list[str]
+    warnings: dict[str, str]
 
 
 class CaseScore(Struct, frozen=True, kw_only=True):
@@ -73,7 +80,7 @@ class MetricScore(Struct, frozen=True, kw_only=True):
 
 
 class Score(Struct, frozen=True, kw_only=True):
-    """Two sides, their success rates, their ratios by metric, and the basis of these.
+    """Two sides, their success rates, and their ratios by metric.
 
     `missing` counts what was requested and is not in the score, by kind. If it is empty, the score is complete.
     """
@@ -83,10 +90,31 @@ class Score(Struct, frozen=True, kw_only=True):
     metrics: list[MetricScore]
     unmatched: list[str]
     notes: list[str]
+    missing: dict[str, int]
+
+
+class Scores(Struct, frozen=True, kw_only=True):
+    """All sides, the baseline first; their order in each metric; and the score of each other side over the baseline.
+
+    `costs` holds the basis of each side, if there are costs. `missing` counts what is missing in any score.
+    """
+
+    sides: list[Side]
+    rankings: list[MetricRanking]
+    scores: list[Score]
     weights: list[Weight]
     currency: str | None
     costs: list[Basis]
     missing: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Two sides in one metric: their cases, which have a test each, with weights, and the mean above 1 if better."""
+
+    cases: list[Tested]
+    weights: list[float]
+    mean: GeometricMean | None
 
 
 def score(
@@ -98,58 +126,105 @@ def score(
     costs: Costs | None,
     required: Collection[str],
     rules: Rules,
-) -> Score:
-    """Score the sides in each metric; a case without a `required` metric makes the score incomplete.
+) -> Scores:
+    """Score each side over the baseline in each metric, and rank them; verdicts are corrected for all comparisons.
 
-    Raises `UserError` if a metric is unknown, or if the costs have no entry for a side.
+    A case without a `required` metric makes the score incomplete. Raises `UserError` if a metric is unknown, or if the
+    costs have no entry for a side.
     """
-    matches, unmatched = sides.made.matches, sides.made.unmatched
-    records = [
-        [record for each in several for record in each.records]
-        for several in ([match.baseline for match in matches], [match.contender for match in matches])
-    ]
+    groups = [_groups(sides, index) for index in range(len(sides.names))]
+    records = [[record for group in several for record in group] for several in groups]
     bases = []
     if costs:
-        inputs = [costs.of(role, name) for role, name in zip(("baseline", "contender"), sides.names, strict=True)]
+        roles = ("baseline", "contender" if len(sides.names) == 2 else None)
+        inputs = [costs.of(roles[min(index, 1)], name) for index, name in enumerate(sides.names)]
         bases = [basis(*each) for each in zip(sides.names, inputs, records, strict=True)]
         by_trial = {record.trial_id: own for own, several in zip(inputs, records, strict=True) for record in several}
         derive = with_costs(derive, by_trial, costs.currency)
     known = derive(records[0][0])
     if unknown := [name for name in metrics if name not in known]:
         raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
-    common = [_common(match) for match in matches]
-    scored = _metrics(sides, metrics, [weights.of(each) for each in common], derive, rules)
+    judged = _judged(sides, metrics, derive, weights, rules)
     axes = dict.fromkeys(
         ["problem", "framework", *varying([factors(record.case) for each in records for record in each])]
     )
-    baseline, contender = (_side(*each, list(axes)) for each in zip(sides.names, records, sides.unrun, strict=True))
-    missing = {
-        "trial(s) failed": sum(record.error is not None for each in records for record in each),
-        "trial(s) not run": sum(each.trials for several in (*sides.unrun, sides.astray) for each in several),
-        "case(s) without a counterpart": len(unmatched),
-        "weight(s) of no case": len(weights.unused(common)),
-    }
-    for each in scored:
-        if each.metric in required:
-            what = f"case(s) in which trials have no {each.metric}"
-            missing[what] = sum(bool(case.missing) for case in each.by_case if case.weight)
-            missing[f"score of {each.metric}"] = int(each.mean is None and not missing[what])
-    return Score(
-        baseline=baseline,
-        contender=contender,
-        metrics=scored,
-        unmatched=list(unmatched),
-        notes=[
-            *sides.made.notes,
-            *_notes(matches),
-            *(cost_notes(records) if costs else []),
-            *weights.unused(common),
+    summaries = [_side(*each, list(axes)) for each in zip(sides.names, groups, sides.unrun, strict=True)]
+    scores = []
+    for index in range(1, len(sides.names)):
+        made = sides.made[0, index]
+        common = [_common(match) for match in made.matches]
+        scored = [_metric(judged[(0, index), name], len(made.unmatched)) for name in metrics]
+        scores.append(
+            Score(
+                baseline=summaries[0],
+                contender=summaries[index],
+                metrics=scored,
+                unmatched=list(made.unmatched),
+                notes=[
+                    *made.notes,
+                    *_notes(made.matches),
+                    *(cost_notes([records[0], records[index]]) if costs else []),
+                    *weights.unused(common),
+                ],
+                missing=_missing(
+                    [records[0], records[index]],
+                    [sides.unrun[0], sides.unrun[index], sides.astray],
+                    len(made.unmatched),
+                    len(weights.unused(common)),
+                    [each for each in scored if each.metric in required],
+                ),
+            )
+        )
+    matches = [match for index in range(1, len(sides.names)) for match in sides.made[0, index].matches]
+    return Scores(
+        sides=summaries,
+        rankings=[
+            rank(name, sides.names, {pair: each.mean for (pair, own), each in judged.items() if own == name})
+            for name in metrics
         ],
+        scores=scores,
         weights=list(weights.entries),
         currency=costs.currency if costs else None,
         costs=bases,
-        missing={what: count for what, count in missing.items() if count},
+        missing=_missing(
+            records,
+            [*sides.unrun, sides.astray],
+            sum(len(each.unmatched) for each in scores),
+            len(weights.unused([_common(match) for match in matches])),
+            [metric for each in scores for metric in each.metrics if metric.metric in required],
+        ),
     )
+
+
+def _groups(sides: Sides, index: int) -> list[tuple[Record, ...]]:
+    """Return the trials of a side, each case once, of all cases that it shares with the baseline."""
+    if index:
+        return [match.contender.records for match in sides.made[0, index].matches]
+    own = [match.baseline.records for pair, made in sides.made.items() if pair[0] == 0 for match in made.matches]
+    return list({records[0].trial_id: records for records in own}.values())
+
+
+def _missing(
+    records: Iterable[Sequence[Record]],
+    unrun: Iterable[Sequence[Unrun]],
+    unmatched: int,
+    unused: int,
+    required: Iterable[MetricScore],
+) -> dict[str, int]:
+    """Count what was requested and is not in the score, by kind."""
+    found = Counter(
+        {
+            "trial(s) failed": sum(record.error is not None for each in records for record in each),
+            "trial(s) not run": sum(each.trials for several in unrun for each in several),
+            "case(s) without a counterpart": unmatched,
+            "weight(s) of no case": unused,
+        }
+    )
+    for each in required:
+        lacking = sum(bool(case.missing) for case in each.by_case if case.weight)
+        found[f"case(s) in which trials have no {each.metric}"] += lacking
+        found[f"score of {each.metric}"] += int(each.mean is None and not lacking)
+    return {what: number for what, number in found.items() if number}
 
 
 def _common(match: matching.Match) -> Factors:
@@ -158,32 +233,31 @@ def _common(match: matching.Match) -> Factors:
     return {name: value for name, value in one.items() if name in two and two[name] == value}
 
 
-def _metrics(
-    sides: Sides, metrics: Sequence[str], weights: Sequence[float], derive: Derive, rules: Rules
-) -> list[MetricScore]:
-    """Score each metric; verdicts are corrected for the number of metrics (Holm)."""
-    tested = {
-        name: [Tested(match, replace(rules, metric=name), derive) for match in sides.made.matches] for name in metrics
-    }
-    weighed = {
-        name: [(case, weight) for case, weight in zip(cases, weights, strict=True) if case.shift and weight]
-        for name, cases in tested.items()
-    }
-    means = {name: Mean.of(*zip(*scored, strict=True)) for name, scored in weighed.items() if scored}
-    different = holm([mean.p_different for mean in means.values()])
-    same = holm([mean.p_same for mean in means.values()])
-    judged = {
-        name: geometric_mean([case for case, _ in weighed[name]], mean, *ps)
-        for (name, mean), *ps in zip(means.items(), different, same, strict=True)
-    }
-    others = len(sides.made.unmatched)
-    return [_metric(cases, weights, others, judged.get(name)) for name, cases in tested.items()]
+def _judged(
+    sides: Sides, metrics: Sequence[str], derive: Derive, weights: Weights, rules: Rules
+) -> dict[tuple[Pair, str], _Judged]:
+    """Judge every two sides in each metric; verdicts are corrected for the number of all these means (Holm)."""
+    found: dict[tuple[Pair, str], _Judged] = {}
+    means: dict[tuple[Pair, str], tuple[list[Tested], Mean]] = {}
+    for pair, made in sides.made.items():
+        shares = [weights.of(_common(match)) for match in made.matches]
+        for name in metrics:
+            cases = [Tested(match, replace(rules, metric=name), derive) for match in made.matches]
+            found[pair, name] = _Judged(cases, shares, None)
+            weighed = [(case, weight) for case, weight in zip(cases, shares, strict=True) if case.shift and weight]
+            if weighed:
+                means[pair, name] = [case for case, _ in weighed], Mean.of(*zip(*weighed, strict=True))
+    for key, mean in zip(means, geometric_means(list(means.values())), strict=True):
+        found[key] = replace(found[key], mean=mean if mean.better == "higher" else _turned(mean))
+    return found
 
 
-def _metric(cases: Sequence[Tested], weights: Sequence[float], others: int, mean: GeometricMean | None) -> MetricScore:
+def _metric(judged: _Judged, others: int) -> MetricScore:
+    """Return the score in one metric; `others` is the number of cases without a counterpart."""
+    cases, mean = judged.cases, judged.mean
     metric = next(each.metric for case in cases for each in (case.baseline, case.contender) if each.metric)
     turn = -1 if metric.better == "lower" else 1
-    by_case = [_case(case, weight, turn) for case, weight in zip(cases, weights, strict=True)]
+    by_case = [_case(case, weight, turn) for case, weight in zip(cases, judged.weights, strict=True)]
     counted = [each for each in by_case if each.weight]
     reasons = [reason for each in counted for reason in each.missing]
     return MetricScore(
@@ -192,7 +266,7 @@ def _metric(cases: Sequence[Tested], weights: Sequence[float], others: int, mean
         better=metric.better,
         scored=sum(each.ratio is not None for each in counted),
         cases=len(counted) + others,
-        mean=_turned(mean) if mean and turn < 0 else mean,
+        mean=mean,
         reason=None if mean else reasons[0] if reasons else "every case has weight 0",
         by_case=by_case,
     )
@@ -228,12 +302,13 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     notes: Counter[str] = Counter()
     for match in matches:
         both = match.baseline.records, match.contender.records
-        notes.update({*diagnosis.differences(*both, "flop_per_s"), *diagnosis.energies(*both)})
+        notes.update({*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)})
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
-def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun], axes: Sequence[str]) -> Side:
-    """Summarise one side from its records and its trials without a record; `axes` name the cases."""
+def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun], axes: Sequence[str]) -> Side:
+    """Summarise one side from its records by case, and its trials without a record; `axes` name the cases."""
+    records = [record for group in groups for record in group]
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:
@@ -245,6 +320,8 @@ def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun], axes: Se
         asked=asked,
         ok=ok,
         success=ok / asked,
+        disturbed=count(groups).number,
         failed=[f"{case}: {len(errors)} x {kind}: {errors[0].message}" for (case, kind), errors in failed.items()],
         unrun=[f"{label(factors(each.case), axes)}: {each.trials} of run {each.run_id}" for each in unrun],
+        warnings=diagnosis.doubts(groups),
     )

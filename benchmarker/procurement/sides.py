@@ -1,62 +1,86 @@
-"""The two sides of a score: their names, their matches, and their trials without a record."""
+"""The sides of a score: their names, the matches of every two, and their trials without a record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
-from benchmarker.records.configurations import factors, text
+from benchmarker.comparing.matching import Matching
+from benchmarker.records.configurations import environment_of, factors
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Matching
+    from benchmarker.comparing.matching import Match
     from benchmarker.procurement.completeness import Unrun
     from benchmarker.records.record import Record
+
+Pair = tuple[int, int]
+"""Two sides by their place in the list; the first is the baseline of the two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Baseline and contender by name, and their matches.
+    """Two or more sides by name, of which the first is the baseline, and the matches of every two.
 
-    `unrun` holds the trials without a record of baseline and contender, `astray` those of an unknown side.
+    `unrun` holds the trials without a record of each side, `astray` those of an unknown side.
     """
 
-    names: tuple[str, str]
-    made: Matching
-    unrun: tuple[Sequence[Unrun], Sequence[Unrun]]
+    names: tuple[str, ...]
+    made: Mapping[Pair, Matching]
+    unrun: tuple[Sequence[Unrun], ...]
     astray: Sequence[Unrun] = ()
 
 
 def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]]) -> Sides:
-    """Return two results as sides; each has its records and its trials without one. The first is the baseline."""
-    (one, _, missing_one), (two, _, missing_two) = results
-    made = matching.between([(name, records) for name, records, _ in results])
-    return Sides((one, two), made, (missing_one, missing_two))
+    """Return results as sides; each has its records and its trials without one. The first is the baseline.
+
+    Raises `UserError` like `matching.between`.
+    """
+    matching.between([result[:2] for result in results])
+    names = tuple(name for name, _, _ in results)
+    made = _every_pair(names, lambda one, two: matching.between([results[one][:2], results[two][:2]]))
+    return Sides(names, made, tuple(unrun for _, _, unrun in results))
 
 
 def of_axis(
     records: Sequence[Record], unrun: Sequence[Unrun], axis: str, baseline: str | None, contender: str | None
 ) -> Sides:
-    """Return two values of an axis as sides. Raises `UserError` if it is ambiguous which values."""
-    made = matching.by(records, axis, baseline, contender)
-    contenders = list(dict.fromkeys(match.contender.name for match in made.matches))
-    if len(contenders) > 1:
-        raise UserError(f"--by={axis} has several contenders; name one with --contender: {', '.join(contenders)}")
-    names = made.matches[0].baseline.name, contenders[0]
+    """Return the values of an axis as sides, or two of them if the contender is named."""
+    first = matching.by(records, axis, baseline, contender).matches
+    names = tuple(dict.fromkeys(name for match in first for name in (match.baseline.name, match.contender.name)))
+    axes = matching.axes_of(records, axis)
+    both = matching.compiled_and_not([factors(record.case) for record in records])
+    values = {}
+    for record in records:
+        value = matching.value_of(axes, {**environment_of(record), **factors(record.case)}, both)
+        values[matching.side_name(axes, value)] = ",".join(value)
+    made = _every_pair(names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]]))
     found: dict[str | None, list[Unrun]] = {}
     for each in unrun:
-        found.setdefault(_side_of(each, names), []).append(each)
-    return Sides(names, made, (found.get(names[0], []), found.get(names[1], [])), found.get(None, []))
+        known = factors(each.case)
+        name = matching.side_name(axes, matching.value_of(axes, known, both)) if known.keys() >= set(axes) else None
+        found.setdefault(name, []).append(each)
+    return Sides(names, made, tuple(found.get(name, []) for name in names), found.get(None, []))
 
 
-def _side_of(unrun: Unrun, names: Sequence[str]) -> str | None:
-    """Return the side of a trial without a record, another value of the axis, or None if its case does not show it."""
-    axis = names[0].partition("=")[0]
-    known = factors(unrun.case)
-    if axis not in known:
-        return None
-    name = f"{axis}={text(known[axis])}"
-    compiled = f"{name} compiled"  # the name that matching uses if a framework occurs both ways
-    return compiled if unrun.case.compile and compiled in names else name
+def _every_pair(names: Sequence[str], match: Callable[[int, int], Matching]) -> dict[Pair, Matching]:
+    """Match every two sides, and call the sides of each match by their names; two contenders may share no case."""
+    made = {}
+    for one, two in combinations(range(len(names)), 2):
+        try:
+            found = match(one, two)
+        except UserError:
+            if one == 0:
+                raise
+            found = Matching(())
+        made[one, two] = replace(found, matches=tuple(_named(each, names[one], names[two]) for each in found.matches))
+    return made
+
+
+def _named(match: Match, baseline: str, contender: str) -> Match:
+    return replace(
+        match, baseline=replace(match.baseline, name=baseline), contender=replace(match.contender, name=contender)
+    )

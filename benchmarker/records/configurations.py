@@ -30,6 +30,11 @@ def factors(case: Case) -> dict[str, Value]:
     return found | case.params | {"seed": case.seed} | measuring
 
 
+def work(case: Case) -> dict[str, Value]:
+    """Return the factors that define what is computed; cases that differ in one of them do different work."""
+    return {"problem": case.problem, "mode": case.mode, "precision": case.precision, **case.params}
+
+
 def environment_of(record: Record) -> dict[str, Value]:
     """Return what was found rather than requested: machine, device, versions."""
     return {
@@ -40,6 +45,8 @@ def environment_of(record: Record) -> dict[str, Value]:
         "python": record.software.python,
         "benchmarker": record.software.benchmarker,
         "commit": record.software.commit,
+        "usable_cores": record.machine.cpu.usable_cores,
+        "compute_threads": record.software.threads,
         **record.software.libraries,
     }
 

@@ -11,7 +11,6 @@ from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Side
     from benchmarker.records.record import Record
 
 
@@ -21,7 +20,7 @@ def choose(
     """Return what is compared, or None and the reason if it is ambiguous what to compare within one result.
 
     Of several results, the baseline is the first, or the one that `baseline` names. With `by`, `baseline` is a value
-    of that axis. Without `by`, different problems or modes are not compared. Raises `UserError` if the requested
+    of that axis. Without `by`, results of different work are not compared. Raises `UserError` if the requested
     comparison is not possible, or if a result is named twice.
     """
     seen: set[Path] = set()
@@ -32,33 +31,19 @@ def choose(
     if by is not None:
         return matching.by([record for _, records in results for record in records], by, baseline), ""
     if len(results) > 1:
-        return _same_work(matching.between(_first(results, baseline)))
+        made = matching.between(_first(results, baseline), lenient=True)
+        return (made, "") if made.matches else (None, "; ".join(made.notes).removeprefix("not compared: "))
     if baseline is not None:
         raise UserError("--baseline names a value of the axis of --by, or one of several results; give one of these")
     records = results[0][1]
     try:
-        return _same_work(matching.within(records))
+        return matching.within(records), ""
     except UserError as error:
         reason = str(error)
     try:
         return matching.by(records, "framework", None), ""
     except UserError:
         return None, reason
-
-
-def _same_work(made: Matching) -> tuple[Matching | None, str]:
-    """Return the matches whose sides do the same work, with notes on the others, or None and the reason."""
-    works = [(_work(match.baseline), _work(match.contender)) for match in made.matches]
-    kept = tuple(match for match, (one, two) in zip(made.matches, works, strict=True) if one == two)
-    notes = tuple(dict.fromkeys(f"{one} and {two} are not the same work" for one, two in works if one != two))
-    if not kept:
-        return None, "; ".join(notes)
-    return Matching(kept, made.unmatched, (*made.notes, *(f"not compared: {note}" for note in notes))), ""
-
-
-def _work(side: Side) -> str:
-    case = side.records[0].case
-    return f"{case.problem} ({case.mode})"
 
 
 def _first(results: Sequence[tuple[str, Sequence[Record]]], baseline: str | None) -> list[tuple[str, Sequence[Record]]]:

@@ -22,6 +22,9 @@ MOST_NOISE = 40
 _MOMENTARY = ("load_average_1min", "steal_percent", "swap_used_bytes")
 """Properties that change from moment to moment; the interference counters of each trial cover them."""
 
+_SAME = {"cpu.model": "processor", "cpu.usable_cores": "usable_cores"}
+"""Properties that the environment of a record has under another name."""
+
 
 def environment(study: Study) -> Section:
     """Return the section on the machine, device, versions and settings of each side."""
@@ -81,8 +84,7 @@ def _properties(record: Record) -> dict[str, str]:
     found = {name: _text(value) for name, value in environment_of(record).items() if value is not None}
     for name, value in _flat(msgspec.to_builtins(here)):
         if name not in _MOMENTARY and not name.endswith(".processes"):
-            found.setdefault(name.replace("cpu.model", "processor"), _text(value))
-    found |= {"threads": _text(record.software.threads)}
+            found.setdefault(_SAME.get(name, name), _text(value))
     found |= dict(_flat_texts("variable", record.software.variables))
     if record.types:
         found |= dict(_flat_texts("setting", record.types.settings))

@@ -137,7 +137,7 @@ def _card(each: Comparison | GeometricMean, family: Family) -> Card:
         cases = [one for one in family.comparisons if (one.baseline, one.contender) == (each.baseline, each.contender)]
         counts = Counter(one.verdict for one in cases).most_common()
         more = f"geometric mean of {each.cases} cases"
-        detail += f"; cases: {', '.join(f'{count} {verdict}' for verdict, count in counts)}"
+        detail += "; ".join(["", f"cases: {', '.join(f'{count} {verdict}' for verdict, count in counts)}", *each.notes])
     else:
         more = named(each.case, telling([one.case for one in family.comparisons]))
         if each.verdict == "undecided" and each.ratio is not None and min(each.trials) < FEW_TRIALS:

@@ -65,7 +65,7 @@ def mean_sentence(each: GeometricMean, metric: str) -> str:
     )
     return (
         f"Over {each.cases} cases, {said}. The geometric mean of the ratios of the {measure(metric)} "
-        f"is {ratio(each)} ({each.method})."
+        f"is {ratio(each)} ({each.method})." + "".join(f" {note[0].upper()}{note[1:]}." for note in each.notes)
     )
 
 

@@ -47,9 +47,8 @@ def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     """Return the rounds (or trials per side) that would probably decide if the estimate is true; None above a thousand.
 
     The interval's half width is h ≈ t * s/√n, where t is Student's quantile at the interval's own tail (the first two
-    terms of Abramowitz & Stegun 26.7.5). This gives the spread s. If the estimate is normal around the true shift, n
-    values decide unless it is further from 0 than `same` allows and nearer than a difference requires. Single values
-    show no spread; for them the result is the fewest that can decide.
+    terms of Abramowitz & Stegun 26.7.5). This gives the spread s. Single values show no spread; for them the result is
+    the fewest that can decide.
     """
     normal = NormalDist()
     had = harmonic_mean(shift.sizes)
@@ -61,11 +60,21 @@ def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     half_width = float(shift.points[-1 - rank] - shift.points[rank]) / 2
     z = normal.inv_cdf(1 - shift.null.cdf(rank))
     spread = half_width / (z + (z**3 + z) / (4 * freedom)) * math.sqrt(had)
+    return deciding(shift.estimate, spread, margin, alpha, least)
+
+
+def deciding(estimate: float, spread: float, margin: float, alpha: float, least: int) -> int | None:
+    """Return the smallest n, from `least` on, that would probably decide; None above a thousand.
+
+    They decide unless the estimate is further from 0 than `same` allows and nearer than a difference requires. The
+    estimate from n values is normal around the true shift, with the standard deviation spread/√n.
+    """
+    normal = NormalDist()
     different = normal.inv_cdf(1 - alpha / 2)
 
     def decides(n: int) -> bool:
         errors = math.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
-        truth, same = shift.estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
+        truth, same = estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
         between = sum(normal.cdf(different - side) - normal.cdf(same - side) for side in (truth, -truth))
         return between <= 1 - POWER
 

@@ -85,6 +85,7 @@ def command(
     max_blocks: int | None,
     order_seed: int | None,
     fail_on: str | None,
+    strict: bool,
     results: Path,
     resume: bool,
     as_json: bool,
@@ -101,7 +102,8 @@ def command(
     looking repeatedly does not cause more false verdicts. If there is no verdict by then, or within --budget, it is
     undecided.
 
-    The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on.
+    The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on. With --strict it is 3
+    if a verdict is provisional.
     """
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
@@ -144,7 +146,7 @@ def command(
         click.echo(f"  {referee.ended}")
         click.echo(f"\nrecords: {folder.path}", err=True)
     (comparison,) = family.comparisons
-    return 1 if 0 in comparison.trials else status_of([comparison], unwanted)
+    return 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)
 
 
 def _case(side: str, common: Sequence[str], own: str) -> tuple[Case, str]:

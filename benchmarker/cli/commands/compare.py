@@ -23,7 +23,7 @@ from benchmarker.records import store
 @click.command("compare")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."
+    "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
 @click.option(
     "--baseline", metavar="VALUE", help="Value of --by that is the baseline. [default: the first in the plan]"
@@ -62,6 +62,7 @@ def command(
     baseline: str | None,
     level: Level,
     fail_on: str | None,
+    strict: bool,
     unit: str,
     classically: bool,
     speedup: bool,
@@ -76,7 +77,8 @@ def command(
     only one axis are compared. Trials of one interleaved run are paired by round; other trials are not paired, and the
     output says so. With --level, each scope or kernel that takes at least 1% of the busy time is compared.
 
-    The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on.
+    The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3
+    if a verdict is provisional.
     """
     if baseline is not None and by is None:
         raise UserError(
@@ -126,4 +128,4 @@ def command(
         (print_speedups if speedup else print_family)(family)
         if tables:
             print_classical(tables, tests=classically)
-    return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted)
+    return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)

@@ -31,7 +31,7 @@ ENDINGS = (".html", ".htm")
     help="Name of the HTML file.",
 )
 @click.option(
-    "--by", metavar="AXIS", help="Compare configurations that differ only in this axis: framework, m, host, ..."
+    "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
 )
 @click.option(
     "--baseline", metavar="VALUE", help="Baseline: a value of --by, or one of the RESULTs. [default: the first]"
@@ -45,6 +45,7 @@ def command(
     baseline: str | None,
     title: str | None,
     fail_on: str | None,
+    strict: bool,
     **judging: Any,
 ) -> int:
     """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
@@ -88,4 +89,4 @@ def command(
     click.echo(f"report: {clean(str(output))} ({len(encoded) / 1e6:.1f} MB)", err=True)
     family = study.family
     judged: list[Comparison | GeometricMean] = [*family.comparisons, *family.geometric_means] if family else []
-    return 1 if study.faults or unread else status_of(judged, unwanted)
+    return 1 if study.faults or unread else status_of(judged, unwanted, strict)

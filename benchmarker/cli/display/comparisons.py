@@ -8,7 +8,7 @@ import click
 
 from benchmarker.cli.display.output import print_table
 from benchmarker.cli.display.profiles import cell
-from benchmarker.comparing.formatting import line, numbers, percent, ratio
+from benchmarker.comparing.formatting import line, numbers, percent, ratio, verdict
 from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import clean, si
 from benchmarker.records.configurations import label, text
@@ -71,7 +71,7 @@ def _print_several(family: Family) -> None:
             ratio(each),
             numbers(each).removesuffix(" rounds").removesuffix(" trials"),
             "-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}",
-            each.verdict,
+            verdict(each),
         ]
         for each in comparisons
     ]
@@ -80,9 +80,11 @@ def _print_several(family: Family) -> None:
         click.echo(
             clean(
                 f"geometric mean over {mean.cases} cases, {mean.contender} over {mean.baseline}: "
-                f"{ratio(mean)} {mean.verdict.upper()} ({mean.method})"
+                f"{ratio(mean)} {verdict(mean).upper()} ({mean.method})"
             )
         )
+        for note in mean.notes:
+            click.echo(clean(f"  note: {note}"))
     _print_notes(comparisons, axes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, get_args
 
 import click
@@ -16,6 +16,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 STATISTICS = ("median", "mean", "p10", "min")
 VERDICTS = get_args(Verdict)
 
+PROVISIONAL = 3
+"""Exit status of --strict if a verdict is provisional and nothing else is wrong."""
+
+strict_option = click.option(
+    "--strict",
+    is_flag=True,
+    help=f"Exit with status {PROVISIONAL} if a verdict is provisional: most trials of a side were disturbed.",
+)
 _OPTIONS = (
     click.option(
         "--metric",
@@ -46,6 +54,7 @@ _OPTIONS = (
         metavar="VERDICT[,VERDICT...]",
         help="Exit with status 1 on any of these verdicts: slower (or worse), faster (or better), same, undecided.",
     ),
+    strict_option,
 )
 
 
@@ -93,6 +102,8 @@ def known_metric(rules: Rules, known: Iterable[str]) -> None:
         raise UserError(f"no metric is named {rules.metric!r}; there are: {', '.join(names)}")
 
 
-def status_of(judged: Sequence[Comparison | GeometricMean], unwanted: set[str]) -> int:
-    """Return 1 if a verdict is unwanted, otherwise 0."""
-    return int(any(each.verdict in unwanted for each in judged))
+def status_of(judged: Sequence[Comparison | GeometricMean], unwanted: Collection[str], strict: bool) -> int:
+    """Return 1 if a verdict is unwanted; otherwise, with `strict`, `PROVISIONAL` if one is provisional; otherwise 0."""
+    if any(each.verdict in unwanted for each in judged):
+        return 1
+    return PROVISIONAL if strict and any(each.provisional for each in judged) else 0

@@ -31,25 +31,25 @@ def test_quiet_trials_are_not_disturbed():
 def test_each_interference_counter_is_named():
     peers = [make_record()] * 5
     cases = {
-        "busy": ({"other_busy_cores": 0.8}, "other processes kept 0.8 cores busy"),
+        "busy": ({"other_busy_cores": 80.0}, "other processes kept 80.0 cores busy"),
         "steal": ({"steal_percent": 12.0}, "the hypervisor stole 12% of the time"),
         "throttled": ({"throttled_s": 0.5}, "its cgroup throttled it for 0.5 s"),
         "pressure": ({"pressure_percent": 40.0}, "threads waited for a core 40% of the time"),
         "clock": ({"frequency_MHz": 1500.0}, "the clock fell to 1500 MHz"),
     }
     for kind, (changed, text) in cases.items():
-        assert disturbances(with_witnesses(**changed), peers) == {kind: text}
+        assert disturbances([with_witnesses(**changed), *peers])[0] == {kind: text}
     heat = msgspec.structs.replace(make_record().preheat, outcome="timeout")
-    assert disturbances(make_record(preheat=heat), peers) == {"preheat": "no steady rate before timing"}
+    assert disturbances([make_record(preheat=heat), *peers])[0] == {"preheat": "no steady rate before timing"}
 
 
 def test_pressure_and_clock_count_beside_the_other_trials_of_the_case():
     busy = with_witnesses(pressure_percent=60.0, frequency_MHz=1000.0)
-    assert disturbances(busy, [busy] * 5) == {}
+    assert disturbances([busy] * 5) == [{}] * 5
 
 
 def test_a_timed_part_shorter_than_the_ticks_is_not_judged():
-    assert disturbances(with_witnesses(other_busy_cores=2.0, duration_s=0.1), [make_record()]) == {}
+    assert disturbances([with_witnesses(other_busy_cores=2.0, duration_s=0.1), make_record()]) == [{}, {}]
 
 
 def test_a_timed_part_too_short_to_tell_is_told():
@@ -127,6 +127,6 @@ def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
         meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"thermal": 0.2}, throttle_s={}
     )
     record = make_record(telemetry=[hot])
-    assert disturbances(record, [record]) == {"slowdown": "the device reduced its clocks: thermal"}
+    assert disturbances([record]) == [{"slowdown": "the device reduced its clocks: thermal"}]
     other = msgspec.structs.replace(hot, measured=False)
-    assert disturbances(make_record(telemetry=[other]), [record]) == {}
+    assert disturbances([make_record(telemetry=[other])]) == [{}]

@@ -20,9 +20,41 @@ def names(made):
     return [(dict(match.case), match.baseline.name, match.contender.name) for match in made.matches]
 
 
-def test_two_single_configurations_match_whatever_they_are():
-    made = matching.between([("a", records("r1", {"framework": "x"})), ("b", records("r2", {"precision": "fp64"}))])
-    assert names(made) == [({}, "framework=x precision=fp32", "framework=toy precision=fp64")]
+def test_two_single_configurations_of_the_same_work_match_whatever_else_they_are():
+    made = matching.between([("a", records("r1", {"framework": "x"})), ("b", records("r2", {"threads": 2}))])
+    assert names(made) == [({}, "framework=x threads=-", "framework=toy threads=2")]
+
+
+@pytest.mark.parametrize(
+    ("other", "difference", "axis"),
+    [
+        ({"precision": "fp64"}, "precision fp32 and fp64", "precision"),
+        ({"mode": "training"}, "mode inference and training", "mode"),
+        ({"params": {"ms": 2.0}}, "ms 1.0 and 2.0", "ms"),
+        ({"precision": "fp64", "framework": "x", "compile": True}, "precision fp32 and fp64", "framework,precision"),
+        ({"problem": "walk", "params": {"km": 9}}, "problem nap and walk", "problem"),
+        ({"params": dict.fromkeys("abcd", 1)}, "a - and 1, b - and 1, c - and 1, 1 more", "a,b,c,d"),
+    ],
+)
+def test_results_of_different_work_are_refused_unless_the_difference_is_named(other, difference, axis):
+    both = [("one", records("r1", {})), ("two", records("r2", other))]
+    with pytest.raises(UserError) as told:
+        matching.between(both)
+    assert str(told.value) == (
+        f"one and two are different work: {difference}; leave one out, or compare them nevertheless with --by={axis}"
+    )
+    assert len(matching.by([each for _, group in both for each in group], axis, None).matches) == 1
+    lenient = matching.between([*both, ("three", records("r3", {}))], lenient=True)
+    assert names(lenient) == [({}, "one", "three")]
+    assert lenient.notes == (f"not compared: one and two are different work: {difference}",)
+
+
+def test_a_case_of_another_precision_among_others_has_no_counterpart_and_the_nearest_is_named():
+    one = records("r1", {"params": {"ms": 1.0}}, {"params": {"ms": 2.0}})
+    two = records("r2", {"params": {"ms": 1.0}}, {"params": {"ms": 2.0}, "precision": "bf16"})
+    made = matching.between([("a", one), ("b", two)])
+    assert names(made) == [({"precision": "fp32", "ms": 1.0}, "a", "b")]
+    assert made.unmatched == ("b: ms=2.0 precision=bf16 (nearest in a: precision=fp32)", "a: ms=2.0 precision=fp32")
 
 
 def test_the_same_configuration_of_two_results_goes_by_the_results():
@@ -44,7 +76,7 @@ def test_runs_of_one_plan_match_case_by_case_and_the_rest_is_named():
         ({"ms": 2.0}, "framework=toy", "framework=x"),
         ({"ms": 1.0}, "framework=toy", "framework=x"),
     ]
-    assert made.unmatched == ("b: ms=4.0", "a: ms=3.0")
+    assert made.unmatched == ("b: ms=4.0 (nearest in a: ms=3.0)", "a: ms=3.0")
     with pytest.raises(UserError, match="no configuration has a counterpart"):
         matching.between([("a", one[:2]), ("b", records("r2", {"seed": 1}, {"seed": 2}))])
 
@@ -58,6 +90,20 @@ def test_by_an_axis_every_pair_that_differs_in_it_alone():
         for name in ("x", "z")
     ]
     assert made.unmatched == ("framework=x precision=bf16",)
+
+
+def test_several_axes_vary_together():
+    cases = [{"precision": p, "params": {"ms": ms}, "seed": s} for p, ms in (("x", 1.0), ("y", 2.0)) for s in (0, 1)]
+    made = matching.by(records("r", *cases), "precision,ms", "y,2.0")
+    assert names(made) == [({"seed": seed}, "precision=y ms=2.0", "precision=x ms=1.0") for seed in (0, 1)]
+    with pytest.raises(UserError, match=r"no record has precision,ms=z; there are: x,1\.0, y,2\.0"):
+        matching.by(records("r", *cases), "precision,ms", "z")
+
+
+def test_of_two_problems_only_one_case_each_is_compared():
+    cases = [{"problem": "walk", "params": {"km": km}} for km in (1, 2)]
+    with pytest.raises(UserError, match="problem=walk has several cases, which differ in km; name results with one"):
+        matching.by(records("r", {}, *cases), "problem", None)
 
 
 def test_the_baseline_is_what_was_asked_for_first():
@@ -104,14 +150,37 @@ def test_nothing_differs_in_one_axis_alone():
 
 def test_within_one_run():
     assert names(matching.within(records("r", {"seed": 1}, {"seed": 0}))) == [({}, "seed=1", "seed=0")]
-    two_facts = records("r", {}, {"seed": 1, "precision": "fp64"})
-    assert names(matching.within(two_facts)) == [({}, "precision=fp32 seed=0", "precision=fp64 seed=1")]
     three = records("r", {"seed": 1}, {"seed": 0}, {"seed": 2})
     assert [match.contender.name for match in matching.within(three).matches] == ["seed=0", "seed=2"]
     with pytest.raises(UserError, match="differ in precision, seed; name one with --by"):
         matching.within(records("r", {}, {"seed": 1}, {"precision": "fp64"}))
     with pytest.raises(UserError, match="of one configuration"):
         matching.within(records("r", {}))
+
+
+@pytest.mark.parametrize(
+    ("cases", "axes"),
+    [
+        ([{}, {"seed": 1, "precision": "fp64"}], "precision,seed"),
+        ([{}, {"mode": "training"}], "mode"),
+        ([{}, {"mode": "training"}, {"mode": "forward_backward"}], "mode"),
+        ([{}, {"problem": "walk", "params": {"km": 1}}], "problem"),
+    ],
+)
+def test_different_work_within_one_run_must_be_named_unless_it_is_of_ab(cases, axes):
+    with pytest.raises(UserError, match=f"do different work: they differ in .*; compare .* with --by={axes}$"):
+        matching.within(records("r", *cases))
+    matching.by(records("r", *cases), axes, None)
+    looked = [
+        msgspec.structs.replace(r, design=msgspec.structs.replace(r.design, looks=[8])) for r in records("r", *cases)
+    ]
+    if len(cases) == 2:
+        assert len(matching.within(looked).matches) == 1
+
+
+def test_one_parameter_or_precision_within_a_run_needs_no_name():
+    for case in ({"precision": "fp64"}, {"params": {"ms": 9.0}}):
+        assert len(matching.within(records("r", {}, case)).matches) == 1
 
 
 def test_frameworks_of_one_run_are_compared_though_some_compile():

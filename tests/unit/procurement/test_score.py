@@ -51,9 +51,12 @@ def failed(record):
 
 
 def scored(derive, one, two, metrics=("samples_per_s",), **more):
-    both = of_results([("old", one, ()), ("new", two, ())])
+    return scores(derive, ("old", one), ("new", two), metrics=metrics, **more).scores[0]
+
+
+def scores(derive, *sides, metrics=("samples_per_s",), **more):
     given = {"weights": Weights(), "costs": None, "required": ["samples_per_s"], "rules": Rules()} | more
-    return score(both, metrics, derive, **given)
+    return score(of_results([(*each, ()) for each in sides]), metrics, derive, **given)
 
 
 def mean(found):
@@ -163,14 +166,15 @@ def test_samples_for_money_by_hand(derive):
     free = Inputs(price=0, lifetime_years=1, utilisation=1, electricity_price_per_kWh=3.6, pue=1)
     dear = Inputs(price=63072, lifetime_years=2, utilisation=0.5, electricity_price_per_kWh=3.6, pue=1.5)
     costs = Costs("EUR", {"baseline": free, "new": dear})
-    found = scored(derive, one, two, ["samples_per_s", "samples_per_cost"], costs=costs)
+    every = scores(derive, ("old", one), ("new", two), metrics=["samples_per_s", "samples_per_cost"], costs=costs)
+    (found,) = every.scores
     # baseline: 100 W at 3.6 EUR/kWh = 1e-4 EUR/s; 2 samples in 1 s -> 20,000 for a euro
     # contender: 63072 EUR / (2 a * 31,536,000 s/a * 0.5) = 2e-3 EUR/s, and 400 W * 1.5 * 1e-6 EUR/J = 6e-4 EUR/s
     assert found.metrics[1].by_case[0].baseline_value == pytest.approx(20_000)
     assert found.metrics[1].by_case[0].contender_value == pytest.approx(4 / 2.6e-3)
     assert found.metrics[1].mean.ratio == pytest.approx(4 / 2.6e-3 / 20_000)
-    assert [each.cost_per_hour for each in found.costs] == pytest.approx([0.36, 9.36])
-    assert [(each.measured, each.used_power_W) for each in found.costs] == [(7, 100), (7, 400)]
+    assert [each.cost_per_hour for each in every.costs] == pytest.approx([0.36, 9.36])
+    assert [(each.measured, each.used_power_W) for each in every.costs] == [(7, 100), (7, 400)]
 
 
 @pytest.fixture
@@ -196,12 +200,31 @@ def test_the_command_scores_two_results(command, results):
     assert "left out of the runs: tf32: the device does not do it" in done.stdout
     assert "weights equal; 95% interval, unpaired: Welch-Satterthwaite" in done.stdout
     found = json.loads(command("score", "old", "new", "--json").stdout)
-    assert found["metrics"][0]["mean"]["ratio"] == pytest.approx(math.sqrt(2 * 1.25))
+    assert found["scores"][0]["metrics"][0]["mean"]["ratio"] == pytest.approx(math.sqrt(2 * 1.25))
     assert found["missing"] == {}
-    back = json.loads(command("score", "old", "new", "--baseline=new/", "--json").stdout)
+    (back,) = json.loads(command("score", "old", "new", "--baseline=new/", "--json").stdout)["scores"]
     assert back["metrics"][0]["mean"]["ratio"] == pytest.approx(1 / math.sqrt(2 * 1.25))
     assert back["contender"]["name"] == "old"
-    assert command("score", "old", "new", "other").stderr == "not scored: other\n"
+    assert command("score", "old", "new", "other", "--contender=new").stderr == "not scored: other\n"
+
+
+@pytest.mark.parametrize("name", ["score", "compare"])
+def test_different_work_is_refused_with_the_remedy(command, results, name):
+    folder = results / "other"
+    folder.mkdir()
+    for record in side("other", [1.0]):
+        other = msgspec.structs.replace(record.case, precision="fp64", seed=0)
+        (folder / f"{record.trial_id}.json").write_bytes(atomic.encode(msgspec.structs.replace(record, case=other)))
+    for record in sorted((results / "new").glob("new-*-1.json")):
+        record.unlink()
+    (results / "new" / "plan.json").unlink()
+    done = command(name, "new", "other")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "benchmarker: error: new and other are different work: precision fp32 and fp64; leave one out, "
+        "or compare them nevertheless with --by=precision\n"
+    )
+    assert command(name, "new", "other", "--by=precision").returncode == 0
 
 
 def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
@@ -210,14 +233,15 @@ def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
             (tmp_path / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
     done = command("score", ".", "--by=framework", "--contender=Z", "--json")
     assert done.returncode == 0
-    found = json.loads(done.stdout)
+    (found,) = json.loads(done.stdout)["scores"]
     assert (found["baseline"]["name"], found["contender"]["name"]) == ("framework=x", "framework=z")
     assert found["metrics"][0]["mean"]["ratio"] == pytest.approx(0.25)
-    several = command("score", ".", "--by=framework")
-    assert several.returncode == 2
-    assert (
-        "--by=framework has several contenders; name one with --contender: framework=y, framework=z" in several.stderr
-    )
+    several = json.loads(command("score", ".", "--by=framework", "--baseline=y", "--json").stdout)
+    assert [(each["side"], each["rank"]) for each in several["rankings"][0]["places"]] == [
+        ("framework=y", 1),
+        ("framework=x", 2),
+        ("framework=z", 3),
+    ]
 
 
 def test_trials_that_were_not_run_lower_the_success(command, results):
@@ -255,7 +279,7 @@ def test_weights_and_costs_are_printed(command, results):
     assert found["currency"] == "EUR"
     assert found["costs"][1]["inputs"]["price"] == 63072
     # twice the price: (0.8 + 0.1) / (0.4 + 0.1) times the cost of a second
-    assert found["metrics"][2]["mean"]["ratio"] == pytest.approx(math.sqrt(2.5) / 1.8)
+    assert found["scores"][0]["metrics"][2]["mean"]["ratio"] == pytest.approx(math.sqrt(2.5) / 1.8)
 
 
 @pytest.mark.parametrize(

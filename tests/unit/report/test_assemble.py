@@ -99,6 +99,20 @@ def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, p
     assert parts(made)["ratios"].rows == tuple(f"seed={seed} two" for seed in range(5))
 
 
+def test_a_mean_of_undecided_cases_says_why_they_are(page_of, place, two):
+    records = [
+        msgspec.structs.replace(each, run_id=f"run-{seed}", trial_id=f"{seed}-{each.trial_id}")
+        for seed in range(5)
+        for each in two(A[:6], [1.5 * each for each in A[:6]], seed=seed)
+    ]
+    made = page_of(place(records))
+    why = (
+        "5 of 5 cases are undecided: 6 rounds cannot reach p < 0.01, as 5 comparisons together require; at least 8 are"
+    )
+    assert why in section(made, "verdicts").lead[0]
+    assert f"; cases: 5 undecided; {why}" in made.cards[0].detail
+
+
 def test_the_figure_of_ratios_is_the_comparisons(study_of, page_of, place, two, parts):
     results = place(two(A, [1.5 * each for each in A]))
     figure = parts(page_of(results))["ratios"]
@@ -192,7 +206,7 @@ def test_different_work_is_not_compared(page_of, study_of, place, two):
         )
 
     gemm, gpt2, again = run("a", "gemm"), run("b", "gpt2"), run("c", "gemm")
-    reason = "gemm (inference) and gpt2 (inference) are not the same work"
+    reason = f"{gemm} and {gpt2} are different work: problem gemm and gpt2"
     made = page_of(gemm, gpt2)
     assert (made.cards[0].verdict, made.cards[0].detail) == ("none", reason)
     assert f"Nothing is compared: {reason}." in made.warnings
@@ -205,7 +219,7 @@ def test_different_work_is_not_compared(page_of, study_of, place, two):
             for n, mode in enumerate(("inference", "training"))
         ]
     )
-    assert study_of(pair).unjudged == "nap (inference) and nap (training) are not the same work"
+    assert study_of(pair).unjudged.startswith("the configurations do different work: they differ in mode; ")
     assert len(study_of(pair, by="mode").family.comparisons) == 1
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json
-from benchmarker.cli.display.scores import print_score
+from benchmarker.cli.display.scores import print_scores
+from benchmarker.cli.options.judging import status_of, strict_option
 from benchmarker.comparing.results import Rules
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
@@ -25,9 +26,9 @@ METRICS = ("samples_per_s", "samples_per_J")
 
 @click.command("score")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--by", metavar="AXIS", help="Score two values of this axis: framework, precision, host, ...")
+@click.option("--by", metavar="AXIS[,AXIS...]", help="Score the values of this axis: framework, precision, host, ...")
 @click.option("--baseline", metavar="SIDE", help="One of the RESULTs, or a value of --by. [default: the first]")
-@click.option("--contender", metavar="SIDE", help="Another RESULT or value of --by. [default: the second]")
+@click.option("--contender", metavar="SIDE", help="Score only this RESULT or value of --by. [default: all others]")
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
@@ -43,6 +44,7 @@ METRICS = ("samples_per_s", "samples_per_J")
     metavar="NAME[,NAME...]",
     help=f"Metrics to score, any that `show` prints. [default: {', '.join(METRICS)}; with --cost also {COST_METRIC}]",
 )
+@strict_option
 @json_option
 def command(
     results: tuple[Path, ...],
@@ -52,20 +54,23 @@ def command(
     weights: Path | None,
     cost: Path | None,
     named: str | None,
+    strict: bool,
     as_json: bool,
 ) -> int:
-    """Score a contender against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
+    """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The two sides are two of the RESULTs, or two values
-    of the axis --by. Ratios are inverted where lower is better, so above 1 always means that the contender is better.
+    RESULT is a record, the folder of a run, or a folder of runs. The sides are the RESULTs, or the values of the axis
+    --by. Ratios are inverted where lower is better, so above 1 always means that the contender is better. More than two
+    sides are ranked; those that cannot be told apart share a rank.
 
     The exit status is 0 if the score covers everything requested. It is 1 if a trial failed or was not run, a case has
-    no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read.
+    no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read. With
+    --strict it is 3 if a verdict is provisional.
     """
     metrics = _metrics(named, cost)
     costs = read_costs(cost) if cost else None
     weigh = weighing.read(weights) if weights else weighing.Weights()
-    results = results if by else _two(results, baseline, contender)
+    results = results if by else _chosen(results, baseline, contender)
     read = [(str(result), *store.read([result])) for result in results]
     every = [record for _, records, _ in read for record in records]
     plans = completeness.asked(results, every)
@@ -75,14 +80,14 @@ def command(
     if empty := [name for name, records, _ in read if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     if by:
-        both = sides.of_axis(every, plans.unrun, by, baseline, contender)
+        made = sides.of_axis(every, plans.unrun, by, baseline, contender)
     else:
         unrun = [
             completeness.asked([result], records).unrun for result, (_, records, _) in zip(results, read, strict=True)
         ]
-        both = sides.of_results([(*each[:2], own) for each, own in zip(read, unrun, strict=True)])
+        made = sides.of_results([(*each[:2], own) for each, own in zip(read, unrun, strict=True)])
     found = score(
-        both,
+        made,
         metrics,
         load_metrics(results),
         weights=weigh,
@@ -95,24 +100,26 @@ def command(
     if as_json:
         print_json({**msgspec.to_builtins(found), "left_out": plans.left_out})
     else:
-        print_score(found, plans.left_out)
-    return 1 if missing else 0
+        print_scores(found, plans.left_out)
+    return 1 if missing else status_of([mean for each in found.rankings for mean in each.pairs], (), strict)
 
 
-def _two(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, Path]:
-    """Return the two results to score, the baseline first; raises `UserError` if there are not two."""
+def _chosen(results: tuple[Path, ...], baseline: str | None, contender: str | None) -> tuple[Path, ...]:
+    """Return the results to score, the baseline first; raises `UserError` if there are fewer than two."""
     for option, name in (("--baseline", baseline), ("--contender", contender)):
         if name is not None and Path(name) not in results:
             raise UserError(f"{option}={name} is not one of the results: {', '.join(map(str, results))}")
-    named = {Path(name) for name in (baseline, contender) if name is not None}
-    others = iter([result for result in results if result not in named])
-    one, two = (next(others, None) if name is None else Path(name) for name in (baseline, contender))
-    if one is None or two is None or one == two:
+    different = tuple(dict.fromkeys(results))
+    others = [result for result in different if contender is None or result == Path(contender)]
+    free = [result for result in different if contender is None or result != Path(contender)]
+    first = Path(baseline) if baseline else next(iter(free), different[0])
+    chosen = tuple(dict.fromkeys((first, *others)))
+    if len(chosen) < 2:
         raise UserError("a score needs two different results; name another one, or an axis with --by")
-    for result in results:
-        if result not in (one, two):
+    for result in different:
+        if result not in chosen:
             click.echo(f"not scored: {clean(str(result))}", err=True)
-    return one, two
+    return chosen
 
 
 def _metrics(named: str | None, cost: Path | None) -> list[str]:
