@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.numbers import Count
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
+"""Version 2 added `redacted`."""
 
 MAX_FILES = 100_000
 """Most files of a bundle: a run with all files of ten thousand profiled trials has fewer."""
@@ -46,20 +47,32 @@ class Trials(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.recorded} of {self.planned} trials recorded, {self.failed} failed"
 
 
+class Redacted(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many hosts and graphics cards have pseudonyms, and how many messages and variables were changed."""
+
+    hosts: Count
+    cards: Count
+    texts: Count
+
+    def __str__(self) -> str:
+        return f"pseudonyms for {self.hosts} host(s) and {self.cards} card(s), {self.texts} messages changed"
+
+
 class _Versioned(Struct):
     format_version: int
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The contents of a bundle, and the files of the run that were left out."""
+    """The contents of a bundle, the files of the run that were left out, and whether it was redacted."""
 
     MAX_BYTES: ClassVar[int] = 2**25
     """More than the size of a manifest of MAX_FILES."""
 
-    format_version: Literal[1]
+    format_version: Literal[1, 2]
     benchmarker: str
     run_id: str
     trials: Trials
+    redacted: Redacted | None = None
     left_out: list[Remark]
     files: list[Packed]
 

@@ -24,6 +24,7 @@ from typing import IO
 from benchmarker.api.errors import UserError
 from benchmarker.bundles.environment import Environment
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
+from benchmarker.bundles.redact import Redactor
 from benchmarker.bundles.run_files import in_folder, read_run
 from benchmarker.files import atomic
 from benchmarker.records import ceilings, store
@@ -51,10 +52,13 @@ class Bundled:
     manifest: Manifest
 
 
-def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -> Bundled | tuple[Remark, ...]:
+def bundle(
+    folder: Path, output: Path | None = None, *, profiles: bool = True, redact: bool = False
+) -> Bundled | tuple[Remark, ...]:
     """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
-    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. If the plan or a
+    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `redact`, hosts
+    and graphics cards get pseudonyms, and files that may name them in other ways are left out too. If the plan or a
     record is damaged, or a record belongs to another run, nothing is written and the faults are returned. Raises
     `UserError` if `folder` does not contain a run, if another process is using it, or if the zip cannot be written.
     """
@@ -66,11 +70,13 @@ def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -
                 f"{folder} contains {len(files)} files; a bundle has at most {MAX_FILES}: "
                 "--no-profiles leaves event tables and profiler files out"
             )
-        environment, devices = Environment(), set[DeviceKey | None]()
+        environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor() if redact else None
 
         def seen(record: Record) -> None:
             environment.add(record)
             devices.add(key_of(record))
+            if redactor:
+                redactor.learn(record)
 
         run = read_run(files, in_folder(folder), seen)
         if run.plan is None or run.faults:
@@ -81,18 +87,25 @@ def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -
         output = output or Path(f"{top}.zip")
         if output.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"{output} would be inside the folder of the run; name another file with -o")
+        sources: dict[str, Path | bytes] = {path: folder / path for path in files}
+        if store.CEILINGS not in files and (known := _ceilings(devices)):
+            sources[store.CEILINGS] = ceilings.encode(known)
+        sources[store.ENVIRONMENT] = atomic.encode(environment)
+        if redactor:
+            left_out = redactor.withhold(sources, left_out)
         with _whole(output) as file:
             with zipfile.ZipFile(file, "w") as archive:
-                packed = [_add(archive, top, path, folder / path) for path in files]
-                if store.CEILINGS not in files and (known := _ceilings(devices)):
-                    packed.append(_add(archive, top, store.CEILINGS, ceilings.encode(known)))
-                packed.append(_add(archive, top, store.ENVIRONMENT, atomic.encode(environment)))
+                packed = [
+                    _add(archive, top, path, redactor.content(source) if redactor else source)
+                    for path, source in sources.items()
+                ]
                 manifest = Manifest(
                     format_version=FORMAT_VERSION,
                     benchmarker=__version__,
                     run_id=top,
                     trials=run.trials,
-                    left_out=left_out,
+                    redacted=redactor.redacted if redactor else earlier.redacted if earlier else None,
+                    left_out=sorted(left_out, key=lambda each: each.path),
                     files=packed,
                 )
                 _add(archive, top, store.MANIFEST, atomic.encode(manifest))
@@ -136,7 +149,7 @@ def _earlier(folder: Path) -> Manifest | None:
 
 
 def _survey(folder: Path, profiles: bool, earlier: Manifest | None) -> tuple[list[str], list[Remark]]:
-    """Return the paths of the files to pack, and of those to leave out with the reason, both sorted.
+    """Return the sorted paths of the files to pack, and those to leave out with the reason.
 
     What an earlier bundle left out stays left out.
     """
@@ -151,7 +164,7 @@ def _survey(folder: Path, profiles: bool, earlier: Manifest | None) -> tuple[lis
         else:
             files.append(path)
     packed = set(files)
-    return files, sorted((each for each in left_out if each.path not in packed), key=lambda each: each.path)
+    return files, [each for each in left_out if each.path not in packed]
 
 
 def _is_profile(path: str) -> bool:
