@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from benchmarker.api.numbers import Count
+from benchmarker.records.suite import Sha256, SuiteId
 
 FORMAT_VERSION: Literal[2] = 2
-"""Version 2 added `redacted`."""
+"""Version 2 added `suite` and `redacted`."""
 
 MAX_FILES = 100_000
 """Most files of a bundle: a run with all files of ten thousand profiled trials has fewer."""
@@ -33,7 +34,7 @@ class Packed(Struct, frozen=True, forbid_unknown_fields=True):
 
     path: str
     size_bytes: Count
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Sha256
 
 
 class Trials(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +64,7 @@ class _Versioned(Struct):
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The contents of a bundle, the files of the run that were left out, and whether it was redacted."""
+    """The contents of a bundle, the suite of its run, the files that were left out, and whether it was redacted."""
 
     MAX_BYTES: ClassVar[int] = 2**25
     """More than the size of a manifest of MAX_FILES."""
@@ -72,6 +73,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     benchmarker: str
     run_id: str
     trials: Trials
+    suite: SuiteId | None = None
     redacted: Redacted | None = None
     left_out: list[Remark]
     files: list[Packed]

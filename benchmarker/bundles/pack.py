@@ -104,6 +104,7 @@ def bundle(
                     benchmarker=__version__,
                     run_id=top,
                     trials=run.trials,
+                    suite=run.plan.suite.id if run.plan.suite else None,
                     redacted=redactor.redacted if redactor else earlier.redacted if earlier else None,
                     left_out=sorted(left_out, key=lambda each: each.path),
                     files=packed,

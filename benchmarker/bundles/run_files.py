@@ -99,6 +99,8 @@ def _against_plan(planned: Plan, path: str, found: Record, taken: dict[PlannedTr
         reasons.append(f"trial {trial} of case {number} is not in the plan")
     elif planned.cases[number] != found.case:
         reasons.append(f"its case differs from case {number} of the plan")
+    elif planned.suite_of(number) != found.suite:
+        reasons.append("its suite is not that of the plan")
     elif (number, trial) in taken:
         reasons.append(f"same trial of the same case as {taken[number, trial]}")
     taken.setdefault((number, trial), path)

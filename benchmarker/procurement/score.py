@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing import diagnosis
+from benchmarker.comparing import diagnosis, suites
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_mean
 from benchmarker.comparing.results import GeometricMean
@@ -19,6 +20,7 @@ from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_costs
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.configurations import Factors, Value, factors, label, varying
+from benchmarker.records.suite import PlannedSuite, SuiteId
 from benchmarker.stats.verdict import holm
 
 if TYPE_CHECKING:
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One side's trials of all cases: how many were planned, how many succeeded, and what failed or was not run."""
+    """One side's trials of all cases: their suites, how many were planned, how many succeeded, and what is missing."""
 
     name: str
+    suites: list[SuiteId]
     asked: int
     ok: int
     success: float
@@ -98,10 +101,12 @@ def score(
     costs: Costs | None,
     required: Collection[str],
     rules: Rules,
+    known_suites: Mapping[str, PlannedSuite] = MappingProxyType({}),
 ) -> Score:
     """Score the sides in each metric; a case without a `required` metric makes the score incomplete.
 
-    Raises `UserError` if a metric is unknown, or if the costs have no entry for a side.
+    `known_suites` has the cases of suites by SHA-256. Raises `UserError` if a metric is unknown, or if the costs have
+    no entry for a side.
     """
     matches, unmatched = sides.made.matches, sides.made.unmatched
     records = [
@@ -141,6 +146,7 @@ def score(
         unmatched=list(unmatched),
         notes=[
             *sides.made.notes,
+            *suites.notes(matches, known_suites),
             *_notes(matches),
             *(cost_notes(records) if costs else []),
             *weights.unused(common),
@@ -242,6 +248,7 @@ def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun], axes: Se
     ok = sum(record.error is None for record in records)
     return Side(
         name=name,
+        suites=suites.suites_of(records),
         asked=asked,
         ok=ok,
         success=ok / asked,

@@ -21,7 +21,7 @@ from __future__ import annotations
 import fcntl
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -35,6 +35,7 @@ from benchmarker.records import plan as plans
 from benchmarker.records import record as schema
 from benchmarker.records.plan import Plan, PlannedTrial
 from benchmarker.records.record import Record
+from benchmarker.records.suite import PlannedSuite
 
 PLAN = "plan.json"
 CEILINGS = "ceilings.json"
@@ -188,6 +189,17 @@ def read_record(path: Path) -> Record | Fault:
 def read_plan(path: Path) -> Plan | Fault:
     """Read the plan in one file; return a `Fault` if it is invalid."""
     return decode(path, plans.read)
+
+
+def suites(results: Iterable[Path]) -> dict[str, PlannedSuite]:
+    """Return the suites in the plans of results, by SHA-256; a plan that cannot be read is left out."""
+    found = {}
+    for result in results:
+        for file in sorted(result.rglob(PLAN)) if result.is_dir() else [result.with_name(PLAN)]:
+            plan = read_plan(file)
+            if isinstance(plan, Plan) and plan.suite:
+                found[plan.suite.sha256] = plan.suite
+    return found
 
 
 def _record_files(result: Path) -> Iterator[Path]:

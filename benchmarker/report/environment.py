@@ -83,6 +83,7 @@ def _properties(record: Record) -> dict[str, str]:
         if name not in _MOMENTARY and not name.endswith(".processes"):
             found.setdefault(name.replace("cpu.model", "processor"), _text(value))
     found |= {"threads": _text(record.software.threads)}
+    found |= {"suite": str(record.suite.id)} if record.suite else {}
     found |= dict(_flat_texts("variable", record.software.variables))
     if record.types:
         found |= dict(_flat_texts("setting", record.types.settings))

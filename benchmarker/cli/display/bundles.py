@@ -23,6 +23,7 @@ def summary(manifest: Manifest) -> list[list[str]]:
     size = sum(packed.size_bytes for packed in manifest.files)
     return [
         ["run", manifest.run_id],
+        *([["suite", str(manifest.suite)]] if manifest.suite else []),
         ["trials", str(manifest.trials)],
         ["files", f"{len(manifest.files)}, {si(size, 'B')}"],
         *([["redacted", str(manifest.redacted)]] if manifest.redacted else []),

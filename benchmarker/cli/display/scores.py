@@ -22,8 +22,9 @@ def print_score(score: Score, left_out: Sequence[str]) -> None:
     """Print the sides, a line for each metric, the cases, the inputs of the cost, and everything that is missing."""
     click.echo("score of the contender (B) over the baseline (A); above 1, the contender is better")
     for letter, side in (("A", score.baseline), ("B", score.contender)):
+        of = f"; suite {', '.join(map(str, side.suites))}" if side.suites else ""
         click.echo(
-            clean(f"{letter}  {side.name}: {side.ok} of {side.asked} trials succeeded ({percent(side.success)})")
+            clean(f"{letter}  {side.name}: {side.ok} of {side.asked} trials succeeded ({percent(side.success)}){of}")
         )
     click.echo()
     print_table(

@@ -24,6 +24,7 @@ from benchmarker.files import atomic
 from benchmarker.records import ceilings, store
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import Blocks, Failure
+from benchmarker.records.suite import TrialSuite
 
 RUN = "20260102T030405.678901-89abcdef"
 
@@ -250,6 +251,11 @@ def other_case(run):
     atomic.write(run / f"{RUN}-0001-0.json", atomic.encode(make_record(run=RUN, trial=1, case={"seed": 9})))
 
 
+def other_suite(run):
+    suite = TrialSuite(name="naps", sha256="0" * 64)
+    atomic.write(run / f"{RUN}-0001-0.json", atomic.encode(make_record(run=RUN, trial=1, suite=suite)))
+
+
 def unplanned(run):
     atomic.write(run / f"{RUN}-0002-0.json", atomic.encode(make_record(run=RUN, trial=2)))
 
@@ -272,6 +278,7 @@ SPOILT = [
     (other_run, f"{RUN}-0001-0.json", f"belongs to run other, not to {RUN}"),
     (other_name, "better.json", f"contains trial {RUN}-0001-0; a record must be named after its trial"),
     (other_case, f"{RUN}-0001-0.json", "its case differs from case 0 of the plan"),
+    (other_suite, f"{RUN}-0001-0.json", "its suite is not that of the plan"),
     (unplanned, f"{RUN}-0002-0.json", "trial 2 of case 0 is not in the plan"),
     (twice, "z.json", f"same trial of the same case as {RUN}-0001-0.json"),
     (endless, "z.json", ""),
@@ -300,6 +307,14 @@ def test_a_plan_of_another_run_is_told(run, packed, tmp_path):
     plan = json.loads(files["plan.json"]) | {"run_id": "other"}
     rebuild(packed, {**files, "plan.json": json.dumps(plan).encode()})
     assert faults(packed, tmp_path / "theirs")["plan.json"] == f"belongs to run other, not to {RUN}"
+
+
+def test_a_suite_of_the_manifest_alone_is_told(packed, tmp_path):
+    files = members(packed)
+    manifest = json.loads(files["manifest.json"]) | {"suite": {"name": "naps", "version": None, "sha256": "0" * 64}}
+    rebuild(packed, {**files, "manifest.json": json.dumps(manifest).encode()})
+    reason = "states suite naps (000000000000), which is not that of the plan"
+    assert faults(packed, tmp_path / "theirs") == {"manifest.json": reason}
 
 
 def test_an_unfinished_run_is_packed_and_counted(tmp_path):
