@@ -1,4 +1,4 @@
-"""Numbers with SI prefixes, durations, and names without control characters, as text; and durations from text."""
+"""Numbers with SI prefixes, durations (also from text), and text that neither a terminal nor a spreadsheet executes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ import re
 def clean(text: str) -> str:
     """Return the text with control characters escaped, so that an untrusted name cannot control the terminal."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+_FORMULA = re.compile(r"\s*[=+\-@]|[\t\r]")
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return the text with an apostrophe before it if a spreadsheet would read it as a formula.
+
+    The CSV of a report follows the same rule (`field` in report/page.js). Source: OWASP, "CSV Injection".
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}

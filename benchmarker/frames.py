@@ -94,6 +94,8 @@ def _head(record: Record) -> dict[str, Any]:
         "started_at": record.started_at,
         "status": record.status,
         "error": record.error.kind if record.error else None,
+        "suite": str(record.suite.id) if record.suite else None,
+        "suite_case": record.suite.case if record.suite else None,
     }
 
 

@@ -14,21 +14,21 @@ import fcntl
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedRandom, BufferedReader, BytesIO
 from pathlib import Path
-from typing import IO, Any
-
-import msgspec
-from msgspec import Struct
+from typing import IO
 
 from benchmarker.api.errors import UserError
-from benchmarker.bundles.manifest import FORMAT_VERSION, Manifest, Packed, Remark, name_trouble, read_run
+from benchmarker.bundles.environment import Environment
+from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
+from benchmarker.bundles.redact import Redactor
+from benchmarker.bundles.run_files import in_folder, read_run
 from benchmarker.files import atomic
 from benchmarker.records import ceilings, store
-from benchmarker.records.ceilings import Ceiling, key_of
+from benchmarker.records.ceilings import Ceiling, DeviceKey, key_of
 from benchmarker.records.record import Record
 from benchmarker.version import __version__
 
@@ -38,8 +38,8 @@ _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest date that a zip can store."""
 _COMPRESSED = (".gz", ".parquet")
 """Endings of files that are already compressed."""
-_CHANGING = {"load_average_1min", "steal_percent", "swap_used_bytes"}
-"""Properties of a machine that change from trial to trial."""
+_OWN = (store.MANIFEST, store.ENVIRONMENT, store.CEILINGS)
+"""Files that a bundle adds to those of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,33 @@ class Bundled:
     manifest: Manifest
 
 
-def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -> Bundled | tuple[Remark, ...]:
+def bundle(
+    folder: Path, output: Path | None = None, *, profiles: bool = True, redact: bool = False
+) -> Bundled | tuple[Remark, ...]:
     """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
-    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. If the plan or a
+    Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `redact`, hosts
+    and graphics cards get pseudonyms, and files that may name them in other ways are left out too. If the plan or a
     record is damaged, or a record belongs to another run, nothing is written and the faults are returned. Raises
     `UserError` if `folder` does not contain a run, if another process is using it, or if the zip cannot be written.
     """
     with _still(folder):
-        files, left_out = _survey(folder, profiles)
-        run = read_run(folder, files)
+        earlier = _earlier(folder)
+        files, left_out = _survey(folder, profiles, earlier)
+        if len(files) > MAX_FILES - len(_OWN):
+            raise UserError(
+                f"{folder} contains {len(files)} files; a bundle has at most {MAX_FILES}: "
+                "--no-profiles leaves event tables and profiler files out"
+            )
+        environment, devices, redactor = Environment(), set[DeviceKey | None](), Redactor() if redact else None
+
+        def seen(record: Record) -> None:
+            environment.add(record)
+            devices.add(key_of(record))
+            if redactor:
+                redactor.learn(record)
+
+        run = read_run(files, in_folder(folder), seen)
         if run.plan is None or run.faults:
             return run.faults
         top = run.plan.run_id
@@ -70,18 +87,26 @@ def bundle(folder: Path, output: Path | None = None, *, profiles: bool = True) -
         output = output or Path(f"{top}.zip")
         if output.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"{output} would be inside the folder of the run; name another file with -o")
+        sources: dict[str, Path | bytes] = {path: folder / path for path in files}
+        if store.CEILINGS not in files and (known := _ceilings(devices)):
+            sources[store.CEILINGS] = ceilings.encode(known)
+        sources[store.ENVIRONMENT] = atomic.encode(environment)
+        if redactor:
+            left_out = redactor.withhold(sources, left_out)
         with _whole(output) as file:
             with zipfile.ZipFile(file, "w") as archive:
-                packed = [_add(archive, top, path, folder / path) for path in files]
-                if store.CEILINGS not in files and (known := _ceilings(run.records.values())):
-                    packed.append(_add(archive, top, store.CEILINGS, ceilings.encode(known)))
-                packed.append(_add(archive, top, store.ENVIRONMENT, atomic.encode(environment(run.records.values()))))
+                packed = [
+                    _add(archive, top, path, redactor.content(source) if redactor else source)
+                    for path, source in sources.items()
+                ]
                 manifest = Manifest(
                     format_version=FORMAT_VERSION,
                     benchmarker=__version__,
                     run_id=top,
                     trials=run.trials,
-                    left_out=left_out,
+                    suite=run.plan.suite.id if run.plan.suite else None,
+                    redacted=redactor.redacted if redactor else earlier.redacted if earlier else None,
+                    left_out=sorted(left_out, key=lambda each: each.path),
                     files=packed,
                 )
                 _add(archive, top, store.MANIFEST, atomic.encode(manifest))
@@ -94,37 +119,8 @@ def sha256_of(file: BufferedReader | BufferedRandom) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Environment(Struct, frozen=True):
-    """The distinct machines, software and devices of a run, each with the trials that ran on it."""
-
-    machine: list[dict[str, Any]]
-    software: list[dict[str, Any]]
-    device: list[dict[str, Any]]
-
-
-def environment(records: Iterable[Record]) -> Environment:
-    """Return what the records ran on, without properties such as load, which change from trial to trial."""
-    found: dict[str, list[dict[str, Any]]] = {"machine": [], "software": [], "device": []}
-    for record in records:
-        for part, groups in found.items():
-            value = msgspec.to_builtins(getattr(record, part))
-            if value is None:
-                continue
-            if part == "machine":
-                value = {name: each for name, each in value.items() if name not in _CHANGING}
-                value["gpus"] = [{n: each for n, each in gpu.items() if n != "processes"} for gpu in value["gpus"]]
-            for group in groups:
-                if group[part] == value:
-                    group["trials"].append(record.trial_id)
-                    break
-            else:
-                groups.append({"trials": [record.trial_id], part: value})
-    return Environment(**found)
-
-
-def _ceilings(records: Iterable[Record]) -> list[Ceiling]:
-    """Return the ceilings of the records' devices that are stored on this machine."""
-    devices = {key_of(record) for record in records}
+def _ceilings(devices: Collection[DeviceKey | None]) -> list[Ceiling]:
+    """Return the ceilings of these devices that are stored on this machine."""
     return [each for each in ceilings.known().known if each.device in devices]
 
 
@@ -145,16 +141,31 @@ def _still(folder: Path) -> Iterator[None]:
         yield
 
 
-def _survey(folder: Path, profiles: bool) -> tuple[list[str], list[Remark]]:
-    """Return the paths of the files to pack, and of those to leave out with the reason, both sorted."""
-    files, left_out = [], []
+def _earlier(folder: Path) -> Manifest | None:
+    """Return the manifest of the bundle that the run was unpacked from, if it was."""
+    try:
+        return Manifest.read((folder / store.MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _survey(folder: Path, profiles: bool, earlier: Manifest | None) -> tuple[list[str], list[Remark]]:
+    """Return the sorted paths of the files to pack, and those to leave out with the reason.
+
+    What an earlier bundle left out stays left out.
+    """
+    files = list[str]()
+    left_out = list(earlier.left_out) if earlier else []
     for path, trouble in sorted(_walk(folder, "")):
+        if earlier and path in (store.MANIFEST, store.ENVIRONMENT):
+            continue
         reason = trouble or (NO_PROFILES if _is_profile(path) and not profiles else "")
         if reason:
             left_out.append(Remark(path.encode(errors="backslashreplace").decode(), reason))
         else:
             files.append(path)
-    return files, left_out
+    packed = set(files)
+    return files, [each for each in left_out if each.path not in packed]
 
 
 def _is_profile(path: str) -> bool:

@@ -66,8 +66,15 @@ def encode(value: Struct) -> bytes:
 def decode(path: Path, read: Callable[[bytes], _T]) -> _T | Fault:
     """Decode a file's content with `read`; return a `Fault` if it cannot be read or is invalid."""
     try:
-        return read(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         return Fault(path, error.strerror or str(error))
+    return parse(path, content, read)
+
+
+def parse(path: Path, content: bytes, read: Callable[[bytes], _T]) -> _T | Fault:
+    """Decode the content of the file at `path` with `read`; return a `Fault` if it is invalid."""
+    try:
+        return read(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
         return Fault(path, str(error))  # the last three: content that no run writes, e.g. endless nesting

@@ -24,8 +24,9 @@ from benchmarker.planning import factors
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import Asked, duet_trouble, make_case, same_device
 from benchmarker.power import samplers
-from benchmarker.records import configurations
+from benchmarker.records import configurations, suite
 from benchmarker.records.plan import make_plan
+from benchmarker.records.suite import PlannedSuite, SuiteCase
 
 if TYPE_CHECKING:
     from benchmarker.api.problem import Problem
@@ -61,10 +62,19 @@ class _Wanted:
     framework: str
     asked: Asked
 
+    @property
+    def of_suite(self) -> dict[str, Any]:
+        """The settings by which a suite is known."""
+        of_case = {name: getattr(self.asked, name) for name in ("problem", *_DEFAULTS)}
+        measuring = msgspec.structs.asdict(self.asked.measuring)
+        return suite.of_case({**self.asked.params, **measuring, **of_case, "framework": self.framework})
+
 
 def from_description(description: Description) -> Plan:
     """The plan of a description. Raises `UserError` if the description is invalid."""
-    cases, left_out = make_cases(factors.expand(description))
+    names, tables = _named(description)
+    wanted, decided, left_out = _decide(tables)
+    cases = _distinct(decided)
     for power in {case.measuring.power for case in cases}:
         samplers.meters(power)
     if len({msgspec.json.encode(configurations.factors(case)) for case in cases}) < len(cases):
@@ -72,7 +82,46 @@ def from_description(description: Description) -> Plan:
     if description.design == "duet" and (trouble := duet_trouble(cases)):
         raise UserError(f"{trouble}; use the design rounds, which takes any cases")
     return make_plan(
-        cases, description.trials, design=description.design, left_out=left_out, seed=description.order_seed
+        cases,
+        description.trials,
+        design=description.design,
+        left_out=left_out,
+        seed=description.order_seed,
+        suite=_suite(description, names, wanted, decided) if description.name is not None else None,
+    )
+
+
+def suite_of(description: Description) -> PlannedSuite:
+    """The suite that the description of a plan file is; no framework is started, so its cases have no numbers.
+
+    Raises `UserError` if the description is invalid.
+    """
+    names, tables = _named(description)
+    wanted = _all_wanted(tables)
+    return _suite(description, names, wanted, [None] * len(wanted))
+
+
+def _named(description: Description) -> tuple[list[str | None], list[dict[str, Any]]]:
+    """The name and the settings of each requested case."""
+    tables = factors.expand(description)
+    return [table.pop(factors.CASE_NAME, None) for table in tables], tables
+
+
+def _suite(
+    description: Description, names: Sequence[str | None], wanted: Sequence[_Wanted], decided: Sequence[Case | None]
+) -> PlannedSuite:
+    """The distinct cases of a description with a name, each with its own name and its numbers in the plan."""
+    assert description.name is not None
+    numbers = {msgspec.json.encode(case): number for number, case in enumerate(_distinct(decided))}
+    found: dict[bytes, SuiteCase] = {}
+    for name, each, case in zip(names, wanted, decided, strict=True):
+        settings = each.of_suite
+        new = SuiteCase(name=name, settings=settings, case_numbers=[])
+        known = found.setdefault(msgspec.json.encode(settings), new)
+        if case and (number := numbers[msgspec.json.encode(case)]) not in known.case_numbers:
+            known.case_numbers.append(number)
+    return suite.make_suite(
+        description.name, description.version, list(found.values()), description.trials, description.design
     )
 
 
@@ -81,10 +130,20 @@ def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
 
     Raises `UserError` if a setting is invalid, or if no case is left.
     """
-    find, problem = cache(registry.find), cache(_problem)
-    wanted = [_want(table, find, problem) for table in tables]
+    _, decided, left_out = _decide(tables)
+    return _distinct(decided), left_out
+
+
+def _distinct(decided: Sequence[Case | None]) -> list[Case]:
+    return list({msgspec.json.encode(case): case for case in decided if case}.values())
+
+
+def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None], list[str]]:
+    """What each table requests, its case (None if it is left out), and the reasons why some are left out."""
+    problem = cache(_problem)
+    wanted = _all_wanted(tables)
     able = _ask(wanted)
-    cases: dict[bytes, Case] = {}
+    cases: list[Case | None] = []
     chosen: dict[tuple[str, str], Case] = {}
     refused: dict[str, list[Settings]] = defaultdict(list)
     for each in wanted:
@@ -96,8 +155,9 @@ def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
             case = make_case(asked, problem(asked.problem), each.framework, ability)
         except UserError as error:
             refused[str(error)].append(each.settings)
+            cases.append(None)
             continue
-        cases.setdefault(msgspec.json.encode(case), case)
+        cases.append(case)
         if asked.device == "auto":
             chosen.setdefault((case.framework, case.device), case)
     names = list(dict.fromkeys(["framework", *configurations.varying(tables)]))
@@ -105,10 +165,10 @@ def make_cases(tables: Sequence[Settings]) -> tuple[list[Case], list[str]]:
         f"{_common(group, names)}{f' ({len(group)} cases)' if len(group) > 1 else ''}: {reason}"
         for reason, group in refused.items()
     ]
-    if not cases:
+    if not any(cases):
         raise UserError(f"nothing is left to run: {'; '.join(left_out)}")
     same_device(list(chosen.values()))
-    return list(cases.values()), left_out
+    return wanted, cases, left_out
 
 
 def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
@@ -120,6 +180,11 @@ def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
 def _problem(name: str) -> Problem:
     problem: Problem = registry.load([f"problem.{name}"]).hook.make_problem()
     return problem
+
+
+def _all_wanted(tables: Sequence[Settings]) -> list[_Wanted]:
+    find, problem = cache(registry.find), cache(_problem)
+    return [_want(table, find, problem) for table in tables]
 
 
 def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], Problem]) -> _Wanted:
@@ -142,7 +207,8 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     for name, value in (*values.items(), *measuring.items()):
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{name}={value}: expected a finite number")
-    asked = Asked(**of_case, params=of_problem, measuring=Measuring(**measuring))
+    given = {name: values[name] for name in of_problem}
+    asked = Asked(**of_case, params=given, measuring=Measuring(**measuring))
     return _Wanted(table, framework, asked)
 
 

@@ -20,11 +20,16 @@ MOST_TRIALS = 100_000
 
 Settings = Mapping[str, Any]
 """Values by name, typed or as text."""
+CASE_NAME = "name of the case"
+"""Key of the name of a case among its settings; no setting is spelt like this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a plan file or a command line requests; names are spelt as `setting` returns them."""
+    """What a plan file or a command line requests; names are spelt as `setting` returns them.
+
+    A plan file has a `name`, and perhaps a `version`; each of its `cases` may have a name too, as CASE_NAME.
+    """
 
     base: Settings
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -33,9 +38,11 @@ class Description:
     trials: int = 10
     design: DesignKind = "rounds"
     order_seed: int | None = None
+    name: str | None = None
+    version: str | None = None
 
 
-def expand(description: Description) -> list[Settings]:
+def expand(description: Description) -> list[dict[str, Any]]:
     """The settings of everything to measure; later factors vary fastest.
 
     Raises `UserError` if a factor is empty, if the lists of a zip differ in length, if a name is in two factors, or if

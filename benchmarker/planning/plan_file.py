@@ -10,7 +10,7 @@ from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
 from benchmarker.files.toml import take
-from benchmarker.planning.factors import Description
+from benchmarker.planning.factors import CASE_NAME, Description
 from benchmarker.records.plan import with_current_design
 from benchmarker.records.record import DesignKind
 from benchmarker.records.selection import setting
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _Value = bool | int | float | str
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
 _OF_THE_PLAN: dict[str, Any] = {
     "trials": Annotated[int, Meta(ge=1)],
     "design": DesignKind,
     "order_seed": Annotated[int, Meta(ge=0)],
+    "name": _Name,
+    "version": _Name,
 }
 _TABLES = ("measuring", "axes", "zip", "case")
 
@@ -32,7 +35,7 @@ def read(path: Path) -> Description:
     """The description in a file. Raises `UserError` with the file and the line or key if something is wrong."""
     found = toml.load(path)
     try:
-        return _describe(found)
+        return _describe({"name": path.stem, **found})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
@@ -51,9 +54,16 @@ def _describe(found: Mapping[str, Any]) -> Description:
         base=base | measuring,
         axes=_table("axes.", take("axes", found.get("axes", {}), dict[str, Any]), list[_Value]),
         zips=[_table("zip.", table, list[_Value]) for table in take("zip", found.get("zip", []), list[dict[str, Any]])],
-        cases=[_table("case.", table, _Value) for table in take("case", found.get("case", []), list[dict[str, Any]])],
+        cases=[_case(table) for table in take("case", found.get("case", []), list[dict[str, Any]])],
         **{name: take(name, found[name], kind) for name, kind in _OF_THE_PLAN.items() if name in found},
     )
+
+
+def _case(table: Mapping[str, Any]) -> dict[str, Any]:
+    settings = _table("case.", table, _Value)
+    if "name" in settings:
+        settings[CASE_NAME] = take("case.name", settings.pop("name"), _Name)
+    return settings
 
 
 def _table(place: str, table: Mapping[str, Any], kind: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.meter import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -63,8 +63,24 @@ def encode(sampled: Sequence[Sampled]) -> bytes:
                 for name, value in zip(COLUMNS, row, strict=True):
                     columns[name].append(value)
     channels = msgspec.json.encode({one.meter: one.channels for one in sampled if one.channels})
-    table = pa.table(columns, _SCHEMA).sort_by("time_ns").replace_schema_metadata({_CHANNELS: channels})
+    return _written(pa.table(columns, _SCHEMA).sort_by("time_ns"), channels)
+
+
+def renamed(path: Path, rename: Callable[[str], str]) -> bytes:
+    """Return the time series in a file, encoded, with its texts changed by `rename`; raises `UserError` like `read`."""
+    found = read(path)
+    table = pa.Table.from_pandas(found.readings, _SCHEMA, preserve_index=False)
+    for at, name in enumerate(COLUMNS):
+        if name in _WORDS:
+            words = table[name].combine_chunks().dictionary_encode()
+            texts = pa.array([rename(word) for word in words.dictionary.to_pylist()], pa.string())
+            table = table.set_column(at, name, pa.DictionaryArray.from_arrays(words.indices, texts).cast(pa.string()))
+    return _written(table, rename(msgspec.json.encode(found.channels).decode()).encode())
+
+
+def _written(table: pa.Table, channels: bytes) -> bytes:
     buffer = io.BytesIO()
+    table = table.replace_schema_metadata({_CHANNELS: channels})
     pq.write_table(table, buffer, compression="zstd", use_dictionary=list(_WORDS))
     return buffer.getvalue()
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing import diagnosis
+from benchmarker.comparing import diagnosis, suites
 from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
@@ -21,6 +22,7 @@ from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.configurations import Factors, Value, factors, label, varying
+from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
     from benchmarker.comparing import matching
@@ -32,13 +34,14 @@ if TYPE_CHECKING:
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One side's trials of all cases: how many were planned, how many succeeded, and what failed or was not run.
+    """One side's trials of all cases: their suites, how many were planned and succeeded, and what is missing.
 
     `warnings` holds what makes the side doubtful, by kind: `disturbed` trials, trials too `short` to detect
     disturbances, a part of the machine's `cores`, and `mixed` trials of a case.
     """
 
     name: str
+    suites: list[SuiteId]
     asked: int
     ok: int
     success: float
@@ -126,11 +129,12 @@ def score(
     costs: Costs | None,
     required: Collection[str],
     rules: Rules,
+    known_suites: Mapping[str, PlannedSuite] = MappingProxyType({}),
 ) -> Scores:
     """Score each side over the baseline in each metric, and rank them; verdicts are corrected for all comparisons.
 
-    A case without a `required` metric makes the score incomplete. Raises `UserError` if a metric is unknown, or if the
-    costs have no entry for a side.
+    A case without a `required` metric makes the score incomplete. `known_suites` has the cases of suites by SHA-256.
+    Raises `UserError` if a metric is unknown, or if the costs have no entry for a side.
     """
     groups = [_groups(sides, index) for index in range(len(sides.names))]
     records = [[record for group in several for record in group] for several in groups]
@@ -162,6 +166,7 @@ def score(
                 unmatched=list(made.unmatched),
                 notes=[
                     *made.notes,
+                    *suites.notes(made.matches, known_suites),
                     *_notes(made.matches),
                     *(cost_notes([records[0], records[index]]) if costs else []),
                     *weights.unused(common),
@@ -317,6 +322,7 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun],
     ok = sum(record.error is None for record in records)
     return Side(
         name=name,
+        suites=suites.suites_of(records),
         asked=asked,
         ok=ok,
         success=ok / asked,

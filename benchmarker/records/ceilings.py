@@ -154,8 +154,13 @@ def known(results: Iterable[Path] = ()) -> Ceilings:
 
 def read(path: Path) -> list[Ceiling] | Fault:
     """Read the ceilings in a file; return a `Fault` if it is invalid."""
-    found = atomic.decode(path, lambda content: msgspec.json.decode(content, type=File))
+    found = atomic.decode(path, decode)
     return found if isinstance(found, Fault) else found.ceilings
+
+
+def decode(content: bytes) -> File:
+    """Decode the content of a file of ceilings; raises msgspec.DecodeError."""
+    return msgspec.json.decode(content, type=File)
 
 
 def write(path: Path, ceilings: Sequence[Ceiling]) -> None:

@@ -14,6 +14,7 @@ from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.record import DesignKind
+from benchmarker.records.suite import PlannedSuite, TrialSuite
 
 MOST_TRIALS = 1_000_000
 """Most trials of a run: at a second each, twelve days."""
@@ -27,7 +28,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     A round is one trial of every case, in random order (from `seed`). In a duet the two trials of a round share one
     process. `looks` are the numbers of rounds after which the run may stop early. `left_out` lists what was requested
-    but cannot be run, with the reasons.
+    but cannot be run, with the reasons. `suite` is the suite or the plan file that the plan was made from, if any.
     """
 
     run_id: str = ""
@@ -38,13 +39,20 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     left_out: list[str] = []
     seed: Count
     order: list[PlannedTrial]
+    suite: PlannedSuite | None = None
 
     def __post_init__(self) -> None:
-        """Check that every trial of every case is in the order once; raises ValueError."""
+        """Check that every trial of every case is in the order once, as the suite requests; raises ValueError."""
         if len(self.order) != len(self.cases) * self.trials or set(self.order) != {
             (index, trial) for index in range(len(self.cases)) for trial in range(self.trials)
         }:
             raise ValueError(f"the order is not that of {self.trials} trials of {len(self.cases)} cases")
+        if self.suite and (self.suite.trials, self.suite.design) != (self.trials, self.design):
+            raise ValueError("the trials or the design are not those of the suite")
+
+    def suite_of(self, case_number: int) -> TrialSuite | None:
+        """Return what the record of a trial of a case says about its suite."""
+        return self.suite.of(case_number) if self.suite else None
 
     def same_as(self, other: Plan) -> bool:
         """Whether both plans request the same, in any order of the trials."""
@@ -69,6 +77,7 @@ def make_plan(
     looks: Sequence[int] = (),
     left_out: Sequence[str] = (),
     seed: int | None = None,
+    suite: PlannedSuite | None = None,
 ) -> Plan:
     """Plan rounds, each with one trial of every case in a new random order, from `seed` or a random seed.
 
@@ -87,6 +96,7 @@ def make_plan(
         left_out=list(left_out),
         seed=seed,
         order=order,
+        suite=suite,
     )
 
 

@@ -7,6 +7,7 @@ Schema history (`SCHEMA_VERSION`):
 4  `energy`, `telemetry`, `meters` (sensor readings); power and temperature in `preheat`; `witnesses.temperature_C`;
    `device.pci`
 5  renamed: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
+6  `suite` (the suite or plan file that the trial comes from)
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_beca
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
+from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[5] = 5
+SCHEMA_VERSION: Literal[6] = 6
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -216,13 +218,14 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    schema_version: Literal[5]
+    schema_version: Literal[6]
     run_id: str
     trial_id: str
     trial: Count
     started_at: str
     command: str
     case: Case
+    suite: Annotated[TrialSuite | None, null_because("it was not run from a suite or a plan file")]
     design: Design
     status: Literal["ok", "failed"]
     error: Annotated[Failure | None, NULL_IS_AN_ANSWER]
@@ -323,12 +326,14 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
         if fields.get("witnesses"):
             fields["witnesses"]["temperature_C"] = None
             reasons["interference.temperature_C"] = new
-    fields |= {"schema_version": SCHEMA_VERSION, "interference": fields.pop("witnesses", None), "reasons": reasons}
-    if fields.get("design", {}).get("kind") == "blocks":
-        fields["design"]["kind"] = "rounds"
-    for meter in fields.get("meters", []):
-        meter["unavailable"] = meter.pop("lacks", [])
-    return fields
+    if version < 5:
+        fields["interference"] = fields.pop("witnesses", None)
+        if fields.get("design", {}).get("kind") == "blocks":
+            fields["design"]["kind"] = "rounds"
+        for meter in fields.get("meters", []):
+            meter["unavailable"] = meter.pop("lacks", [])
+    reasons["suite"] = new
+    return fields | {"schema_version": SCHEMA_VERSION, "suite": None, "reasons": reasons}
 
 
 def schema() -> dict[str, Any]:

@@ -23,7 +23,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +37,7 @@ from benchmarker.records import plan as plans
 from benchmarker.records import record as schema
 from benchmarker.records.plan import Plan, PlannedTrial
 from benchmarker.records.record import Record
+from benchmarker.records.suite import PlannedSuite
 
 PLAN = "plan.json"
 CEILINGS = "ceilings.json"
@@ -204,6 +205,17 @@ def read_record(path: Path) -> Record | Fault:
 def read_plan(path: Path) -> Plan | Fault:
     """Read the plan in one file; return a `Fault` if it is invalid."""
     return decode(path, plans.read)
+
+
+def suites(results: Iterable[Path]) -> dict[str, PlannedSuite]:
+    """Return the suites in the plans of results, by SHA-256; a plan that cannot be read is left out."""
+    found = {}
+    for result in results:
+        for file in sorted(result.rglob(PLAN)) if result.is_dir() else [result.with_name(PLAN)]:
+            plan = read_plan(file)
+            if isinstance(plan, Plan) and plan.suite:
+                found[plan.suite.sha256] = plan.suite
+    return found
 
 
 def _refuse(error: OSError) -> None:

@@ -85,6 +85,7 @@ def _properties(record: Record) -> dict[str, str]:
     for name, value in _flat(msgspec.to_builtins(here)):
         if name not in _MOMENTARY and not name.endswith(".processes"):
             found.setdefault(_SAME.get(name, name), _text(value))
+    found |= {"suite": str(record.suite.id)} if record.suite else {}
     found |= dict(_flat_texts("variable", record.software.variables))
     if record.types:
         found |= dict(_flat_texts("setting", record.types.settings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from benchmarker.comparing import suites
 from benchmarker.comparing.judge import compare
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement.completeness import asked
@@ -36,12 +37,13 @@ def gather(
     planned = asked(results, [record for _, records in groups for record in records])
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
+    notes = [*made.notes, *suites.notes(made.matches, store.suites(results))] if made else []
     return Study(
         results=groups,
         faults=[*(fault for _, _, found in read for fault in found), *planned.faults, *known.faults],
         planned=planned,
         matches=made.matches if made else (),
-        family=compare(made.matches, rules, derive, made.unmatched, made.notes) if made else None,
+        family=compare(made.matches, rules, derive, made.unmatched, notes) if made else None,
         unjudged=unjudged,
         derive=derive,
         rules=rules,

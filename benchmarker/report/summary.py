@@ -54,7 +54,7 @@ def subtitle(study: Study) -> str:
 
 
 def shared(study: Study) -> list[tuple[str, str]]:
-    """Return what all trials have in common: host, processor, device, and factors that are not at their default."""
+    """Return what all trials have in common: host, processor, device, suite, and factors that are not the default."""
     cases = [group.factors for group in study.groups]
     differ = varying(cases)
     found = [
@@ -66,8 +66,9 @@ def shared(study: Study) -> list[tuple[str, str]]:
         ("host", {record.machine.host for record in study.records}),
         ("processor", {record.machine.cpu.model for record in study.records}),
         ("measured on", {_device(record) for record in study.records}),
+        ("suite", {str(record.suite.id) if record.suite else "" for record in study.records}),
     ]
-    return [*((name, values.pop()) for name, values in results if len(values) == 1), *found]
+    return [*((name, values.pop()) for name, values in results if len(values) == 1 and "" not in values), *found]
 
 
 def _device(record: Record) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.power.energy import Accounts
     from benchmarker.records.record import Design
+    from benchmarker.records.suite import TrialSuite
     from benchmarker.worker.launch import Environment, Event
 
 
@@ -34,6 +35,7 @@ class Process:
     cases: tuple[Case, ...]
     trial: int
     designs: tuple[Design, ...]
+    suites: tuple[TrialSuite | None, ...] = ()
     seed: int = 0
 
     @property
@@ -126,6 +128,7 @@ class RecordBuilder:
             "started_at": self.started_at,
             "command": command_line(case),
             "case": case,
+            "suite": self.process.suites[self.number] if self.process.suites else None,
             "design": msgspec.structs.replace(
                 self.process.designs[self.number], partner_first=parts.get("partner_first", [])
             ),

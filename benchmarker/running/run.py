@@ -149,6 +149,7 @@ def make_process(plan: Plan, trials: Sequence[PlannedTrial], slot: int) -> Proce
             Design(kind=plan.design, case_number=index, slot=slot, looks=plan.looks, partner=partner)
             for (index, _), partner in zip(trials, partners, strict=True)
         ),
+        suites=tuple(plan.suite_of(index) for index, _ in trials),
         seed=plan.seed + trials[0][1],
     )
 

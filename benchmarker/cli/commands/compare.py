@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_classical, print_family, print_speedups
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.comparing import matching, profiled_parts
+from benchmarker.comparing import matching, profiled_parts, suites
 from benchmarker.comparing.classical import classical
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.results import Level
@@ -114,7 +114,8 @@ def command(
         made = matching.between(groups)
     if level != "trial":
         made = profiled_parts.split(made, level)
-    family = compare(made.matches, rules, derive, made.unmatched, made.notes)
+    notes = [*made.notes, *suites.notes(made.matches, store.suites(results))]
+    family = compare(made.matches, rules, derive, made.unmatched, notes)
     if plot:
         from benchmarker.report.plots import boxes
 

@@ -12,7 +12,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.energy import why_nothing
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
-from benchmarker.cli.display.profiles import plain, print_csv
+from benchmarker.cli.display.profiles import plain, print_frame_csv
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.types import Integer
@@ -74,7 +74,7 @@ def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) ->
     if as_json:
         print_json(plain(table))
     elif as_csv:
-        print_csv(table)
+        print_frame_csv(table)
     else:
         if not len(begun):
             click.echo("nothing was timed: times are since the first reading")

@@ -8,7 +8,14 @@ import click
 
 from benchmarker.bundles.manifest import Manifest, Remark
 from benchmarker.bundles.pack import NO_PROFILES
+from benchmarker.bundles.redact import REDACTED
 from benchmarker.formatting import clean, si
+
+_BY_OPTION = {
+    NO_PROFILES: "event tables and profiler files (--no-profiles)",
+    REDACTED: "logs, event tables, profiler files and others (--redact)",
+}
+"""Why files are left out on request, and how they are reported together."""
 
 
 def summary(manifest: Manifest) -> list[list[str]]:
@@ -16,8 +23,10 @@ def summary(manifest: Manifest) -> list[list[str]]:
     size = sum(packed.size_bytes for packed in manifest.files)
     return [
         ["run", manifest.run_id],
+        *([["suite", str(manifest.suite)]] if manifest.suite else []),
         ["trials", str(manifest.trials)],
         ["files", f"{len(manifest.files)}, {si(size, 'B')}"],
+        *([["redacted", str(manifest.redacted)]] if manifest.redacted else []),
     ]
 
 
@@ -31,10 +40,11 @@ def warn(manifest: Manifest) -> None:
             err=True,
         )
     for remark in manifest.left_out:
-        if remark.reason != NO_PROFILES:
+        if remark.reason not in _BY_OPTION:
             click.echo(f"benchmarker: not packed: {clean(str(remark))}", err=True)
-    if profiles := sum(remark.reason == NO_PROFILES for remark in manifest.left_out):
-        click.echo(f"benchmarker: not packed: {profiles} event tables and profiler files (--no-profiles)", err=True)
+    for reason, what in _BY_OPTION.items():
+        if count := sum(remark.reason == reason for remark in manifest.left_out):
+            click.echo(f"benchmarker: not packed: {count} {what}", err=True)
 
 
 def print_faults(faults: Iterable[Remark]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -13,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, spreadsheet_text
 
 _UNUSUAL = re.compile(r"[^\n -~]")
 """Characters that may be unprintable; in JSON they are escaped so that a hostile name cannot control the terminal."""
@@ -35,6 +38,19 @@ def print_json_line(value: Any) -> None:
 def _print_json(encoded: bytes) -> None:
     text = encoded.decode()
     click.echo(_UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text))
+
+
+def print_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print rows as CSV, one line each; no text is a formula or has control characters, and None and NaN are empty."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_csv_cell(each) for each in row] for row in (headings, *rows))
+    click.echo(text.getvalue(), nl=False)
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return spreadsheet_text(clean(value))
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchmarker.cli.display.output import print_json, print_table
+from benchmarker.cli.display.output import print_csv, print_json, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
@@ -96,7 +96,7 @@ def print_statistics(
     if as_json:
         print_json(plain(chosen))
     elif as_csv:
-        print_csv(chosen)
+        print_frame_csv(chosen)
     elif not len(table):
         click.echo("nothing in the profile matches")
     else:
@@ -115,11 +115,9 @@ def print_statistics(
             click.echo(f"and {len(rest)} more{share}; --top=0 shows all")
 
 
-def print_csv(table: pd.DataFrame) -> None:
-    """Print rows as CSV, one line each; control characters in text are escaped."""
-    texts = table.select_dtypes(exclude="number")
-    shown = texts.map(lambda value: clean(value) if isinstance(value, str) else value)
-    click.echo(table.assign(**{str(name): shown[name] for name in texts}).to_csv(index=False), nl=False)
+def print_frame_csv(table: pd.DataFrame) -> None:
+    """Print rows as CSV."""
+    print_csv(table.columns, table.itertuples(index=False, name=None))
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:

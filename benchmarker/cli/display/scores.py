@@ -33,7 +33,8 @@ def print_scores(scores: Scores, left_out: Sequence[str]) -> None:
     for side in scores.sides:
         disturbed = f", {side.disturbed} disturbed" if side.disturbed else ""
         success = f"{side.ok} of {side.asked} trials succeeded ({percent(side.success)})"
-        click.echo(clean(f"{letters[side.name]}  {side.name}: {success}{disturbed}"))
+        of = f"; suite {', '.join(map(str, side.suites))}" if side.suites else ""
+        click.echo(clean(f"{letters[side.name]}  {side.name}: {success}{disturbed}{of}"))
     click.echo()
     if len(scores.scores) == 1:
         _print_pair(scores.scores[0])

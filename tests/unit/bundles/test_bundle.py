@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import stat
+import struct
 import subprocess
 import sys
 import zipfile
@@ -15,13 +16,15 @@ from hypothesis import strategies as st
 from support.records import make_ceiling, make_record
 
 from benchmarker import UserError
-from benchmarker.bundles.manifest import Manifest, name_trouble
+from benchmarker.bundles.manifest import MAX_FILES, Manifest, name_trouble
 from benchmarker.bundles.pack import Bundled, bundle
+from benchmarker.bundles.run_files import MAX_JSON_BYTES
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.files import atomic
 from benchmarker.records import ceilings, store
 from benchmarker.records.plan import make_plan
-from benchmarker.records.record import Failure
+from benchmarker.records.record import Blocks, Failure
+from benchmarker.records.suite import TrialSuite
 
 RUN = "20260102T030405.678901-89abcdef"
 
@@ -52,7 +55,12 @@ def pack(folder: Path, output: Path, **options) -> Bundled:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """The files of a run, without those that a bundle adds."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("manifest.json", "environment.json")
+    }
 
 
 @pytest.fixture
@@ -101,7 +109,14 @@ def test_what_was_packed_comes_out_byte_by_byte(run, packed, tmp_path):
     assert done.faults == ()
     assert contents(done.folder) == contents(run)
     assert list((tmp_path / "theirs").iterdir()) == [done.folder]
-    assert store.read([tmp_path / "theirs"])[0] == store.read([run])[0]
+    assert store.read([tmp_path / "theirs"]) == (store.read([run])[0], [])
+
+
+def test_the_manifest_and_the_environment_are_kept_beside_the_records(packed, tmp_path):
+    folder = unbundle(packed, tmp_path / "theirs").folder
+    assert folder
+    for name in ("manifest.json", "environment.json"):
+        assert (folder / name).read_bytes() == members(packed)[name]
 
 
 def test_the_same_run_gives_the_same_bytes(run, packed, tmp_path):
@@ -161,6 +176,13 @@ def test_profiles_can_be_left_out_and_that_is_told(run, tmp_path):
     folder = unbundle(done.path, tmp_path / "theirs").folder
     assert folder
     assert contents(folder).keys() == contents(run).keys() - set(left)
+
+
+def test_what_was_left_out_is_still_told_by_a_bundle_of_the_unpacked_run(run, tmp_path):
+    done = pack(run, tmp_path / "bid.zip", profiles=False)
+    theirs = unbundle(done.path, tmp_path / "theirs").folder
+    assert theirs
+    assert pack(theirs, tmp_path / "again.zip").path.read_bytes() == done.path.read_bytes()
 
 
 def test_what_is_no_file_of_the_run_is_named_and_not_packed(run, tmp_path):
@@ -229,6 +251,11 @@ def other_case(run):
     atomic.write(run / f"{RUN}-0001-0.json", atomic.encode(make_record(run=RUN, trial=1, case={"seed": 9})))
 
 
+def other_suite(run):
+    suite = TrialSuite(name="naps", sha256="0" * 64)
+    atomic.write(run / f"{RUN}-0001-0.json", atomic.encode(make_record(run=RUN, trial=1, suite=suite)))
+
+
 def unplanned(run):
     atomic.write(run / f"{RUN}-0002-0.json", atomic.encode(make_record(run=RUN, trial=2)))
 
@@ -251,6 +278,7 @@ SPOILT = [
     (other_run, f"{RUN}-0001-0.json", f"belongs to run other, not to {RUN}"),
     (other_name, "better.json", f"contains trial {RUN}-0001-0; a record must be named after its trial"),
     (other_case, f"{RUN}-0001-0.json", "its case differs from case 0 of the plan"),
+    (other_suite, f"{RUN}-0001-0.json", "its suite is not that of the plan"),
     (unplanned, f"{RUN}-0002-0.json", "trial 2 of case 0 is not in the plan"),
     (twice, "z.json", f"same trial of the same case as {RUN}-0001-0.json"),
     (endless, "z.json", ""),
@@ -279,6 +307,14 @@ def test_a_plan_of_another_run_is_told(run, packed, tmp_path):
     plan = json.loads(files["plan.json"]) | {"run_id": "other"}
     rebuild(packed, {**files, "plan.json": json.dumps(plan).encode()})
     assert faults(packed, tmp_path / "theirs")["plan.json"] == f"belongs to run other, not to {RUN}"
+
+
+def test_a_suite_of_the_manifest_alone_is_told(packed, tmp_path):
+    files = members(packed)
+    manifest = json.loads(files["manifest.json"]) | {"suite": {"name": "naps", "version": None, "sha256": "0" * 64}}
+    rebuild(packed, {**files, "manifest.json": json.dumps(manifest).encode()})
+    reason = "states suite naps (000000000000), which is not that of the plan"
+    assert faults(packed, tmp_path / "theirs") == {"manifest.json": reason}
 
 
 def test_an_unfinished_run_is_packed_and_counted(tmp_path):
@@ -485,7 +521,7 @@ def test_all_faults_are_named_not_only_the_first(packed, tmp_path):
 @pytest.mark.parametrize(
     ("manifest", "reason"),
     [
-        ({"format_version": 2}, "format 2 is newer than 1, which this benchmarker reads: update benchmarker"),
+        ({"format_version": 3}, "format 3 is newer than 2, which this benchmarker reads: update benchmarker"),
         ({"format_version": 0}, "Invalid enum value 0"),
         ({"run_id": "other"}, "run_id: not the name of the folder"),
         ({"run_id": "../up"}, "run_id: a slash"),
@@ -529,6 +565,134 @@ def test_what_is_no_bundle_is_refused(tmp_path):
         unbundle(tmp_path, tmp_path / "theirs")
 
 
+def refusal(data: bytes, tmp_path: Path) -> str:
+    """Why a bundle of these bytes is refused; nothing of it may be left behind."""
+    (tmp_path / "hostile.zip").write_bytes(data)
+    with pytest.raises(UserError) as caught:
+        unbundle(tmp_path / "hostile.zip", tmp_path / "theirs")
+    assert not (tmp_path / "theirs").exists()
+    return str(caught.value)
+
+
+def shifted(data: bytes, by: int, at: int | None = None) -> bytes:
+    """A zip whose directory tells offsets that are `by` bytes larger, of files from the offset `at` on."""
+    found = bytearray(data)
+    end = len(data) - 22
+    position = begin = int.from_bytes(data[end + 16 : end + 20], "little")
+    found[end + 16 : end + 20] = (begin + by).to_bytes(4, "little")
+    while position < end:
+        offset = int.from_bytes(data[position + 42 : position + 46], "little")
+        if at is None or offset >= at:
+            found[position + 42 : position + 46] = (offset + by).to_bytes(4, "little")
+        position += 46 + sum(int.from_bytes(data[position + i : position + i + 2], "little") for i in (28, 30, 32))
+    return bytes(found)
+
+
+def test_bytes_before_or_after_the_archive_are_refused(packed, tmp_path):
+    data = packed.read_bytes()
+    assert "has bytes before its zip; request the bundle again" in refusal(b"#!/bin/sh\n" + data, tmp_path)
+    assert "that belong to no file" in refusal(b"1234" + shifted(data, 4), tmp_path)
+    assert "has bytes after the end of its zip" in refusal(data + b"more", tmp_path)
+    assert "has bytes after the end of its zip" in refusal(data[:-2] + b"\4\0more", tmp_path)
+
+
+def test_bytes_between_files_are_refused(packed, tmp_path):
+    data = packed.read_bytes()
+    second = data.index(b"PK\3\4", 4)
+    moved = shifted(data, 4, second)
+    assert "that belong to no file" in refusal(moved[:second] + b"1234" + moved[second:], tmp_path)
+    directory = int.from_bytes(data[-6:-2], "little")
+    moved = shifted(data, 4, directory)
+    message = "has bytes before its directory that belong to no file"
+    assert message in refusal(moved[:directory] + b"1234" + moved[directory:], tmp_path)
+    assert "has bytes before its zip" in refusal(data[:-22] + b"1234" + data[-22:], tmp_path)
+
+
+def test_two_archives_in_a_row_are_refused(packed, tmp_path):
+    data = packed.read_bytes()
+    assert "has bytes before its zip" in refusal(data + data, tmp_path)
+    assert "that belong to no file" in refusal(data + shifted(data, len(data)), tmp_path)
+
+
+def test_a_bundle_whose_directory_is_a_large_one_is_unpacked(packed, tmp_path, monkeypatch):
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 3)
+    rebuild(packed, members(packed))
+    assert packed.read_bytes().count(b"PK\6\6") == 1
+    data = packed.read_bytes()
+    assert "has bytes before its zip" in refusal(data[:-98] + b"1234" + data[-98:], tmp_path)
+    assert unbundle(packed, tmp_path / "theirs").folder
+
+
+def crowd(files: int, stated: int | None = None) -> bytes:
+    """A zip of empty files, written without `zipfile`, which would take long; its end states another number."""
+    entry = struct.Struct("<4s6H3L5H2L")
+    local = b"".join(struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, 0, 0, 33, 0, 0, 0, 0, 0) for _ in range(files))
+    directory = b"".join(
+        entry.pack(b"PK\1\2", 788, 20, 0, 0, 0, 33, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30 * at) for at in range(files)
+    )
+    count = files if stated is None else stated
+    end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(directory), len(local))
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(local) + len(directory), 1)
+    last = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    return local + directory + end + locator + last
+
+
+def test_too_many_files_are_refused_before_their_list_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    message = f"contains {MAX_FILES + 1} files, more than the {MAX_FILES} of a bundle"
+    assert message in refusal(crowd(MAX_FILES + 1), tmp_path)
+    assert "a directory with more than its entries" in refusal(crowd(MAX_FILES + 1, stated=MAX_FILES), tmp_path)
+    assert "a directory of 4600000 bytes for 1 files" in refusal(crowd(MAX_FILES, stated=1), tmp_path)
+
+
+def test_as_many_files_as_are_allowed_are_listed(tmp_path):
+    assert "is not a bundle: it contains 0 files RUN/manifest.json" in refusal(crowd(MAX_FILES), tmp_path)
+
+
+def test_a_run_of_too_many_files_is_not_packed(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarker.bundles.pack.MAX_FILES", 10)
+    with pytest.raises(UserError, match="contains 9 files; a bundle has at most 10: --no-profiles leaves"):
+        bundle(run, tmp_path / "bid.zip")
+    assert pack(run, tmp_path / "bid.zip", profiles=False).manifest.files
+
+
+def test_a_record_that_is_too_large_is_neither_packed_nor_unpacked(run, packed, tmp_path):
+    large = (run / f"{RUN}-0001-0.json").read_bytes() + b" " * MAX_JSON_BYTES
+    rebuild(packed, {**members(packed), f"{RUN}-0001-0.json": large})
+    reason = "larger than {} bytes, the limit for a JSON file"
+    assert faults(packed, tmp_path / "theirs") == {f"{RUN}-0001-0.json": reason.format(MAX_JSON_BYTES)}
+    (run / f"{RUN}-0001-0.json").write_bytes(large)
+    (fault,) = bundle(run, tmp_path / "bid.zip")
+    assert fault.reason == reason.format(MAX_JSON_BYTES)
+
+
+def test_json_is_read_in_proportion_to_the_size_of_the_zip(packed, tmp_path):
+    content = b'{"schema_version": 1, "x": [' + b"{}," * 2**22
+    info = zipfile.ZipInfo(f"{RUN}/x.json")
+    info.compress_type = zipfile.ZIP_DEFLATED
+    files = members(packed)
+    rebuild(packed, files, extra=[(info, content)], listed={**files, "x.json": content})
+    limit = 2**20 + 100 * packed.stat().st_size
+    assert faults(packed, tmp_path / "theirs") == {"x.json": f"larger than {limit} bytes, the limit for a JSON file"}
+
+
+def test_a_path_of_endless_length_is_refused(packed, tmp_path):
+    files = members(packed)
+    rebuild(packed, files, listed={**files, "a/" * 10**6 + "a": b""})
+    (fault,) = unbundle(packed, tmp_path / "theirs").faults
+    assert fault.reason == "a path longer than 1000 bytes"
+
+
+def test_an_interrupt_leaves_nothing(packed, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "sync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        unbundle(packed, tmp_path / "theirs")
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
 def small(folder: Path) -> tuple[bytes, dict[str, bytes]]:
     """A bundle of a run without a record, and what is in it."""
     run = make_run(folder, recorded=0)
@@ -558,6 +722,7 @@ def outcome(data: bytes, folder: Path) -> dict[str, bytes] | None:
 @pytest.mark.slow
 def test_every_byte_turned_over_is_noticed_or_harmless(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "sync", lambda: None)
     whole, expected = small(tmp_path)
     assert outcome(whole, tmp_path) == expected
     noticed = 0
@@ -622,11 +787,12 @@ def test_a_run_that_is_there_already_is_not_touched(packed, tmp_path):
 
 
 def test_a_full_disk_leaves_nothing(run, packed, tmp_path, monkeypatch):
-    def fail(descriptor):
+    def fail(*_):
         raise OSError(28, "No space left on device")
 
     before = packed.read_bytes()
     monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(os, "sync", fail)
     with pytest.raises(
         UserError, match=r"cannot write to .*: No space left on device; free some space, or name another"
     ):
@@ -703,25 +869,37 @@ def test_the_command_line_names_faults(command, run, packed, tmp_path):
     assert (wrong.returncode, wrong.stdout) == (2, "")
 
 
-def test_a_large_file_goes_through_in_pieces(run, tmp_path):
-    """No more memory than a few pieces, whatever the file's size: measured in a process of its own."""
-    size = 300 * 2**20
-    with (run / "big.events.parquet").open("wb") as file:
-        file.truncate(size)
+def growth(run: Path, output: Path) -> int:
+    """By how many bytes packing and verifying a run increase the memory of a process of its own."""
     code = """
 import resource, sys
 from pathlib import Path
-from benchmarker.bundles.pack import bundle
+from benchmarker.bundles.pack import Bundled, bundle
 from benchmarker.bundles.unpack import unbundle
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-bundle(Path(sys.argv[1]), Path(sys.argv[2]))
+assert isinstance(bundle(Path(sys.argv[1]), Path(sys.argv[2])), Bundled)
 assert not unbundle(Path(sys.argv[2]), None).faults
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, run, tmp_path / "big.zip"], capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) * 1024 < size / 5
+    done = subprocess.run([sys.executable, "-c", code, run, output], capture_output=True, text=True, check=True)
+    return int(done.stdout) * 1024
+
+
+def test_a_large_file_goes_through_in_pieces(run, tmp_path):
+    size = 300 * 2**20
+    with (run / "big.events.parquet").open("wb") as file:
+        file.truncate(size)
+    assert growth(run, tmp_path / "big.zip") < size / 5
+
+
+def test_only_one_record_is_in_memory_at_a_time(tmp_path):
+    run = make_run(tmp_path, trials=12, recorded=0)
+    blocks = Blocks(1, [10_000_000 + at for at in range(200_000)], "blocks")
+    for trial in range(12):
+        record = make_record(run=RUN, trial=trial, blocks=blocks)
+        (run / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
+    size = sum(path.stat().st_size for path in run.iterdir())
+    assert growth(run, tmp_path / "big.zip") < 1.5 * size
 
 
 def test_a_manifest_is_read_back_as_it_was_written(packed):

@@ -10,9 +10,10 @@ import pytest
 from support import profiles
 
 from benchmarker import load_events
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, spreadsheet_text
 
 COMMANDS = ("ingest", "kernels", "ops", "scopes")
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(1)", "  =1"]
 HOSTILE = [
     "'; DROP TABLE slice; --",
     "<script>alert(1)</script>",
@@ -21,6 +22,7 @@ HOSTILE = [
     "\x9b2J\u202e\u2028",
     "[bold red]markup[/]",
     '"quotes", and commas',
+    *FORMULAS,
     "n" * 100_000,
 ]
 
@@ -137,11 +139,25 @@ def test_json_and_csv_hold_the_same_numbers(command, tmp_path, hostile, name_of,
         assert list(row) == list(line)
         for name, value in row.items():
             if isinstance(value, str):
-                assert line[name] == clean(value)
+                assert line[name] == spreadsheet_text(clean(value))
             elif value is None:
                 assert line[name] == ""
             else:
                 assert float(line[name]) == value
+
+
+def test_text_in_csv_is_no_formula_and_numbers_stay_numbers(command, hostile):
+    for name_of in ("kernels", "ops"):
+        table = list(csv.DictReader(io.StringIO(command(name_of, hostile, "--csv", "--top=0").stdout, newline="")))
+        names = {row.get("name", row.get("op")) for row in table}
+        assert {f"'{text}" for text in FORMULAS} <= names
+        assert not names & {*FORMULAS}
+        assert all(int(row["count"]) > 0 for row in table)
+
+
+def test_text_and_headings_of_a_query_as_csv_are_no_formulas(command, hostile):
+    done = command("sql", hostile, """SELECT '=1+1' AS "@a", -1 AS n, char(9) || 'x' AS t, NULL AS e""", "--csv")
+    assert done.stdout == "'@a,n,t,e\n'=1+1,-1,\\x09x,\n"
 
 
 def test_the_numbers_are_those_of_the_table(command, tmp_path):

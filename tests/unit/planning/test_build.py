@@ -6,7 +6,7 @@ from benchmarker import Device, FrameworkInfo, Support, UserError
 from benchmarker.hooks import registry
 from benchmarker.planning import build
 from benchmarker.planning.cases import Ability
-from benchmarker.planning.factors import Description
+from benchmarker.planning.factors import CASE_NAME, Description
 
 CPU = Device("cpu", "a CPU", ("fp32", "fp64"))
 CUDA = Device("cuda", "a GPU", ("fp32", "bf16"))
@@ -174,3 +174,53 @@ def test_many_cases_do_not_look_up_the_same_again(frameworks, monkeypatch):
     cases, _ = build.make_cases([{**BASE, "m": m} for m in range(1, 2001)])
     assert len(cases) == 2000
     assert len(looked) < 10
+
+
+def described(**changes):
+    base = {"problem": "gemm", "preheat": "true", "device": "cpu"}
+    cases = [{"m": 64, CASE_NAME: "small"}, {"m": "128"}]
+    given = {"base": base, "axes": {"framework": ["torch", "numpy"]}, "cases": cases, "trials": 2, "name": "mine"}
+    return Description(**(given | changes))
+
+
+def test_a_plan_of_a_named_description_knows_its_suite(frameworks):
+    plan = build.from_description(described(version="3"))
+    assert (plan.suite.name, plan.suite.version, plan.suite.trials) == ("mine", "3", 2)
+    assert [(each.name, each.case_numbers) for each in plan.suite.cases] == [
+        ("small", [0]),
+        (None, [1]),
+        ("small", [2]),
+        (None, [3]),
+    ]
+    assert plan.suite.cases[1].settings == {"framework": "torch", "m": 128, "preheat": True, "problem": "gemm"}
+    assert [plan.suite_of(number).case for number in range(4)] == ["small", None, "small", None]
+
+
+def test_the_suite_is_the_same_whatever_the_machine_supports(frameworks):
+    able, _, ability = frameworks
+    whole = build.from_description(described())
+    able["numpy"] = UserError("numpy does not start")
+    part = build.from_description(described(order_seed=3))
+    assert (len(whole.cases), len(part.cases)) == (4, 2)
+    assert [each.case_numbers for each in part.suite.cases] == [[0], [1], [], []]
+    able["torch"] = ability(CUDA)
+    other = build.from_description(described(base={"problem": "gemm", "preheat": True, "device": "cuda"}))
+    assert {each.suite.sha256 for each in (whole, part, other)} == {build.suite_of(described()).sha256}
+
+
+def test_a_suite_case_on_several_devices_has_several_cases_in_the_plan(frameworks):
+    able, _, ability = frameworks
+    able["torch"] = ability(CPU, CUDA)
+    axes = {"framework": ["torch"], "device": ["cpu", "cuda"]}
+    plan = build.from_description(described(base={"problem": "gemm"}, axes=axes, cases=[]))
+    assert [each.case_numbers for each in plan.suite.cases] == [[0, 1]]
+
+
+def test_a_description_without_a_name_is_no_suite(frameworks):
+    plan = build.from_description(described(name=None))
+    assert (plan.suite, plan.suite_of(0)) == (None, None)
+
+
+def test_the_name_of_a_case_is_no_setting_elsewhere(frameworks):
+    with pytest.raises(UserError, match="no setting of gemm is named 'name'"):
+        build.from_description(described(axes={"framework": ["torch"], "name": ["x"]}))

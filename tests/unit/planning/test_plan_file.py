@@ -39,8 +39,15 @@ def test_the_file_on_the_page_gives_the_cases_that_the_page_says(tmp_path):
 
 def test_a_plan_has_defaults(tmp_path):
     assert read(tmp_path, 'problem = "gemm"\nbatch-size = 2') == factors.Description(
-        base={"problem": "gemm", "batch_size": 2}, axes={}, zips=[], cases=[], trials=10
+        base={"problem": "gemm", "batch_size": 2}, axes={}, zips=[], cases=[], trials=10, name="plan"
     )
+
+
+def test_a_plan_has_a_name_and_a_version_and_so_have_its_cases(tmp_path):
+    text = 'name = "gemms"\nversion = "2"\n[[case]]\nname = "small"\nm = 1\n[[case]]\nm = 2'
+    description = read(tmp_path, text)
+    assert (description.name, description.version) == ("gemms", "2")
+    assert description.cases == [{factors.CASE_NAME: "small", "m": 1}, {"m": 2}]
 
 
 def test_the_former_name_of_the_design_is_read(tmp_path):
@@ -67,6 +74,10 @@ def test_the_former_name_of_the_design_is_read(tmp_path):
         ("trials = '3'", "plan.toml: trials: expected `int`, got `str`"),
         ("design = ['duet']", "plan.toml: design: expected `str`"),
         ("design = 'trio'", "plan.toml: design: invalid enum value 'trio'"),
+        ("name = 1", "plan.toml: name: expected `str`, got `int`"),
+        ("version = 1", "plan.toml: version: expected `str`, got `int`"),
+        ("name = ''", "plan.toml: name: expected `str` of length >= 1"),
+        ("[[case]]\nname = 1", "plan.toml: case.name: expected `str`, got `int`"),
         ("order_seed = -1", "plan.toml: order_seed: expected `int` >= 0"),
         ("seconds = 3", "plan.toml: seconds is at the top level; move it to [measuring]"),
         ("[measuring]\nsecond = 3", "plan.toml: [measuring] has no second; there are: preheat, "),

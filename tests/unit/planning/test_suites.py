@@ -7,7 +7,7 @@ import pytest
 
 from benchmarker import UserError
 from benchmarker.hooks import registry
-from benchmarker.planning import factors, plan_file, suites
+from benchmarker.planning import build, factors, plan_file, suites
 
 
 def test_every_plan_stands_in_the_index_and_every_entry_has_a_plan():
@@ -20,12 +20,25 @@ def test_a_suite_is_a_plan_that_compares_frameworks_with_enough_trials(name):
     suite = suites.find(name)
     assert suite.plan == plan_file.read(suites.FOLDER / f"{name}.toml")
     assert suite.plan.trials >= 6
+    assert (suite.plan.name, suite.plan.version) == (name, "1")
     assert suite.plan.axes == {"framework": ["jax", "torch"]}
     tables = factors.expand(suite.plan)
     assert {table["problem"] for table in tables} == {"gemm", "attention", "gpt2"}
     assert {table.get("mode", "inference") for table in tables} >= {"inference", "training"}
     assert suite.summary
     assert suite.time
+
+
+def test_a_suite_that_changes_needs_a_new_version():
+    """Whoever changes a suite changes its version, and then these."""
+    assert {(name, suite.version): suite.sha256[:12] for name in suites.names() for suite in [suite_of(name)]} == {
+        ("procurement-quick", "1"): "3e07032027c0",
+        ("procurement", "1"): "cfc309e8a3ff",
+    }
+
+
+def suite_of(name):
+    return build.suite_of(suites.find(name).plan)
 
 
 @pytest.mark.parametrize("name", ["procurement-quick", "procurement"])

@@ -24,14 +24,19 @@ from benchmarker.formatting import si
 @click.option(
     "--profiles/--no-profiles", default=True, show_default=True, help="Include event tables and profiler files."
 )
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace host names, UUIDs and paths; leave out logs and profiles, which may hold some.",
+)
 @json_option
-def command(run: Path, output: Path | None, profiles: bool, as_json: bool) -> int:
+def command(run: Path, output: Path | None, profiles: bool, redact: bool, as_json: bool) -> int:
     """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
 
     The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
     is damaged or belongs to another run, nothing is written and the exit status is 1.
     """
-    bundled = bundle(run, output, profiles=profiles)
+    bundled = bundle(run, output, profiles=profiles, redact=redact)
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
         click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)

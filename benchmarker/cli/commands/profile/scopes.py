@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
-from benchmarker.cli.display.profiles import cell, headline, phase_option, plain, print_csv, top_option, warn
+from benchmarker.cli.display.profiles import cell, headline, phase_option, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
@@ -61,7 +61,7 @@ def command(
     if as_json:
         print_json(plain(table))
     elif as_csv:
-        print_csv(table)
+        print_frame_csv(table)
     elif not len(table):
         click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
     elif len(found) == 1:

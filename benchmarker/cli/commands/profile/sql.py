@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import csv_option, json_option, print_csv, print_json, print_table
 from benchmarker.formatting import clean
 from benchmarker.traces.perfetto import annotated_file
 from benchmarker.traces.perfetto.queries import open_trace
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.argument("statement", metavar="SQL")
 @json_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@csv_option
 @click.option("--engine", metavar="FILE", type=click.Path(path_type=Path), help="The trace_processor_shell to use.")
 @click.option("--download", is_flag=True, help="Let Perfetto download an engine if there is none.")
 def command(result: Path, statement: str, as_json: bool, as_csv: bool, engine: Path | None, download: bool) -> None:
@@ -51,7 +49,7 @@ def command(result: Path, statement: str, as_json: bool, as_csv: bool, engine: P
     if as_json:
         print_json([dict(zip(headings, row, strict=True)) for row in rows])
     elif as_csv:
-        csv.writer(sys.stdout, lineterminator="\n").writerows([headings, *rows])
+        print_csv(headings, rows)
     elif headings:
         print_table([clean(name) for name in headings], [[_cell(value) for value in row] for row in rows])
     if dropped:

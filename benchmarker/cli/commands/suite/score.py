@@ -94,6 +94,7 @@ def command(
         costs=costs,
         required=metrics if named else metrics[:1],
         rules=Rules(),
+        known_suites=store.suites(results),
     )
     missing = found.missing | ({"file(s) that cannot be read": len(faults)} if faults else {})
     found = msgspec.structs.replace(found, missing=missing)

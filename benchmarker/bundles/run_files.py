@@ -1,0 +1,107 @@
+"""The files of a run, in its folder or in a bundle: read one at a time, and checked against the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from benchmarker.bundles.manifest import Remark, Trials
+from benchmarker.files import atomic
+from benchmarker.files.atomic import Fault
+from benchmarker.records import ceilings, plan, record, store
+from benchmarker.records.plan import Plan, PlannedTrial
+from benchmarker.records.record import Record
+
+MAX_JSON_BYTES = 2**24
+"""Largest plan, record or other JSON file. A record this large has more than a million timed blocks."""
+
+Content = Callable[[str], bytes | Fault]
+"""Returns the content of a file of the run by its path, or why it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as read from its files: its plan, the numbers of its trials, and the faults in its files."""
+
+    plan: Plan | None
+    trials: Trials
+    faults: tuple[Remark, ...]
+
+
+def in_folder(folder: Path) -> Content:
+    """Return what reads the files of a run in its folder."""
+
+    def content(path: str) -> bytes | Fault:
+        file = folder / path
+        try:
+            if file.stat().st_size > MAX_JSON_BYTES:
+                return too_large(path, MAX_JSON_BYTES)
+            return file.read_bytes()
+        except OSError as error:
+            return Fault(Path(path), error.strerror or str(error))
+
+    return content
+
+
+def too_large(path: str, max_bytes: int) -> Fault:
+    """Return the fault of a JSON file that exceeds the limit."""
+    return Fault(Path(path), f"larger than {max_bytes} bytes, the limit for a JSON file")
+
+
+def read_run(paths: Iterable[str], content: Content, seen: Callable[[Record], None] | None = None) -> Run:
+    """Read the plan and then each record among the files of a run, and check each record against the plan.
+
+    Only one record is in memory at a time; `seen` is called with each that can be read.
+    """
+    json = sorted(path for path in paths if path.endswith(".json"))
+    found = _read(store.PLAN, content) if store.PLAN in json else Fault(Path(store.PLAN), "missing")
+    planned = found if isinstance(found, Plan) else None
+    faults = [Remark(store.PLAN, found.reason)] if isinstance(found, Fault) else []
+    taken: dict[PlannedTrial, str] = {}
+    recorded = failed = 0
+    for path in json:
+        if PurePosixPath(path).name in store.BESIDE and path != store.CEILINGS:
+            continue
+        found = _read(path, content)
+        if isinstance(found, Fault):
+            faults.append(Remark(path, found.reason))
+        elif isinstance(found, Record):
+            recorded += 1
+            failed += found.status == "failed"
+            if planned:
+                faults += [Remark(path, reason) for reason in _against_plan(planned, path, found, taken)]
+            if seen:
+                seen(found)
+    return Run(planned, Trials(len(planned.order) if planned else 0, recorded, failed), tuple(faults))
+
+
+def _read(path: str, content: Content) -> Plan | Record | ceilings.File | Fault:
+    found = content(path)
+    if isinstance(found, Fault):
+        return found
+    if path == store.PLAN:
+        return atomic.parse(Path(path), found, plan.read)
+    if path == store.CEILINGS:
+        return atomic.parse(Path(path), found, ceilings.decode)
+    return atomic.parse(Path(path), found, record.read)
+
+
+def _against_plan(planned: Plan, path: str, found: Record, taken: dict[PlannedTrial, str]) -> list[str]:
+    """Return why a record is not that of a trial of the plan; `taken` has the paths of the trials before it."""
+    reasons = []
+    number, trial = found.design.case_number, found.trial
+    if path != f"{found.trial_id}.json":
+        reasons.append(f"contains trial {found.trial_id}; a record must be named after its trial")
+    if found.run_id != planned.run_id:
+        reasons.append(f"belongs to run {found.run_id}, not to {planned.run_id}")
+    if number >= len(planned.cases) or trial >= planned.trials:
+        reasons.append(f"trial {trial} of case {number} is not in the plan")
+    elif planned.cases[number] != found.case:
+        reasons.append(f"its case differs from case {number} of the plan")
+    elif planned.suite_of(number) != found.suite:
+        reasons.append("its suite is not that of the plan")
+    elif (number, trial) in taken:
+        reasons.append(f"same trial of the same case as {taken[number, trial]}")
+    taken.setdefault((number, trial), path)
+    return reasons
