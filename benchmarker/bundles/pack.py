@@ -182,6 +182,8 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
         path = below + entry.name
         if entry.is_symlink():
             yield path, "a link"
+        elif path == store.WORK:
+            yield path, "unfinished work of a process that was killed"
         elif entry.is_dir(follow_symlinks=False):
             yield from _walk(folder / entry.name, f"{path}/")
         elif not entry.is_file(follow_symlinks=False):

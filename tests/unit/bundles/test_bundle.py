@@ -190,6 +190,7 @@ def test_what_is_no_file_of_the_run_is_named_and_not_packed(run, tmp_path):
     (run / "folder").symlink_to("/etc")
     os.mkfifo(run / "pipe")
     (run / ".x.json.abc.tmp").write_text("{")
+    (run / ".work" / "profile").mkdir(parents=True)
     (run / "a\\b").write_text("")
     (run / "manifest.json").write_text("{}")
     (run / "sub").mkdir()
@@ -200,6 +201,7 @@ def test_what_is_no_file_of_the_run_is_named_and_not_packed(run, tmp_path):
         "folder": "a link",
         "pipe": "not a regular file",
         ".x.json.abc.tmp": "a temporary file",
+        ".work": "unfinished work of a process that was killed",
         "a\\b": "a backslash or a colon in its name",
         "manifest.json": "replaced by the bundle's own",
     }
