@@ -73,7 +73,7 @@ def _print_pair(score: Score) -> None:
         return
     headings = ["weight"]
     for each in shown:
-        headings += [f"{each.metric} A", "B", "score"]
+        headings += [f"{each.metric.replace('_per_', '/')} A", "B", "score"]
     rows = []
     for several in zip(*(each.by_case for each in shown), strict=True):
         row = [f"{several[0].weight:g}"]
