@@ -132,6 +132,15 @@ def test_costs_are_named_by_side_if_there_are_several_contenders(derive):
         )
 
 
+def test_a_case_that_only_contenders_share_has_costs_too(derive):
+    inputs = Inputs(price=31536, lifetime_years=1, utilisation=1, electricity_price_per_kWh=0, pue=1, power_W=1)
+    costs = Costs("EUR", dict.fromkeys("abc", inputs))
+    sides = offer("a", [1.0]), offer("b", [0.5, 1.0]), offer("c", [0.25, 1.0])
+    found = scored(derive, *sides, metrics=["samples_per_cost"], costs=costs)
+    assert [(each.side, each.rank) for each in found.rankings[0].places] == [("c", 1), ("b", 2), ("a", 3)]
+    assert [mean.cases for mean in found.rankings[0].pairs] == [1, 1, 2]
+
+
 def test_contenders_that_share_no_case_are_not_told_apart(derive):
     whole = offer("a", [1.0, 1.0, 1.0])
     b = [record for record in offer("b", [0.5, 0.5, 1.0]) if record.case.seed < 2]
