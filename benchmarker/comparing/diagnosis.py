@@ -11,12 +11,12 @@ from scipy import stats
 
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import environment_of, text, varying
+from benchmarker.records.configurations import DEFAULTS, Factors, environment_of, factors, text, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record
@@ -46,21 +46,30 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
 
 
 def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
-    """Report differences between the two sides' environments, and between their work per step."""
+    """Report differences between the two sides' environments, how they were measured, and their work per step."""
     if not baseline or not contender:
         return []
-    found = []
-    one, two = environment_of(baseline[0]), environment_of(contender[0])
-    changed = [name for name in varying([one, two]) if name in one and name in two]
-    if changed:
-        found.append(
-            "environments differ: " + ", ".join(f"{name} {text(one[name])} -> {text(two[name])}" for name in changed)
+    first, second = baseline[0], contender[0]
+    environments, cases = map(environment_of, (first, second)), (factors(first.case), factors(second.case))
+    found = [
+        f"{what}: {', '.join(changed)}"
+        for what, changed in (
+            ("environments differ", changes(*environments)),
+            ("the sides were measured differently", changes(*cases, among=DEFAULTS)),
         )
+        if changed
+    ]
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
         remedy = f"; --metric={rate} compares rates" if rate else ""
         found.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
     return found
+
+
+def changes(one: Factors, two: Factors, among: Collection[str] | None = None) -> list[str]:
+    """Return which factors that both have differ, as text; with `among`, only of these."""
+    names = [name for name in varying([one, two]) if name in one and name in two and (among is None or name in among)]
+    return [f"{name} {text(one[name])} -> {text(two[name])}" for name in names]
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

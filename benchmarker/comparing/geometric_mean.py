@@ -27,7 +27,7 @@ class Mean:
     Hodges-Lehmann estimate over rounds. `interval` is on the logarithmic scale, `level` is its confidence level. The
     p-values are already scaled for looks, so they are compared with alpha directly. `values` is the number of rounds,
     or the harmonic mean of the numbers of trials; `spread` is the standard deviation of one value, as if the shift were
-    a mean of that many. It is None if there is a single value.
+    a mean of that many. It is None if a side has a single trial.
     """
 
     method: str
@@ -93,7 +93,7 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     error = math.sqrt(parts.sum())
     values = harmonic_mean([len(logs) for logs in sides])
     if not error > 0:
-        return Mean(method, math.exp(log), log, None, level, 1.0, 1.0, values, None)
+        return Mean(method, math.exp(log), log, None, level, 1.0, 1.0, values, None if math.isnan(error) else 0.0)
     freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
     return Mean(

@@ -166,9 +166,9 @@ def _geometric_mean(group: Sequence[Tested], mean: Mean, p: float, p_same: float
     verdict = word(judge(mean.shift, p, p_same, first.rules.alpha), metric)
     alpha = (first.alpha if mean.is_paired else first.rules.alpha) / family
     needed = None
-    if verdict == "undecided" and mean.spread is not None:
+    if verdict == "undecided" and (mean.is_paired or mean.spread):
         least = max(math.floor(mean.values) + 1, fewest(alpha, is_paired=True) if mean.is_paired else 2)
-        needed = deciding(mean.shift, mean.spread, first.margin, alpha, least)
+        needed = deciding(mean.shift, mean.spread or 0.0, first.margin, alpha, least)
     doubt = provisional(
         (first.baseline.name, [each.baseline.records for each in group]),
         (first.contender.name, [each.contender.records for each in group]),

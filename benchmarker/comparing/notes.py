@@ -80,6 +80,8 @@ def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float
         return []
     if mean.spread is None:
         return ["a side has a single trial; at least 2 per side are needed"]
+    if not mean.is_paired and mean.spread == 0:
+        return ["the trials do not scatter at all, so there is no interval and no test"]
     if mean.is_paired and mean.values < fewest(alpha, is_paired=True):
         return [f"{_cannot([round(mean.values)], alpha)} whatever their values; {_least(alpha, is_paired=True)}"]
     return [f"the mean is undecided; {likely(enough, is_paired=mean.is_paired)}"]

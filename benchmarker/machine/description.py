@@ -40,9 +40,9 @@ def restriction(machine: Machine) -> str | None:
     """Return which part of the machine's logical cores a trial could use, in words; None if it could use all."""
     cpu, quota = machine.cpu, machine.cpu_quota_cores
     if quota is not None and quota < cpu.usable_cores:
-        return f"a cgroup quota of {quota:g} of the machine's {cpu.logical_cores} cores"
+        return f"a cgroup quota of {quota:g} of {cpu.logical_cores} cores"
     if cpu.usable_cores < cpu.logical_cores:
-        return f"{cpu.usable_cores} of the machine's {cpu.logical_cores} cores"
+        return f"{cpu.usable_cores} of {cpu.logical_cores} cores"
     return None
 
 

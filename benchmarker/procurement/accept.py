@@ -12,9 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.comparing.disturbances import count
 from benchmarker.planning.cases import command_line
 from benchmarker.records import selection
 from benchmarker.records.configurations import Factors, factors, label, varying
+from benchmarker.stats.median_interval import median_interval
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 class Outcome(Struct, frozen=True, kw_only=True):
     """Whether the median over a configuration's trials is within the bounds of a case, and why not.
 
+    `low` and `high` are the 95% interval of the median; None for fewer than six trials. `near` states whether a bound
+    is so near to the median that another run may be judged otherwise, and `doubts` say why the verdict is not certain.
     `configuration` is None if no record matches the case. `duration_s` is the total time of its trials.
     """
 
@@ -38,10 +42,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     value: float | None
     lowest: float | None
     highest: float | None
+    low: float | None
+    high: float | None
     trials: int
     min: float | None
     max: float | None
     reasons: list[str]
+    near: bool
+    doubts: list[str]
     command: str | None
     duration_s: float
 
@@ -147,6 +155,20 @@ def _outside(value: float, wanted: Wanted) -> list[str]:
     return found
 
 
+def _near(values: Sequence[float], interval: tuple[float, float] | None, wanted: Wanted | None) -> list[str]:
+    """Describe each bound that lies within the interval of the median, or within the range of a few trials."""
+    if wanted is None or len(values) < 2:
+        return []
+    low, high = interval or (min(values), max(values))
+    where = "the 95% interval of the median" if interval else f"the range of only {len(values)} trials"
+    return [
+        f"the bound {limit:.6g} lies within {where}, {low:.6g} to {high:.6g}: "
+        "another run may be judged otherwise; more trials would tell"
+        for limit in dict.fromkeys((wanted.low, wanted.high))
+        if limit is not None and low < limit < high
+    ]
+
+
 def _outcome(
     name: str,
     wanted: Wanted | None = None,
@@ -156,6 +178,9 @@ def _outcome(
     unit: str = "",
     values: Sequence[float] = (),
 ) -> Outcome:
+    interval = median_interval(values)
+    near = _near(values, interval, wanted)
+    disturbed = count([group.records]) if group else None
     return Outcome(
         verdict="FAIL" if reasons else "PASS",
         name=name,
@@ -165,10 +190,18 @@ def _outcome(
         value=median(values) if values else None,
         lowest=min(values, default=None),
         highest=max(values, default=None),
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
         trials=len(values),
         min=wanted.low if wanted else None,
         max=wanted.high if wanted else None,
         reasons=reasons,
+        near=bool(near),
+        doubts=[
+            *near,
+            *(["a single trial shows no scatter"] if wanted and len(values) == 1 else []),
+            *([f"{disturbed}; {disturbed.advice}"] if disturbed and disturbed.number else []),
+        ],
         command=_command(group.case, wanted) if group else None,
         duration_s=sum(record.harness.wall_s for record in group.records) if group else 0.0,
     )

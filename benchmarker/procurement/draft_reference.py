@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, stdev
 from typing import TYPE_CHECKING, Literal
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.procurement.reference import FORMAT_VERSION
 from benchmarker.records.configurations import Configuration, Factors, Value, configurations, label, varying
+from benchmarker.stats.prediction import median_allowance
 
 if TYPE_CHECKING:
+    from benchmarker.api.metric import Metric
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.record import Record
 
 
+ALPHA = 0.05
+"""Probability with which a machine as good as the measured one misses any of the bounds by chance."""
+WIDE = 0.2
+"""Share of the median; a bound that is further away is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much worse than the median a value may be, as a share: instead of the scatter, or in addition to it."""
+
+    share: float
+    adds: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A case of the reference: its factors, and its lower or upper bound; `measured` is the value the bound is from."""
+    """A case of the reference: its factors, and its lower or upper bound; `measured` is what the bound is from."""
 
     name: str
     match: Factors
@@ -32,25 +49,37 @@ class Drafted:
     trials: int
 
 
-def draft(records: Sequence[Record], metric: str, tolerance: float, derive: Derive) -> tuple[list[Drafted], list[str]]:
-    """Return the cases of a reference that these records meet, and what was left out of it, with reasons.
+def draft(
+    records: Sequence[Record], metric: str, tolerance: Tolerance | None, derive: Derive
+) -> tuple[list[Drafted], list[str], list[str]]:
+    """Return the cases of a reference that these records meet, what was left out of it with reasons, and notes.
 
-    A configuration may be worse than its median by the tolerance, and better by any amount. A configuration with a
-    failed trial, or with a trial without a value, is left out. Raises `UserError` if the metric is unknown.
+    A configuration may be better than its median by any amount, and worse as far as the scatter of its trials or the
+    tolerance allows. The bounds from scatter hold together: a machine as good as this one meets all of them with
+    probability 1 - `ALPHA`. A configuration with a failed trial, with a trial without a value, or with too few trials
+    to see their scatter is left out. Raises `UserError` if the metric is unknown.
     """
     if metric not in (known := derive(records[0])):
         raise UserError(f"no metric is named {metric!r}; there are: {', '.join(known)}")
     groups = configurations(records)
     differing = varying([group.factors for group in groups])
-    cases, left_out = [], []
+    scatters = tolerance is None or tolerance.adds
+    kept: list[tuple[str, Configuration, list[Metric], list[float]]] = []
+    left_out = []
     for group in groups:
         name = label(group.factors, list(dict.fromkeys(["problem", "framework", *differing])))
         found = [derive(record)[metric] for record in group.records]
         values = [each.value for each in found if each.value is not None]
-        if reason := _why_not(group, len(values), [each.reason for each in found]):
+        if reason := _why_not(group, values, [each.reason for each in found], scatters=scatters):
             left_out.append(f"{name}: {reason}")
-            continue
+        else:
+            kept.append((name, group, found, values))
+    cases, notes = [], []
+    for name, group, found, values in kept:
         worse = -1 if found[0].better == "higher" else 1
+        factor, why = _allowed(values, worse, tolerance, len(kept))
+        if scatters and abs(factor - 1) > WIDE:
+            notes.append(f"{name}: the bound is {_change(factor)} than the median; more trials would narrow it")
         cases.append(
             Drafted(
                 name=name,
@@ -61,19 +90,42 @@ def draft(records: Sequence[Record], metric: str, tolerance: float, derive: Deri
                 },
                 metric=metric,
                 bound="min" if worse < 0 else "max",
-                limit=float(f"{median(values) + worse * tolerance * abs(median(values)):.6g}"),
-                measured=f"median of {len(values)} trials: {median(values):.6g} {found[0].unit}",
+                limit=float(f"{median(values) + (factor - 1) * abs(median(values)):.6g}"),
+                measured=f"median of {len(values)} trials: {median(values):.6g} {found[0].unit}; {why}",
                 trials=len(values),
             )
         )
-    return cases, left_out
+    return cases, left_out, notes
 
 
-def _why_not(group: Configuration, values: int, reasons: Sequence[str | None]) -> str | None:
+def _allowed(values: Sequence[float], worse: int, tolerance: Tolerance | None, cases: int) -> tuple[float, str]:
+    """Return the bound as a multiple of the median, and where it is from; `worse` is the sign of a worse value."""
+    share = 1 + worse * tolerance.share if tolerance else 1.0
+    if tolerance and not tolerance.adds:
+        return share, f"{100 * tolerance.share:.3g}% tolerated"
+    logs = [math.log(value) for value in values]
+    factor = math.exp(worse * median_allowance(logs, ALPHA / cases))
+    scatter = f"scatter {math.expm1(stdev(logs)):.2%}, so {len(values)} new trials may be {_change(factor)}"
+    return factor * share, scatter + (f"; {100 * tolerance.share:.3g}% more tolerated" if tolerance else "")
+
+
+def _change(factor: float) -> str:
+    return f"{abs(factor - 1):.2%} {'lower' if factor < 1 else 'higher'}"
+
+
+def _why_not(
+    group: Configuration, values: Sequence[float], reasons: Sequence[str | None], *, scatters: bool
+) -> str | None:
     """Return why a configuration cannot be part of a reference, or None."""
     if errors := [record.error for record in group.records if record.error]:
         return f"{len(errors)} of {len(group.records)} trials failed: {errors[0].kind}: {errors[0].message}"
-    return None if values == len(reasons) else next(reason for reason in reasons if reason)
+    if len(values) < len(reasons):
+        return next(reason for reason in reasons if reason)
+    if scatters and len(values) < 2:
+        return "a single trial shows no scatter; measure several, or give --tolerance"
+    if scatters and min(values) <= 0:
+        return "a value is not above 0, so its scatter is no share; give --tolerance"
+    return None
 
 
 def text(cases: Sequence[Drafted]) -> str:

@@ -18,10 +18,10 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
-from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_costs
+from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import Factors, Value, factors, label, varying
+from benchmarker.records.configurations import DEFAULTS, Factors, Value, factors, label, varying
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
@@ -140,11 +140,9 @@ def score(
     records = [[record for group in several for record in group] for several in groups]
     bases = []
     if costs:
-        roles = ("baseline", "contender" if len(sides.names) == 2 else None)
-        inputs = [costs.of(roles[min(index, 1)], name) for index, name in enumerate(sides.names)]
+        inputs = _inputs(costs, sides)
         bases = [basis(*each) for each in zip(sides.names, inputs, records, strict=True)]
-        by_trial = {record.trial_id: own for own, several in zip(inputs, records, strict=True) for record in several}
-        derive = with_costs(derive, by_trial, costs.currency)
+        derive = with_costs(derive, _by_trial(sides, inputs), costs.currency)
     known = derive(records[0][0])
     if unknown := [name for name in metrics if name not in known]:
         raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
@@ -207,6 +205,23 @@ def _groups(sides: Sides, index: int) -> list[tuple[Record, ...]]:
         return [match.contender.records for match in sides.made[0, index].matches]
     own = [match.baseline.records for pair, made in sides.made.items() if pair[0] == 0 for match in made.matches]
     return list({records[0].trial_id: records for records in own}.values())
+
+
+def _inputs(costs: Costs, sides: Sides) -> list[Inputs]:
+    """Return the cost inputs of each side; one of several contenders goes by its name only."""
+    contender = "contender" if len(sides.names) == 2 else None
+    return [costs.of(contender if index else "baseline", name) for index, name in enumerate(sides.names)]
+
+
+def _by_trial(sides: Sides, inputs: Sequence[Inputs]) -> dict[str, Inputs]:
+    """Return the cost inputs of each trial that is compared, by its id."""
+    return {
+        record.trial_id: inputs[index]
+        for pair, made in sides.made.items()
+        for match in made.matches
+        for index, side in zip(pair, (match.baseline, match.contender), strict=True)
+        for record in side.records
+    }
 
 
 def _missing(
@@ -303,10 +318,14 @@ def _lacking(side: Sample, metric: str) -> str | None:
 
 
 def _notes(matches: Sequence[matching.Match]) -> list[str]:
-    """Describe differences between the sides' work, environments or energies, each with its number of cases."""
+    """Describe differences between the sides, each with its number of cases; what their names state is left out."""
     notes: Counter[str] = Counter()
     for match in matches:
         both = match.baseline.records, match.contender.records
+        one, two = (factors(records[0].case) for records in both)
+        named = {part.partition("=")[0] for part in match.contender.name.split()}
+        changed = diagnosis.changes(one, two, among=one.keys() - DEFAULTS.keys() - named)
+        notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
         notes.update({*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)})
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 

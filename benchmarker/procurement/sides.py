@@ -39,7 +39,8 @@ def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]])
 
     Raises `UserError` like `matching.between`.
     """
-    matching.between([result[:2] for result in results])
+    if len(results) > 2:
+        matching.between([result[:2] for result in results])
     names = tuple(name for name, _, _ in results)
     made = _every_pair(names, lambda one, two: matching.between([results[one][:2], results[two][:2]]))
     return Sides(names, made, tuple(unrun for _, _, unrun in results))

@@ -55,8 +55,8 @@ def command(
     configurations that differ in only one axis are compared. If it is not clear which axis, frameworks are compared. If
     nothing can be compared, the report states why.
 
-    The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. The report is written even then,
-    and states the problem.
+    The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3 if
+    a verdict is provisional. The report is written even then, and states the problem.
     """
     from benchmarker.report.assemble import page
     from benchmarker.report.gather import gather

@@ -74,7 +74,7 @@ def _print_pair(score: Score) -> None:
         return
     headings = ["weight"]
     for each in shown:
-        headings += [f"{each.metric} A", "B", "score"]
+        headings += [f"{each.metric.replace('_per_', '/')} A", "B", "score"]
     rows = []
     for several in zip(*(each.by_case for each in shown), strict=True):
         row = [f"{several[0].weight:g}"]
@@ -96,7 +96,7 @@ def _print_cases(cases: Sequence[CaseScore], headings: Sequence[str], rows: Sequ
 def _names(cases: Sequence[CaseScore]) -> list[str]:
     """Return short names of cases, from the factors that tell them apart; a single case has none."""
     axes = telling([each.case for each in cases])
-    return [named(each.case, axes) for each in cases]
+    return [named(each.case, [name for name in axes if each.case.get(name) is not None]) for each in cases]
 
 
 def _ratio(case: CaseScore) -> str:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from support.records import QUIET, make_energy, make_record
 
+from benchmarker import Measuring
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.records.energy import Conditions
@@ -86,6 +87,14 @@ def test_another_environment_and_other_work_are_told():
         "the work per step differs: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
     assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
+
+
+def test_sides_that_were_measured_differently_are_told():
+    plain = make_record()
+    longer = make_record(case={"measuring": Measuring(seconds=60.0, preheat=True)})
+    assert diagnosis.differences([plain], [longer]) == [
+        "the sides were measured differently: preheat false -> true, seconds 30.0 -> 60.0"
+    ]
 
 
 def test_effects_of_order_and_time():

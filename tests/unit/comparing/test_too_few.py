@@ -99,6 +99,9 @@ def test_an_undecided_mean_says_how_many_rounds_would_decide_it():
     assert apart.notes[0] == f"the mean is undecided; {apart.enough} trials per side would likely decide"
     single, _ = judged(2, 1, together=False)
     assert (single.enough, single.notes[0]) == (None, "a side has a single trial; at least 2 per side are needed")
+    equal, _ = judged(2, 3, noise=0.0, together=False)
+    assert (equal.enough, equal.low) == (None, None)
+    assert equal.notes[0] == "the trials do not scatter at all, so there is no interval and no test"
 
 
 def test_the_rounds_that_decide_are_those_with_four_chances_in_five():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -16,6 +16,7 @@ from benchmarker.formatting import clean, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, draft_reference, junit, reference
 from benchmarker.procurement.accept import accept
+from benchmarker.procurement.draft_reference import Tolerance
 from benchmarker.records import store
 
 if TYPE_CHECKING:
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
+class _ToleranceType(Share):
+    """A share such as `3%`, or `+3%` to add it to the scatter."""
+
+    name = "tolerance"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the tolerance."""
+        if not isinstance(value, str):
+            return value
+        return Tolerance(super().convert(value.removeprefix("+"), param, ctx), adds=value.startswith("+"))
+
+
 @click.command("accept")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -34,7 +47,10 @@ if TYPE_CHECKING:
 @click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 @click.option("--write", type=click.Path(path_type=Path), metavar="FILE", help="Create a reference from the records.")
 @click.option(
-    "--tolerance", type=Share(), metavar="SHARE", help="With --write: how much worse a value may be. [default: 5%]"
+    "--tolerance",
+    type=_ToleranceType(),
+    metavar="[+]SHARE",
+    help="With --write: how much worse a value may be, or with + in addition to the scatter. [default: the scatter]",
 )
 @click.option(
     "--metric", metavar="NAME", help=f"With --write: any metric that `show` prints. [default: {reference.METRIC}]"
@@ -45,15 +61,16 @@ def command(
     asked: Path | None,
     xml: Path | None,
     write: Path | None,
-    tolerance: float | None,
+    tolerance: Tolerance | None,
     metric: str | None,
     as_json: bool,
 ) -> int:
     """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
     RESULT is a record, the folder of a run, or a folder of runs. A case passes if its median over trials is within its
-    bounds, no trial failed or is missing, and there are as many trials as required. With --write, a reference is
-    created from the records instead.
+    bounds, no trial failed or is missing, and there are as many trials as required. If a bound is so near to the median
+    that another run could be judged otherwise, this is said. With --write, a reference is created from the records
+    instead: what as many new trials of the same machine would meet.
 
     The exit status is 0 if every case passed, no trial failed or was not run, and every file could be read; otherwise
     1.
@@ -73,7 +90,7 @@ def command(
     if write:
         for each in plans.unrun:
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
-        left_out = _write(write, records, metric or reference.METRIC, tolerance or 0.05, results)
+        left_out = _write(write, records, metric or reference.METRIC, tolerance, results)
         return 1 if left_out or faults or plans.unrun else 0
     try:
         found = accept(wanted, records, plans.unrun, load_metrics(results))
@@ -101,6 +118,8 @@ def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) 
         click.echo(clean(f"{each.verdict} {each.name}{_figures(each)}"))
         for reason in each.reasons:
             click.echo(clean(f"     {reason}"))
+        for doubt in each.doubts:
+            click.echo(clean(f"     but {doubt}"))
         if each.command:
             click.echo(clean(f"     repeat with: {each.command}"))
     for name in found.unasked:
@@ -110,7 +129,9 @@ def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) 
     passed = sum(each.verdict == "PASS" for each in found.outcomes)
     unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
     word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"
-    click.echo(f"{word}: {passed} of {len(found.outcomes)} passed{unread}")
+    near = sum(each.near for each in found.outcomes)
+    unsure = f"; {near} so near to a bound that another run may be judged otherwise" if near else ""
+    click.echo(f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}")
 
 
 def _figures(each: Outcome) -> str:
@@ -136,7 +157,13 @@ def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Faul
             each.duration_s,
             "passed" if each.verdict == "PASS" else "failure",
             "; ".join(each.reasons),
-            f"{each.name}{_figures(each)}" + (f"\nrepeat with: {each.command}" if each.command else ""),
+            "\n".join(
+                [
+                    f"{each.name}{_figures(each)}",
+                    *(f"but {doubt}" for doubt in each.doubts),
+                    *([f"repeat with: {each.command}"] if each.command else []),
+                ]
+            ),
         )
         for each in found.outcomes
     ]
@@ -145,15 +172,19 @@ def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Faul
     _save(path, junit.document(name, tests))
 
 
-def _write(path: Path, records: Sequence[Record], metric: str, tolerance: float, results: Sequence[Path]) -> list[str]:
+def _write(
+    path: Path, records: Sequence[Record], metric: str, tolerance: Tolerance | None, results: Sequence[Path]
+) -> list[str]:
     """Write a reference; returns what is left out of it, with the reasons."""
     if path.exists():
         raise UserError(f"{path} exists already; name another file, or move it away")
     if not records:
         raise UserError("no record was read, so no reference can be created; name records, runs, or folders of runs")
-    made, left_out = draft_reference.draft(records, metric, tolerance, load_metrics(results))
+    made, left_out, notes = draft_reference.draft(records, metric, tolerance, load_metrics(results))
     for reason in left_out:
         click.echo(f"left out: {clean(reason)}", err=True)
+    for note in notes:
+        click.echo(f"benchmarker: {clean(note)}", err=True)
     if not made:
         raise UserError("no configuration is left for the reference; the lines above say why")
     _save(path, draft_reference.text(made).encode())
