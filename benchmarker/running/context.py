@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """The receiver of a run's progress; `again` is the end of the message about an interrupt."""
-
-    again: str
+    """The receiver of a run's progress."""
 
     def say(self, text: str) -> None:
         """A message about the run as a whole."""

@@ -22,7 +22,7 @@ SECTIONS = {
     "Procurement": {
         "suite list": "List the benchmark suites.",
         "suite run": "Run a benchmark suite.",
-        "suite score": "Score two results over all cases, one figure per metric.",
+        "suite score": "Score results over all cases, one figure per metric.",
         "suite accept": "Check records against a reference: PASS or FAIL.",
         "bundle create": "Pack a run with checksums, for hand-in.",
         "bundle verify": "Verify a packed run.",
