@@ -76,11 +76,7 @@ class Context:
 
 def _told(found: Mapping[str, Found], power: str, asked: bool) -> list[str]:
     """Messages for the user about the meters that were found."""
-    silent = {
-        name: "; ".join(missing.text for missing in each.unavailable)
-        for name, each in found.items()
-        if not each.channels
-    }
+    silent = {name: each.trouble for name, each in found.items() if each.trouble is not None}
     told = [
         f"no power from {name}: {why}"
         for name, why in silent.items()
