@@ -43,6 +43,11 @@ def si(value: float | None, unit: str) -> str:
     return f"{value / 10**exponent:.4g} {_PREFIXES[exponent]}{unit}"
 
 
+def count(number: int, one: str, several: str = "") -> str:
+    """Return a number of things, with the plural that fits: `1 fault`, `2 faults`, `3 processes`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
 _DURATION = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(ms|s|m|min|h)?\s*")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

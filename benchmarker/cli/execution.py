@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_configurations
+from benchmarker.cli.preview import preview, print_left_out
 from benchmarker.comparing import disturbances
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
@@ -46,13 +47,18 @@ def execute_plan(
     wanted: Plan,
     results: Path,
     resume: bool,
+    dry_run: bool,
     as_json: bool,
     show: Callable[[Sequence[Record], Derive], None] = print_configurations,
 ) -> int:
-    """Run or resume a plan, then `show` what was measured, what failed, what is left out and what was disturbed.
+    """Run or resume a plan, then `show` what was measured, failed, left out and disturbed; or preview it.
 
-    Returns the exit status: 1 if a trial failed, otherwise 0.
+    Returns the exit status: 1 if a trial failed, otherwise 0. Raises `UserError` if a preview is to resume a run.
     """
+    if dry_run and resume:
+        raise UserError("--dry-run shows the whole plan; leave --dry-run or --resume out")
+    if dry_run:
+        return preview(wanted, results, False, as_json)
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
         for text in wanted.left_out:
@@ -70,9 +76,3 @@ def execute_plan(
     if not as_json:
         click.echo(f"\nrecords: {folder.path}", err=True)
     return 1 if any(record.error for record in records) else 0
-
-
-def print_left_out(plan: Plan) -> None:
-    """Print a line for each requested item that is not run, with the reason."""
-    for text in plan.left_out:
-        click.echo(clean(f"left out: {text}"))

@@ -11,8 +11,7 @@ import msgspec
 from benchmarker.cli.display.output import print_json, print_table
 from benchmarker.cli.display.progress import Progress
 from benchmarker.cli.display.records import print_shared
-from benchmarker.cli.execution import print_left_out
-from benchmarker.formatting import duration_text
+from benchmarker.formatting import clean, count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
 from benchmarker.records.configurations import factors, text
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
     """Print what a plan would run, without running it.
 
-    With probes, each case without an earlier record gets a short trial, which is not stored. Returns 1 if a probe
-    failed, otherwise 0.
+    With probes, each case whose time no earlier record tells gets a short trial, which is not stored. Returns 1 if a
+    probe failed, otherwise 0.
     """
-    earlier = estimate.of_plan(plan, store.read([results])[0])
+    earlier = store.read([results])[0]
     probes = {}
     if with_probes:
         with Progress() as progress:
-            probes = probe(plan, earlier, progress)
+            probes = probe(plan, estimate.unmeasured(plan, earlier), progress)
     forecast = estimate.forecast(
         plan, earlier, {index: record for index, record in probes.items() if record.error is None}
     )
@@ -55,33 +54,43 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
     differing = print_shared(cases)
     print_table(differing, [[text(case.get(name)) for name in differing] for case in cases])
     click.echo(
-        f"\n{_count(len(cases), 'case')}, {_count(plan.trials, 'trial')} of each ({plan.design}): "
-        f"{_count(processes, 'process', 'processes')}"
+        f"\n{count(len(cases), 'case')}, {count(plan.trials, 'trial')} of each ({plan.design}): "
+        f"{count(processes, 'process', 'processes')}"
     )
     print_left_out(plan)
-    for line in _time(forecast):
+    for line in _time(plan, forecast):
         click.echo(line)
     return status
 
 
-def _time(forecast: Forecast) -> list[str]:
-    """Return the estimated duration as lines of text."""
+def print_left_out(plan: Plan) -> None:
+    """Print a line for each requested item that is not run, with the reason."""
+    for reason in plan.left_out:
+        click.echo(clean(f"left out: {reason}"))
+
+
+def _time(plan: Plan, forecast: Forecast) -> list[str]:
+    """Return the estimated duration, and what it is based on, as lines of text."""
     lines = []
+    profiles = any(case.measuring.profiling != "no" for case in plan.cases)
+    around = "start-up, check, compilation and profile" if profiles else "start-up, check and compilation"
     if forecast.seconds is not None:
-        sources = [_count(forecast.records, "earlier record")] if forecast.records else []
-        sources += [_count(forecast.probes, "probe")] if forecast.probes else []
-        known = _count(forecast.known, "case") if forecast.unknown else "all"
-        more = (
-            f", and up to {duration_text(forecast.preheat_more_s)} more for preheats" if forecast.preheat_more_s else ""
-        )
-        lines.append(f"time: about {duration_text(forecast.seconds)} for {known}, from {' and '.join(sources)}{more}")
+        known = count(forecast.known, "case") if forecast.unknown else "all"
+        sources = [count(forecast.records, "earlier record")] if forecast.records else []
+        sources += [count(forecast.probes, "probe")] if forecast.probes else []
+        lines.append(f"time: about {duration_text(forecast.seconds)} for {known}, from {' and '.join(sources)}")
+        lines.append(f"  {around} included")
+        if forecast.preheat_more_s:
+            lines.append(f"  and up to {duration_text(forecast.preheat_more_s)} more for preheats")
     if forecast.unknown:
-        lines.append(
-            f"time: at most {duration_text(forecast.at_most_s)}, plus start-up and compilation, for "
-            f"{_count(forecast.unknown, 'case')} without an earlier record"
-        )
+        cases = f"{count(forecast.unknown, 'case')} without an earlier record"
+        lines.append(f"time: at most {duration_text(forecast.at_most_s + forecast.overhead_s)} for {cases}")
+        lines.append(f"  {duration_text(forecast.at_most_s)} for preheat and timing, by their own limits")
+        lines.append(f"  {duration_text(forecast.overhead_s)} for {around}:")
+        if forecast.overhead_records:
+            lines.append(
+                f"    from {count(forecast.overhead_records, 'record')} of the same problem, framework and mode"
+            )
+        if forecast.assumed:
+            lines.append(f"    assumed for {count(forecast.assumed, 'case')}: {estimate.ASSUMED}")
     return lines
-
-
-def _count(number: int, one: str, several: str = "") -> str:
-    return f"{number} {one if number == 1 else several or one + 's'}"

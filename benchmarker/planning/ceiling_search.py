@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.planning import build
+from benchmarker.planning import build, estimate
 from benchmarker.records.ceilings import Ceiling, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from benchmarker.api.case import Case
     from benchmarker.planning.factors import Settings
@@ -69,13 +69,23 @@ def final(searched: Sequence[Record], trials: int) -> Plan | None:
         if rates := [rate for record in each.records if (rate := rate_of(record))]:
             case = each.records[0].case
             one = (median(rates), msgspec.structs.replace(case, measuring=MEASURE))
-            best[_kind(case)] = max(best.get(_kind(case), one), one, key=lambda pair: pair[0])
+            best[kind(case)] = max(best.get(kind(case), one), one, key=lambda pair: pair[0])
     return make_plan([case for _, case in best.values()], trials) if best else None
+
+
+def measuring_s(searched: Iterable[Record], winners: int, trials: int) -> float:
+    """Seconds that measuring the winners should take, from the trials of the search so far; 0 before the first."""
+    each = [
+        estimate.expected_s(msgspec.structs.replace(record.case, measuring=MEASURE), record)
+        for record in searched
+        if record.error is None
+    ]
+    return winners * trials * fmean(each) if each else 0.0
 
 
 def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[Ceiling]:
     """A ceiling for each winner with a successful trial."""
-    sizes = Counter(_kind(each.records[0].case) for each in configurations(searched))
+    sizes = Counter(kind(each.records[0].case) for each in configurations(searched))
     found = []
     for each in configurations(measured):
         good = [(rate, record) for record in each.records if (rate := rate_of(record))]
@@ -95,7 +105,7 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[
                 low=min(rates),
                 high=max(rates),
                 trials=len(rates),
-                searched=sizes[_kind(case)],
+                searched=sizes[kind(case)],
                 params=case.params,
                 measured_at=first.started_at,
                 run_id=first.run_id,
@@ -112,7 +122,8 @@ def rate_of(record: Record) -> float | None:
     return work * record.blocks.steps_per_block / (median(record.blocks.duration_ns) / 1e9)
 
 
-def _kind(case: Case) -> tuple[str, ...]:
+def kind(case: Case) -> tuple[str, ...]:
+    """What has a winner of its own: a resource in a framework and a precision."""
     return RESOURCES[case.problem], case.framework, case.precision
 
 

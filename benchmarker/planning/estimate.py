@@ -13,11 +13,19 @@ from benchmarker.api.case import Measuring
 from benchmarker.worker.timing import WINDOW_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from benchmarker.api.case import Case
     from benchmarker.records.plan import Plan
     from benchmarker.records.record import Record
+
+
+ASSUMED_S = 10.0
+ASSUMED = f"{ASSUMED_S:g} s a trial, as of GPT-2 small on two CPU cores"
+"""Seconds outside preheat and timing, assumed if no record of the problem, framework and mode tells them.
+
+Measured with `startup.py`: benchmarks/README.md.
+"""
 
 
 class TimeLeft:
@@ -58,9 +66,12 @@ class TimeLeft:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How long a plan should take: the `known` cases (by records or probes) `seconds`, the others at most `at_most_s`.
+    """How long a plan should take, in s: `seconds` for the `known` cases, and two parts for the `unknown` ones.
 
-    A probe does not show when a preheat will end: `preheat_more_s` is the most that preheats of probed cases can add.
+    Cases are known by earlier records of the same work, or by probes. These do not show when a preheat will end:
+    `preheat_more_s` is the most that preheats can add. The unknown cases take at most `at_most_s` for preheat and
+    timing, by their own limits, and about `overhead_s` for all else: start-up, check, build, compilation, profile. That
+    is from `overhead_records` records of the same problem, framework and mode; for `assumed` cases there are none.
     """
 
     seconds: float | None
@@ -68,26 +79,59 @@ class Forecast:
     records: int
     probes: int
     preheat_more_s: float
-    at_most_s: float
     unknown: int
+    at_most_s: float
+    overhead_s: float
+    overhead_records: int
+    assumed: int
 
 
-def forecast(plan: Plan, records: Sequence[Record], probes: Mapping[int, Record]) -> Forecast:
-    """Forecast from earlier records of the plan's cases, and from probes of other cases."""
+def forecast(plan: Plan, records: Iterable[Record], probes: Mapping[int, Record]) -> Forecast:
+    """Forecast from earlier records, and from probes of cases by their index; failed trials tell nothing.
+
+    A case with records of its own takes their mean time. A case that was probed, or measured for another time, takes
+    what the newest such record took outside its timed part, and the time of its own blocks.
+    """
+    good = [record for record in records if record.error is None]
+    exact = of_plan(plan, good)
     left = TimeLeft(plan)
-    left.learn(records)
-    for index, record in probes.items():
-        left.expect(index, probed_s(plan.cases[index], record))
-    known = [index for index in range(len(plan.cases)) if left.knows(index)]
-    unknown = [case for index, case in enumerate(plan.cases) if not left.knows(index)]
+    left.learn(exact)
+    alone = [record for record in good if record.design.partner is None]  # the cases of a duet share their process
+    newest = {_work(record.case): record for record in alone}
+    alike: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for record in alone:
+        alike[_kind(record.case)].append(record)
+    used, known, assumed = len(exact), 0, 0
+    bases: set[str] = set()
+    preheat_more_s = at_most_s = overhead_s = 0.0
+    for index, case in enumerate(plan.cases):
+        like = alike[_kind(case)]
+        same = probes.get(index) or newest.get(_work(case))
+        if left.knows(index):
+            known += 1
+        elif same:
+            known, used = known + 1, used + (index not in probes)
+            left.expect(index, expected_s(case, same, like))
+            preheat_more_s += _preheat_s(case)[1]
+        else:
+            at_most_s += most_s(case)
+            outside = median(map(outside_s, like)) if like else ASSUMED_S
+            overhead_s += outside + _profile_s(case, like, outside)
+            assumed += not like
+            bases.update(record.trial_id for record in like)
     return Forecast(
-        seconds=plan.trials * sum(left.trial_s(index) or 0.0 for index in known) if known else None,
-        known=len(known),
-        records=len(records),
+        seconds=plan.trials * sum(left.trial_s(index) or 0.0 for index in range(len(plan.cases)) if left.knows(index))
+        if known
+        else None,
+        known=known,
+        records=used,
         probes=len(probes),
-        preheat_more_s=plan.trials * sum(_preheat_s(plan.cases[index])[1] for index in probes),
-        at_most_s=plan.trials * sum(map(most_s, unknown)),
-        unknown=len(unknown),
+        preheat_more_s=plan.trials * preheat_more_s,
+        unknown=len(plan.cases) - known,
+        at_most_s=plan.trials * at_most_s,
+        overhead_s=plan.trials * overhead_s,
+        overhead_records=len(bases),
+        assumed=assumed,
     )
 
 
@@ -97,19 +141,64 @@ def of_plan(plan: Plan, records: Iterable[Record]) -> list[Record]:
     return [record for record in records if record.error is None and msgspec.json.encode(record.case) in keys]
 
 
+def unmeasured(plan: Plan, records: Iterable[Record]) -> list[int]:
+    """The indices of the plan's cases that `forecast` does not know by records."""
+    good = [record for record in records if record.error is None]
+    exact = {msgspec.json.encode(record.case) for record in good}
+    done = {_work(record.case) for record in good if record.design.partner is None}
+    return [
+        index
+        for index, case in enumerate(plan.cases)
+        if msgspec.json.encode(case) not in exact and _work(case) not in done
+    ]
+
+
 def probe(case: Case) -> Case:
     """The case with the shortest measurement that shows how long it takes."""
     measuring = Measuring(warmup_steps=1, blocks=3, seconds=5.0, timeout_s=case.measuring.timeout_s, power="none")
     return msgspec.structs.replace(case, measuring=measuring)
 
 
-def probed_s(case: Case, record: Record) -> float:
-    """Seconds that a trial should take, from a record of its probe and with the shortest possible preheat."""
+def expected_s(case: Case, record: Record, like: Iterable[Record] = ()) -> float:
+    """Seconds that a trial should take, from a record of the same work, with the shortest possible preheat.
+
+    `like` are records of the same problem, framework and mode, which tell what a profile takes.
+    """
     assert record.blocks is not None
     measuring = case.measuring
-    timed_s = min(measuring.seconds, measuring.blocks * median(record.blocks.duration_ns) / 1e9)
-    timed_s = max(timed_s, _for_power_s(case))
-    return record.harness.wall_s + timed_s + _preheat_s(case)[0]
+    block_s = median(record.blocks.duration_ns) / 1e9
+    timed_s = max(min(measuring.seconds, measuring.blocks * block_s), _for_power_s(case))
+    steps_s = measuring.profile_steps * block_s / record.blocks.steps_per_block
+    outside = outside_s(record)
+    rest_s = measuring.power_idle_s if measuring.wants_power else 0.0
+    return rest_s + outside + _preheat_s(case)[0] + timed_s + _profile_s(case, like, outside + steps_s)
+
+
+def outside_s(record: Record) -> float:
+    """Seconds of a trial outside its rest, preheat, timed blocks and profile: start-up, check, build, compilation, end.
+
+    A warm-up of a fixed number of steps is part of them.
+    """
+    stages = record.harness.stages_s
+    apart = ("rest", "timed", "profile", *(["preheat"] if record.case.measuring.preheat else []))
+    return max(0.0, record.harness.wall_s - sum(stages.get(name, 0.0) for name in apart))
+
+
+def _profile_s(case: Case, like: Iterable[Record], otherwise: float) -> float:
+    """Seconds of a profile: the median of earlier ones, or `otherwise`, as it starts, builds and compiles once more."""
+    if case.measuring.profiling == "no":
+        return 0.0
+    earlier = [record.harness.stages_s["profile"] for record in like if "profile" in record.harness.stages_s]
+    return median(earlier) if earlier else otherwise
+
+
+def _kind(case: Case) -> tuple[str, ...]:
+    return case.problem, case.framework, case.mode, case.device
+
+
+def _work(case: Case) -> bytes:
+    """What identifies a case except how it is measured."""
+    return msgspec.json.encode(msgspec.structs.replace(case, measuring=Measuring()))
 
 
 def _preheat_s(case: Case) -> tuple[float, float]:

@@ -49,6 +49,11 @@ class Found(Struct, frozen=True):
     channels: tuple[Channel, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be read; None if something can."""
+        return None if self.channels else "; ".join(missing.text for missing in self.unavailable)
+
 
 class Sample(Struct, frozen=True, array_like=True):
     """One reading of all channels, started at `time_ns` of the monotonic clock, `late_ns` after its tick was due.

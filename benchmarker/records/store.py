@@ -69,6 +69,10 @@ class RunFolder:
         """Return the folder for files in the making."""
         return self.path / WORK
 
+    def is_complete(self) -> bool:
+        """Return whether every planned trial has a record; raises `UserError` if a record is damaged."""
+        return len(done(self.path, self.plan)) == len(self.plan.order)
+
     def record_path(self, trial_id: str) -> Path:
         """Return the path of a trial's record."""
         return self.path / f"{trial_id}.json"
@@ -142,20 +146,31 @@ def unfinished_run(results: Path, wanted: Plan) -> Iterator[RunFolder]:
 
     Raises `UserError` if there is none, and names the plans that cannot be read.
     """
-    faults = []
+    faults: list[Fault] = []
+    for folder in same_runs(results, wanted, faults):
+        if not folder.is_complete():
+            with continued(folder):
+                yield folder
+            return
+    unread = "".join(f"; cannot read {fault}" for fault in faults)
+    raise UserError(f"no unfinished run of this plan under {results}; run it without --resume{unread}")
+
+
+def same_runs(results: Path, wanted: Plan, faults: list[Fault]) -> Iterator[RunFolder]:
+    """Yield the runs of the same plan, newest first; plans that cannot be read are appended to `faults`."""
     for file in sorted(results.glob(f"*/{PLAN}"), reverse=True):
         plan = read_plan(file)
         if isinstance(plan, Fault):
             faults.append(plan)
-            continue
-        if not plan.same_as(wanted):
-            continue
-        if len(done(file.parent, plan)) < len(plan.order):
-            with _held(file.parent):
-                yield RunFolder(file.parent, plan)
-            return
-    unread = "".join(f"; cannot read {fault}" for fault in faults)
-    raise UserError(f"no unfinished run of this plan under {results}; run it without --resume{unread}")
+        elif plan.same_as(wanted):
+            yield RunFolder(file.parent, plan)
+
+
+@contextmanager
+def continued(folder: RunFolder) -> Iterator[RunFolder]:
+    """Lock the folder of an earlier run; raises `UserError` if another process uses it."""
+    with _held(folder.path):
+        yield folder
 
 
 def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """The receiver of a run's progress; `again` is the end of the message about an interrupt."""
-
-    again: str
+    """The receiver of a run's progress."""
 
     def say(self, text: str) -> None:
         """A message about the run as a whole."""
@@ -78,11 +76,7 @@ class Context:
 
 def _told(found: Mapping[str, Found], power: str, asked: bool) -> list[str]:
     """Messages for the user about the meters that were found."""
-    silent = {
-        name: "; ".join(missing.text for missing in each.unavailable)
-        for name, each in found.items()
-        if not each.channels
-    }
+    silent = {name: each.trouble for name, each in found.items() if each.trouble is not None}
     told = [
         f"no power from {name}: {why}"
         for name, why in silent.items()

@@ -1,10 +1,8 @@
-"""A short trial of each case that has no earlier record, to estimate how long a plan will take."""
+"""Short trials of cases that no earlier record tells about, to estimate how long a plan will take."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from benchmarker.files.scratch import scratch
 from benchmarker.planning import estimate
@@ -22,16 +20,14 @@ if TYPE_CHECKING:
     from benchmarker.running.context import Listener
 
 
-def probe(plan: Plan, earlier: Sequence[Record], listener: Listener) -> dict[int, Record]:
-    """A short trial of each case without an earlier record, by the case's index; nothing is stored."""
-    known = {msgspec.json.encode(record.case) for record in earlier}
-    unknown = [index for index, case in enumerate(plan.cases) if msgspec.json.encode(case) not in known]
-    probes = make_plan([estimate.probe(plan.cases[index]) for index in unknown], 1)
+def probe(plan: Plan, indices: Sequence[int], listener: Listener) -> dict[int, Record]:
+    """A short trial of each case with one of these indices, by index; nothing is stored."""
+    probes = make_plan([estimate.probe(plan.cases[index]) for index in indices], 1)
     found = {}
     with scratch() as path:
         context = Context(RunFolder(path, probes), listener)
-        for number, (index, case) in enumerate(zip(unknown, probes.cases, strict=True)):
-            listener.begin(f"[{number + 1}/{len(unknown)}] probe of {case.framework} {case.problem}", case, None)
+        for number, (index, case) in enumerate(zip(indices, probes.cases, strict=True)):
+            listener.begin(f"[{number + 1}/{len(indices)}] probe of {case.framework} {case.problem}", case, None)
             outcome = run_process(context, make_process(probes, [(number, 0)], slot=number))
             listener.end(outcome.records)
             (found[index],) = outcome.records

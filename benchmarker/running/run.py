@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,10 +33,16 @@ def never(records: Sequence[Record]) -> bool:
     return False
 
 
-def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never) -> list[Record]:
+def execute(
+    folder: store.RunFolder,
+    listener: Listener,
+    enough: Enough = never,
+    then_s: Callable[[Iterable[Record]], float] | None = None,
+) -> list[Record]:
     """Run the trials of a plan that have no record yet, in its order; returns all records, by case and trial.
 
-    Raises `UserError` if the folder cannot be written any more. An interrupt loses only the process that is running.
+    `then_s` returns, from the records so far, how many seconds what follows the plan should take. Raises `UserError` if
+    the folder cannot be written any more. An interrupt loses only the process that is running.
     """
     plan = folder.plan
     context = Context(folder, listener)
@@ -56,7 +62,10 @@ def execute(folder: store.RunFolder, listener: Listener, enough: Enough = never)
         if any(trial not in finished for trial in trials):
             _discard_halves(folder, trials, finished, listener)
             process = make_process(plan, trials, slot=ran % len(plan.cases))
-            listener.begin(f"[{number}/{len(processes)}] {process.title}", process.cases[0], left.seconds(ran))
+            left_s = left.seconds(ran)
+            if then_s and left_s is not None:
+                left_s += then_s(finished.values())
+            listener.begin(f"[{number}/{len(processes)}] {process.title}", process.cases[0], left_s)
             if reason := _ran_out_before(process, finished):
                 records = skip(process, reason)
             else:
@@ -91,8 +100,8 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     except KeyboardInterrupt:
         folder.log_path(process.trial_ids[0]).unlink(missing_ok=True)
         say(
-            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}"
-            f"{context.listener.again}"
+            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; "
+            "continue with the same command and --resume"
         )
         raise
     except OSError as error:

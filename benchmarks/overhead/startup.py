@@ -1,4 +1,4 @@
-"""Measure the startup time of commands, and the fixed cost of a trial in addition to its measurement."""
+"""Measure the startup time of commands, and what a trial costs in addition to its preheat and its timed blocks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import time
 
 import click
 
-MEASURED = ("check", "compile", "preheat", "timed")
-"""Stages that belong to the measurement; all others are fixed cost."""
+MEASURED = ("preheat", "timed")
+"""Stages whose length the options define; all others depend on the case and the framework alone."""
 
 
 @click.command()
 @click.option("--trials", default=5, show_default=True)
 @click.option("--framework", default="numpy,jax,torch", show_default=True)
 @click.option("--problem", default="gemm", show_default=True)
-def main(trials: int, framework: str, problem: str) -> None:
-    """Print the processor time of commands, and the fixed cost of a trial by stage (medians)."""
+@click.option("--mode", default="inference", show_default=True)
+def main(trials: int, framework: str, problem: str, mode: str) -> None:
+    """Print the processor time of commands, and the cost of a trial outside preheat and timing by stage (medians)."""
     with tempfile.TemporaryDirectory() as results:
         small = ["run", "--framework=numpy", "--problem=gemm", "--m=8", "--n=8", "--k=8", "--blocks=3", "--power=none"]
         benchmarker([*small, f"--results={results}/one"])
@@ -40,12 +41,13 @@ def main(trials: int, framework: str, problem: str) -> None:
         words = [
             f"--framework={framework}",
             f"--problem={problem}",
+            f"--mode={mode}",
             f"--trials={trials}",
             f"--results={results}/trials",
         ]
         done = benchmarker(["run", *words, "--blocks=3", "--json"])
     records = json.loads(done.stdout)
-    print(f"\nfixed cost of a trial of {problem}, s (median of {trials})")
+    print(f"\ncost of a trial of {problem}, {mode}, outside preheat and timing, s (median of {trials})")
     for name in framework.split(","):
         harness = [record["harness"] for record in records if record["case"]["framework"] == name]
         parts = {

@@ -154,7 +154,7 @@ def test_an_example_works_where_it_is_installed(example: Example, how: str, core
     listed = json_of(call(benchmarker, "list", "--json", cwd=elsewhere))
     ours = [plugin for plugin in listed if plugin["distribution"] == example.distribution]
     assert {f"{plugin['kind']}.{plugin['name']}" for plugin in ours} == example.addresses
-    usable = {plugin["name"] for plugin in listed if plugin["kind"] == "framework" and plugin["usable"]}
+    usable = {plugin["name"] for plugin in listed if plugin["kind"] == "framework" and plugin["available"]}
 
     frameworks = [name for name in example.frameworks if name in usable]
     assert example.measured in frameworks

@@ -14,6 +14,7 @@ from benchmarker import Case, Measuring
 from benchmarker.planning import estimate
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
+from benchmarker.running.run import execute
 
 SWEEP = ("sweep", "--framework=toy", "--problem=nap", "--power=none", "--blocks=2", "--warmup-steps=1")
 
@@ -149,7 +150,12 @@ def test_a_dry_run_runs_nothing(cli, tmp_path):
     assert lines[1:5] == ["framework   ms", "toy        1.0", "toy        2.0", "toy        3.0"]
     assert "3 cases, 4 trials of each (rounds): 12 processes" in lines
     assert "left out: framework=toy precision=bf16 (3 cases): nap in toy" in done.stdout
-    assert "at most 60 s, plus start-up and compilation, for 3 cases without an earlier record" in lines[-1]
+    assert lines[-4:] == [
+        "time: at most 3 min for 3 cases without an earlier record",
+        "  60 s for preheat and timing, by their own limits",
+        "  2 min for start-up, check and compilation:",
+        "    assumed for 3 cases: 10 s a trial, as of GPT-2 small on two CPU cores",
+    ]
     assert not (tmp_path / "results").exists()
 
 
@@ -188,8 +194,11 @@ def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
     assert known["seconds"] == pytest.approx(sum(record.harness.wall_s for record in found))
     (tmp_path / "plan.toml").write_text(PLAN.replace("30]", "30, 40]"))
     text = cli("plan", "plan.toml").stdout
-    assert "for 2 cases, from 6 earlier records" in text
+    assert "for 2 cases, from 6 earlier records\n  start-up, check and compilation included\n" in text
     assert "for 1 case without an earlier record" in text
+    assert "  2 min for preheat and timing, by their own limits\n" in text
+    assert "for start-up, check and compilation:\n    from 6 records of the same problem, framework and" in text
+    assert cli("plan", "run", "plan.toml", "--dry-run").stdout == text
 
 
 def test_a_probe_that_fails_leaves_the_time_open(cli, tmp_path):
@@ -210,12 +219,26 @@ def test_a_probe_tells_the_time_of_blocks_and_of_the_shortest_preheat(cli, tmp_p
         assert estimate.probe(case).measuring == Measuring(warmup_steps=1, blocks=3, seconds=5, power="none")
         return estimate.forecast(make_plan([case], 4), [], {0: record})
 
-    wall_s = record.harness.wall_s
-    assert forecast(blocks=10).seconds == pytest.approx(4 * (wall_s + 10 * block_s))
-    assert forecast(blocks=10, seconds=0.1).seconds == pytest.approx(4 * (wall_s + 0.1))
+    outside_s = record.harness.wall_s - record.harness.stages_s["timed"] - record.harness.stages_s.get("rest", 0)
+    assert forecast(blocks=10).seconds == pytest.approx(4 * (outside_s + 10 * block_s))
+    assert forecast(blocks=10, seconds=0.1).seconds == pytest.approx(4 * (outside_s + 0.1))
     hot = forecast(blocks=10, preheat=True, preheat_max_s=30)
-    assert hot.seconds == pytest.approx(4 * (wall_s + 10 * block_s + 2))
+    assert hot.seconds == pytest.approx(4 * (outside_s + 10 * block_s + 2))
     assert hot.preheat_more_s == 4 * 28
+
+
+def test_run_shows_what_it_would_run(cli, tmp_path):
+    words = ("run", "--framework=toy", "--problem=nap", "--power=none", "--blocks=3", "--trials=2")
+    done = cli(*words, "--dry-run", "--seconds=20s")
+    assert "1 case, 2 trials of each (rounds): 2 processes" in done.stdout
+    assert "time: at most 60 s for 1 case without an earlier record" in done.stdout
+    assert not (tmp_path / "results").exists()
+    done = cli(*words, "--dry-run", "--resume")
+    assert done.stderr == "benchmarker: error: --dry-run shows the whole plan; leave --dry-run or --resume out\n"
+    assert done.returncode == 2
+    assert cli(*words).returncode == 0
+    assert "for all, from 2 earlier records" in cli(*words, "--dry-run").stdout
+    assert "for all, from 1 earlier record\n" in cli(*words, "--blocks=4", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(
@@ -263,3 +286,22 @@ def test_a_setting_left_at_its_default_may_be_varied(cli):
     done = cli(*SWEEP, "--axis=seconds=1,2", "--trials=1", "--json")
     assert [record["case"]["measuring"]["seconds"] for record in records(done)] == [1.0, 2.0]
     assert all(record["case"]["measuring"]["warmup_steps"] == 1 for record in records(done))
+
+
+def test_the_time_left_includes_what_follows_the_plan(cli, tmp_path):
+    class Hears:
+        left = []
+
+        def begin(self, title, case, left_s):
+            self.left.append(left_s)
+
+        def say(self, text): ...
+        def hear(self, event): ...
+        def end(self, records): ...
+
+    case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0}, measuring=Measuring(power="none"))
+    with store.new_run(tmp_path / "results", make_plan([case], 3)) as folder:
+        records = execute(folder, Hears(), then_s=lambda records: 1000.0 * len(list(records)))
+    assert Hears.left[0] is None
+    first, second, _ = (record.harness.wall_s for record in sorted(records, key=lambda record: record.trial_id))
+    assert Hears.left[1:] == pytest.approx([1000 + 2 * first, 2000 + (first + second) / 2])

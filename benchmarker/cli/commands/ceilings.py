@@ -17,18 +17,17 @@ from benchmarker.cli.options.case import gpus_option, names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
-from benchmarker.planning.ceiling_search import RESOURCES, ceilings_of, final, search
+from benchmarker.planning.ceiling_search import RESOURCES, ceilings_of, search
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import UNITS, Ceiling
 from benchmarker.records.configurations import Value, label, text
 from benchmarker.roofline.vendor_peaks import peak
-from benchmarker.running.run import execute
+from benchmarker.running.ceilings import measure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 OPS = ("copy", "triad")
 _ONE = ("batch_size", 1)
@@ -70,6 +69,7 @@ _ONE = ("batch_size", 1)
     show_default=True,
     help="Folder for the records.",
 )
+@click.option("--resume", is_flag=True, help="Continue the newest unfinished measurement with the same options.")
 @click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
 @progress_options
 @json_option
@@ -81,6 +81,7 @@ def command(
     threads: int | None,
     trials: int,
     results: Path,
+    resume: bool,
     only_known: bool,
     as_json: bool,
 ) -> int:
@@ -114,16 +115,10 @@ def command(
     settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
     with working("querying the frameworks' capabilities"):
         plan = search(settings)
-    with Progress(again="; no ceiling was stored, and a search cannot be resumed") as progress:
+    with Progress() as progress:
         for reason in plan.left_out:
             progress.say(f"left out: {reason}")
-        progress.say(f"search: {len(plan.cases)} sizes, {plan.trials} trials each")
-        _, searched = _run(plan, results, progress)
-        again = final(searched, trials)
-        if again is None:
-            raise UserError(f"every trial failed; `benchmarker show {results}` shows why")
-        progress.say(f"measuring the fastest of each kind again: {len(again.cases)} winners, {trials} trials each")
-        folder, measured = _run(again, results, progress)
+        searched, measured, folder = measure(plan, trials, results, progress, resume=resume)
     found = ceilings_of(searched, measured)
     try:
         ceilings.write(folder / store.CEILINGS, found)
@@ -156,11 +151,6 @@ def _refuse_others(context: click.Context) -> None:
         given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
         if given and param.name not in ("only_known", "as_json"):
             raise UserError(f"--known measures nothing and shows all stored ceilings; leave {param.opts[0]} out")
-
-
-def _run(plan: Plan, results: Path, progress: Progress) -> tuple[Path, list[Record]]:
-    with store.new_run(results, plan) as folder:
-        return folder.path, execute(folder, progress)
 
 
 def _print(found: Sequence[Ceiling], as_json: bool) -> None:

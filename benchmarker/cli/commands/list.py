@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.progress import working
 from benchmarker.hooks import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarker.hooks.registry import Plugin
+    from benchmarker.power.sampler import Found
 
 PLURALS = {
     "frameworks": "framework",
@@ -20,12 +29,13 @@ PLURALS = {
 @click.argument("kind", type=click.Choice(list(PLURALS)), required=False)
 @json_option
 def command(kind: str | None, as_json: bool) -> None:
-    """List the registered plugins, the distribution that provides each, and whether it can be used here.
+    """List the registered plugins, the distribution that provides each, and whether it is available here.
 
-    No framework is imported.
+    No framework is imported. A meter is queried, as by `power`, only by `list meters`.
     """
     plugins = list(registry.registered(PLURALS[kind] if kind else None).values())
-    reasons = [registry.trouble(plugin) for plugin in plugins]
+    found = _queried(plugins) if kind == "meters" else {}
+    states = [(plugin, *_state(plugin, found)) for plugin in plugins]
     if as_json:
         print_json(
             [
@@ -34,19 +44,36 @@ def command(kind: str | None, as_json: bool) -> None:
                     "name": plugin.name,
                     "distribution": plugin.distribution,
                     "version": plugin.version,
-                    "usable": reason is None,
+                    "available": available,
                     "reason": reason,
                 }
-                for plugin, reason in zip(plugins, reasons, strict=True)
+                for plugin, available, reason in states
             ]
         )
     elif not plugins:
         click.echo(f"no {kind} are registered")
     else:
+        words = {True: "yes", False: "no: {}", None: "{}"}
         print_table(
-            ["kind", "name", "distribution", "usable"],
+            ["kind", "name", "distribution", "available"],
             [
-                [plugin.kind, plugin.name, f"{plugin.distribution} {plugin.version}", reason or "yes"]
-                for plugin, reason in zip(plugins, reasons, strict=True)
+                [plugin.kind, plugin.name, f"{plugin.distribution} {plugin.version}", words[available].format(reason)]
+                for plugin, available, reason in states
             ],
         )
+
+
+def _queried(meters: Sequence[Plugin]) -> Mapping[str, Found]:
+    """Return what each meter reads here, or why it reads nothing."""
+    from benchmarker.power import samplers  # no other list needs it
+
+    with working("querying the meters"):
+        return samplers.find([meter.name for meter in meters], None, {})
+
+
+def _state(plugin: Plugin, found: Mapping[str, Found]) -> tuple[bool | None, str | None]:
+    """Return whether a plugin is available, and why not; None and the reason if that was not determined."""
+    reason = found[plugin.name].trouble if plugin.name in found else registry.trouble(plugin)
+    if reason is None and plugin.kind == "meter" and not found:
+        return None, "not queried; `benchmarker list meters` does"
+    return reason is None, reason

@@ -73,7 +73,7 @@ def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> in
     if not as_json:
         _print(several, running.found)
     elif watch:
-        click.echo("benchmarker: no power sensor can be read here", err=True)
+        click.echo("benchmarker: no power sensor is available here", err=True)
     else:
         print_json(_plain(several, running.found))
     return 0
@@ -192,7 +192,7 @@ def _print(several: Sequence[Sensor], found: Mapping[str, Found]) -> None:
         click.echo()
         print_table(["sensor", "what is read", "as documented"], _read(several))
     else:
-        click.echo("No power sensor can be read here." if found else "No meter was queried.")
+        click.echo("No power sensor is available here." if found else "No meter was queried.")
     remarks = {
         each.name: each.first.scope + ("; a case may cause only part of it" if each.first.shared else "")
         for each in several
@@ -202,7 +202,7 @@ def _print(several: Sequence[Sensor], found: Mapping[str, Found]) -> None:
         click.echo(clean(f"{name} covers {scope}"))
     unavailable = [[meter, missing.text] for meter, each in found.items() for missing in each.unavailable]
     if unavailable:
-        click.echo("\nWhat cannot be read, and why:")
+        click.echo("\nUnavailable, and why:")
         print_table(None, unavailable)
 
 

@@ -12,7 +12,15 @@ from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.display.records import print_records
 from benchmarker.cli.execution import execute_plan
-from benchmarker.cli.options.case import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
+from benchmarker.cli.options.case import (
+    ProblemCommand,
+    ask,
+    dry_run_option,
+    measuring_options,
+    names_of,
+    store_options,
+    what_options,
+)
 from benchmarker.cli.options.types import Integer
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
@@ -35,9 +43,12 @@ if TYPE_CHECKING:
     help="Trials of each case, each in a fresh process.",
 )
 @store_options
+@dry_run_option
 @progress_options
 @json_option
-def command(framework: str, trials: int, results: Path, resume: bool, as_json: bool, **options: Any) -> int:
+def command(
+    framework: str, trials: int, results: Path, resume: bool, dry_run: bool, as_json: bool, **options: Any
+) -> int:
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
@@ -52,4 +63,4 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
         able = usable(asked.problem, names, environment)
     cases = [make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     same_device(cases)
-    return execute_plan(make_plan(cases, trials), results, resume, as_json, show=print_records)
+    return execute_plan(make_plan(cases, trials), results, resume, dry_run, as_json, show=print_records)

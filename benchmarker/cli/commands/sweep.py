@@ -11,9 +11,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
-from benchmarker.cli.options.case import ProblemCommand, measuring_options, store_options, what_options
+from benchmarker.cli.options.case import ProblemCommand, dry_run_option, measuring_options, store_options, what_options
 from benchmarker.cli.options.types import Design, Integer
-from benchmarker.cli.preview import preview
 from benchmarker.planning.factors import Description
 from benchmarker.records.record import DesignKind
 from benchmarker.records.selection import setting
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 )
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @store_options
-@click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
+@dry_run_option
 @progress_options
 @json_option
 def command(
@@ -107,10 +106,7 @@ def command(
             raise UserError("a sweep measures one problem; a plan file (`plan run`) can vary it")
         if name in base:
             raise UserError(f"{name} is both given as an option and varied; leave one out")
-    plan = made(description)
-    if dry_run:
-        return preview(plan, results, False, as_json)
-    return execute_plan(plan, results, resume, as_json)
+    return execute_plan(made(description), results, resume, dry_run, as_json)
 
 
 def _is_given(name: str) -> bool:

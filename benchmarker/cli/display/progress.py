@@ -80,13 +80,9 @@ def working(text: str) -> AbstractContextManager[object]:
 
 
 class Progress:
-    """Shows each trial as its worker reports progress. It draws only on events, so it costs nothing in between.
+    """Shows each trial as its worker reports progress. It draws only on events, so it costs nothing in between."""
 
-    `again` is appended to the message about an interrupt: how to continue.
-    """
-
-    def __init__(self, again: str = "; continue with the same command and --resume") -> None:
-        self.again = again
+    def __init__(self) -> None:
         self._console = console(stderr=True)
         self._verbose, self._quiet = verbose(), quiet()
         shown = self._console.is_terminal and not self._quiet

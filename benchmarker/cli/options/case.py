@@ -162,6 +162,10 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
+)
+"""The option to show a plan instead of running it."""
 gpus_option = _all(_GPUS)
 """The option that selects a GPU."""
 what_options = _all(_WHAT)

@@ -117,14 +117,14 @@ def test_power_where_there_is_no_sensor_says_why_and_is_no_failure(command, monk
     done = command("power", "--power=rapl,hwmon", *options)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "No power sensor can be read here."
+    assert lines[0] == "No power sensor is available here."
     assert [line.split(":")[0].split() for line in lines if line.startswith(("hwmon", "rapl"))] == [
         ["rapl", "unsupported"],
         ["hwmon", "unsupported"],
     ]
     assert json.loads(command("power", "--power=rapl", "--json").stdout)["sensors"] == []
     done = command("power", "--power=rapl", "--json", "--watch")
-    assert (done.stdout, done.stderr) == ("", "benchmarker: no power sensor can be read here\n")
+    assert (done.stdout, done.stderr) == ("", "benchmarker: no power sensor is available here\n")
 
 
 def test_mistakes_of_power(command):
@@ -549,3 +549,25 @@ def test_units_of_energy(value, unit, text):
 )
 def test_headings_of_metrics(metric, heading):
     assert _heading(metric) == heading
+
+
+def test_list_and_power_say_the_same_of_a_meter(command, play, monkeypatch):
+    play(HOST)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    listed = {row["name"]: row for row in json.loads(command("list", "meters", "--json").stdout)}
+    found = json.loads(command("power", "--json").stdout)
+    assert {name for name, row in listed.items() if row["available"]} == {each["meter"] for each in found["sensors"]}
+    assert listed["rapl"] == {**listed["rapl"], "available": True, "reason": None}
+    reasons = {each["meter"]: f"{each['reason']}: {each['message']}" for each in found["unavailable"]}
+    assert {name: row["reason"] for name, row in listed.items() if not row["available"]} == {
+        name: reason for name, reason in reasons.items() if name != "rapl"
+    }
+    lines = command("list", "meters").stdout.splitlines()
+    assert [line.split()[4] for line in lines if line.split()[1] in ("rapl", "hwmon")] == ["no:", "yes"]
+    shown = command("power").stdout
+    for name in ("nvml", "hwmon"):
+        assert f"no: {listed[name]['reason']}" in "\n".join(lines)
+        assert listed[name]["reason"] in shown
+    whole = {row["name"]: row for row in json.loads(command("list", "--json").stdout) if row["kind"] == "meter"}
+    assert {row["available"] for row in whole.values()} == {None}
+    assert {row["reason"] for row in whole.values()} == {"not queried; `benchmarker list meters` does"}

@@ -111,6 +111,12 @@ def napping(tmp_path, monkeypatch):
     monkeypatch.setattr(suites, "FOLDER", folder)
 
 
+def test_a_suite_runs_with_as_many_threads_as_asked(cli, napping):
+    planned = cli("suite", "run", "naps", "--framework=toy", "--threads=3", "--dry-run", "--json")
+    assert [case["threads"] for case in json.loads(planned.stdout)["cases"]] == [3, 3]
+    assert "is a proof, which has no --threads" in cli("suite", "run", "gpu-proof", "--threads=3").stderr
+
+
 @pytest.mark.slow
 def test_a_suite_runs_and_goes_on_where_it_was_cut_short(command, napping, toy_folder, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(toy_folder)

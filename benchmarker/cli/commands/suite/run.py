@@ -18,9 +18,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import progress_options, quiet, verbose
 from benchmarker.cli.execution import execute_plan, made
-from benchmarker.cli.options.case import store_options
-from benchmarker.cli.options.types import Duration, Folder
-from benchmarker.cli.preview import preview
+from benchmarker.cli.options.case import dry_run_option, store_options
+from benchmarker.cli.options.types import Duration, Folder, Integer
 from benchmarker.planning import suites
 from benchmarker.proving.proof import load_proof, proofs, prove
 
@@ -36,8 +35,14 @@ if TYPE_CHECKING:
     metavar="PLATFORM",
     help="A platform that the frameworks report, or gpu. [default: the framework's choice; for a proof: cuda]",
 )
+@click.option(
+    "--threads",
+    type=Integer(min=1),
+    metavar="N",
+    help="CPU threads to compute with. [default: the frameworks' own]",
+)
 @store_options
-@click.option("--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take.")
+@dry_run_option
 @click.option(
     "-o",
     "--output",
@@ -58,6 +63,7 @@ def command(
     name: str,
     framework: str | None,
     device: str | None,
+    threads: int | None,
     results: Path,
     resume: bool,
     dry_run: bool,
@@ -76,7 +82,7 @@ def command(
     The exit status is 0 if claims passed, none failed and none is left; otherwise 1.
     """
     if name in proofs():
-        _refuse("a proof", "framework", "results", "resume")
+        _refuse("a proof", "framework", "threads", "results", "resume")
         if dry_run:
             return _print_claims(name, as_json)
         seconds = math.inf if limit_s is None else limit_s
@@ -87,12 +93,9 @@ def command(
         if not all(frameworks := [each.strip() for each in framework.split(",")]):
             raise UserError(f"--framework={framework}: a name is missing")
         description = replace(description, axes={**description.axes, "framework": frameworks})
-    if device is not None:
-        description = replace(description, base={**description.base, "device": device})
-    plan = made(description)
-    if dry_run:
-        return preview(plan, results, False, as_json)
-    return execute_plan(plan, results, resume, as_json)
+    given = {name: value for name, value in (("device", device), ("threads", threads)) if value is not None}
+    description = replace(description, base={**description.base, **given})
+    return execute_plan(made(description), results, resume, dry_run, as_json)
 
 
 def _refuse(kind: str, *names: str) -> None:
