@@ -53,7 +53,7 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
 
 def disturbed(*sides: Sequence[Record]) -> list[str]:
     """Report how many trials were disturbed, and by what."""
-    each = [disturbances(record, side) for side in sides for record in side]
+    each = [found for side in sides for found in disturbances(side)]
     seen = [record.interference for side in sides for record in side if record.interference]
     short = sum(interference.duration_s < COUNTED_S for interference in seen)
     told = (

@@ -27,12 +27,21 @@ COUNTED_S = 0.5
 """The system counts in ticks of 10 ms, so shares of a shorter time mean little."""
 
 
-def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
-    """Return what disturbed a trial: a short text for each kind of disturbance. `peers` are trials of the same case.
+def disturbances(records: Sequence[Record]) -> list[dict[str, str]]:
+    """Return what disturbed each trial of a case: a short text for each kind of disturbance.
 
     A framework's own threads also wait for cores and change the clock, so these two kinds are judged relative to the
-    peers.
+    median over the trials.
     """
+    seen = [record.interference for record in records if record.interference]
+    pressures = [each.pressure_percent for each in seen if each.pressure_percent is not None]
+    clocks = [each.frequency_MHz for each in seen if each.frequency_MHz is not None]
+    pressure_percent, clock_mhz = (median(each) if each else 0.0 for each in (pressures, clocks))
+    return [_of_trial(record, pressure_percent, clock_mhz) for record in records]
+
+
+def _of_trial(record: Record, pressure_percent: float, clock_mhz: float) -> dict[str, str]:
+    """Return what disturbed a trial, given the median pressure and clock of the trials of its case."""
     found = {}
     if record.preheat and record.preheat.outcome == "timeout":
         found["preheat"] = "no steady rate before timing"
@@ -49,11 +58,8 @@ def disturbances(record: Record, peers: Sequence[Record]) -> dict[str, str]:
         found["busy"] = f"other processes kept {seen.other_busy_cores:.1f} cores busy"
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
         found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
-    others = [peer.interference for peer in peers if peer.interference]
-    pressures = [each.pressure_percent for each in others if each.pressure_percent is not None]
-    if seen.pressure_percent is not None and seen.pressure_percent > median(pressures) + PRESSURE_PERCENT:
+    if seen.pressure_percent is not None and seen.pressure_percent > pressure_percent + PRESSURE_PERCENT:
         found["pressure"] = f"threads waited for a core {seen.pressure_percent:.0f}% of the time"
-    clocks = [each.frequency_MHz for each in others if each.frequency_MHz is not None]
-    if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * median(clocks):
+    if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * clock_mhz:
         found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
     return found

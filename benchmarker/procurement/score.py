@@ -16,6 +16,7 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_mean
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_costs
 from benchmarker.procurement.weights import Weight, Weights
 from benchmarker.records.configurations import Factors, Value, factors, label, varying
@@ -103,6 +104,7 @@ def score(
 
     Raises `UserError` if a metric is unknown, or if the costs have no entry for a side.
     """
+    derive = cached(derive)
     matches, unmatched = sides.made.matches, sides.made.unmatched
     records = [
         [record for each in several for record in each.records]

@@ -19,6 +19,7 @@ results/<run id>/<trial id>.profile.log     the standard error of the profiled w
 from __future__ import annotations
 
 import fcntl
+import gc
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -171,12 +172,13 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
         files = sorted(_record_files(result))
         if not files:
             faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))
-        for file in files:
-            record = read_record(file)
-            if isinstance(record, Record):
-                records.append(record)
-            else:
-                faults.append(record)
+        with _uncollected():
+            for file in files:
+                record = read_record(file)
+                if isinstance(record, Record):
+                    records.append(record)
+                else:
+                    faults.append(record)
     return sorted(records, key=lambda record: record.trial_id), faults
 
 
@@ -188,6 +190,19 @@ def read_record(path: Path) -> Record | Fault:
 def read_plan(path: Path) -> Plan | Fault:
     """Read the plan in one file; return a `Fault` if it is invalid."""
     return decode(path, plans.read)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the cyclic garbage collector: records make no cycles, and it would look through all of them repeatedly."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _record_files(result: Path) -> Iterator[Path]:

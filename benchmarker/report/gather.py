@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.judge import compare
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import ceilings, store
 from benchmarker.report.choose import choose
-from benchmarker.report.study import Study, beside, cached
+from benchmarker.report.study import Study, beside
 from benchmarker.traces.profile_files import EVENTS
 
 if TYPE_CHECKING:

@@ -61,11 +61,11 @@ def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     half_width = float(shift.points[-1 - rank] - shift.points[rank]) / 2
     z = normal.inv_cdf(1 - shift.null.cdf(rank))
     spread = half_width / (z + (z**3 + z) / (4 * freedom)) * math.sqrt(had)
-    different = normal.inv_cdf(1 - alpha / 2)
+    estimate, different = shift.estimate, normal.inv_cdf(1 - alpha / 2)
 
     def decides(n: int) -> bool:
         errors = math.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
-        truth, same = shift.estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
+        truth, same = estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
         between = sum(normal.cdf(different - side) - normal.cdf(same - side) for side in (truth, -truth))
         return between <= 1 - POWER
 

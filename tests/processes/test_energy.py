@@ -124,7 +124,7 @@ def test_a_hot_card_marks_the_trial(trial):
     record, _ = trial("--power-min=1", cards=[Card(uuid=AA, throttle=(0x40, 0.0, 1e9))])
     assert record.telemetry[0].throttle["thermal"] == 1.0
     assert "throttled" in record.energy.flags
-    assert "reduced its clocks: thermal" in disturbances(record, [record])["slowdown"]
+    assert "reduced its clocks: thermal" in disturbances([record])[0]["slowdown"]
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
         ["threads", str(record.software.threads or "-")],
         ["repeat with", record.command],
     ]
-    noise = [*disturbances.disturbances(record, [record]).values(), *description.noise(record.machine)]
+    noise = [*disturbances.disturbances([record])[0].values(), *description.noise(record.machine)]
     rows += [["noise", sentence] for sentence in noise]
     print_table(None, rows)
 

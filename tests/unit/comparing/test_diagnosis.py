@@ -6,6 +6,7 @@ import pytest
 from support.records import QUIET, make_energy, make_record
 
 from benchmarker.comparing import diagnosis
+from benchmarker.comparing import disturbances as disturbing
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.records.energy import Conditions
 
@@ -38,18 +39,25 @@ def test_each_interference_counter_is_named():
         "clock": ({"frequency_MHz": 1500.0}, "the clock fell to 1500 MHz"),
     }
     for kind, (changed, text) in cases.items():
-        assert disturbances(with_witnesses(**changed), peers) == {kind: text}
+        assert disturbances([with_witnesses(**changed), *peers])[0] == {kind: text}
     heat = msgspec.structs.replace(make_record().preheat, outcome="timeout")
-    assert disturbances(make_record(preheat=heat), peers) == {"preheat": "no steady rate before timing"}
+    assert disturbances([make_record(preheat=heat), *peers])[0] == {"preheat": "no steady rate before timing"}
 
 
 def test_pressure_and_clock_count_beside_the_other_trials_of_the_case():
     busy = with_witnesses(pressure_percent=60.0, frequency_MHz=1000.0)
-    assert disturbances(busy, [busy] * 5) == {}
+    assert disturbances([busy] * 5) == [{}] * 5
+
+
+def test_what_is_usual_for_a_case_is_computed_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(disturbing, "median", lambda values: asked.append(values) or values[0])
+    disturbances([make_record(trial=trial) for trial in range(20)])
+    assert [len(values) for values in asked] == [20, 20]
 
 
 def test_a_timed_part_shorter_than_the_ticks_is_not_judged():
-    assert disturbances(with_witnesses(other_busy_cores=2.0, duration_s=0.1), [make_record()]) == {}
+    assert disturbances([with_witnesses(other_busy_cores=2.0, duration_s=0.1), make_record()]) == [{}, {}]
 
 
 def test_a_timed_part_too_short_to_tell_is_told():
@@ -127,6 +135,6 @@ def test_a_device_that_holds_its_clocks_down_is_a_disturbance():
         meter="nvml", id="a", device="Card", measured=True, ranges={}, throttle={"thermal": 0.2}, throttle_s={}
     )
     record = make_record(telemetry=[hot])
-    assert disturbances(record, [record]) == {"slowdown": "the device reduced its clocks: thermal"}
+    assert disturbances([record]) == [{"slowdown": "the device reduced its clocks: thermal"}]
     other = msgspec.structs.replace(hot, measured=False)
-    assert disturbances(make_record(telemetry=[other]), [record]) == {}
+    assert disturbances([make_record(telemetry=[other])]) == [{}]
