@@ -95,6 +95,14 @@ class Problem(ABC):
     def cost(self, params: Any, mode: Mode, precision: str) -> Cost:
         """Return the work of one step."""
 
+    def title(self, params: Any, mode: Mode) -> str:
+        """Return the name of a case in a few words, such as `GEMM 16×4096×4096`; empty if it has none.
+
+        It states what is computed and the sizes. Tables add the framework, the precision and other factors in which
+        their cases differ. A case without a title is named by its parameters.
+        """
+        return ""
+
     def parts(self, params: Any, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of a step by scope; empty if there is no formula for it.
 

@@ -44,6 +44,18 @@ def load_metrics(results: Iterable[Path] = ()) -> Derive:
     return derive
 
 
+def cached(derive: Derive) -> Derive:
+    """Return a `derive` that computes the metrics of each trial only once."""
+    found: dict[str, Mapping[str, Metric]] = {}
+
+    def once(record: Record) -> Mapping[str, Metric]:
+        if record.trial_id not in found:
+            found[record.trial_id] = derive(record)
+        return found[record.trial_id]
+
+    return once
+
+
 class _Source:
     """One metric plugin, and the last metrics that it derived, whose names stand for it when it fails."""
 
@@ -72,7 +84,7 @@ class _Source:
 
 def _is_finite(value: Any) -> bool:
     try:
-        return isinstance(value, Real) and math.isfinite(value)
+        return isinstance(value, (float, Real)) and math.isfinite(value)  # float first: the test for Real is slow
     except OverflowError:  # an integer that no float can hold
         return False
 

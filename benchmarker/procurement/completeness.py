@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,9 @@ class Asked:
 
 def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
     """Compare the plans of the runs at `results` with their records; a result that is a single record has no plan."""
+    runs: dict[str, dict[str, Record]] = {}
+    for record in records:
+        runs.setdefault(record.run_id, {})[record.trial_id] = record
     unrun: dict[tuple[str, bytes], Unrun] = {}
     left_out: dict[str, None] = {}
     faults = []
@@ -49,7 +52,7 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
             faults.append(plan)
             continue
         left_out |= dict.fromkeys(plan.left_out)
-        of_run = list({record.trial_id: record for record in records if record.run_id == plan.run_id}.values())
+        of_run = runs.get(plan.run_id, {}).values()
         cases = {msgspec.json.encode(case) for case in plan.cases}
         faults += [
             Fault(file.parent / f"{record.trial_id}.json", f"not a trial of {file}")
@@ -60,7 +63,7 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
     return Asked(tuple(unrun.values()), tuple(left_out), tuple(faults))
 
 
-def _unrun(plan: Plan, records: Sequence[Record]) -> list[Unrun]:
+def _unrun(plan: Plan, records: Collection[Record]) -> list[Unrun]:
     """Return missing trials by case, in plan order; a run that may end early needs no rounds after its last one."""
     last = max((record.trial for record in records), default=0) if plan.looks else plan.trials
     wanted = Counter(msgspec.json.encode(plan.cases[index]) for index, trial in plan.order if trial <= last)

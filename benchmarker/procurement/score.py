@@ -18,6 +18,7 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
@@ -136,6 +137,7 @@ def score(
     A case without a `required` metric makes the score incomplete. `known_suites` has the cases of suites by SHA-256.
     Raises `UserError` if a metric is unknown, or if the costs have no entry for a side.
     """
+    derive = cached(derive)
     groups = [_groups(sides, index) for index in range(len(sides.names))]
     records = [[record for group in several for record in group] for several in groups]
     bases = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -256,7 +256,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("`error` must be present exactly if `status` is 'failed'")
         if self.status == "ok" and not (self.blocks and self.blocks.duration_ns):
             raise ValueError("an 'ok' record must contain at least one timed block")
-        unexplained = sorted(set(nulls(msgspec.to_builtins(self))) - self.reasons.keys())
+        unexplained = sorted(set(nulls(self)) - self.reasons.keys())
         if unexplained:
             raise ValueError(f"null without a reason: {', '.join(unexplained)}")
 
@@ -271,22 +271,50 @@ def reason(path: str, case: Case) -> str:
     return (REASONS[_INDEX.sub("[]", path)] or "").format(case=case)
 
 
-def nulls(fields: Mapping[str, Any]) -> list[str]:
-    """Return the paths of the nulls that need a reason among a record's fields (as plain values)."""
+class _Field(NamedTuple):
+    """A field that may contain a null that needs a reason: itself, or `below` in it or in each of its items."""
+
+    name: str
+    needs_reason: bool
+    is_list: bool
+    below: tuple[_Field, ...]
+
+
+def _fields(prefix: str) -> tuple[_Field, ...]:
+    """Return the fields below a path of `REASONS`, which a path that goes on with `[]` gives as a list."""
+    paths = {path.removeprefix(prefix): why for path, why in REASONS.items() if path.startswith(prefix)}
+    found = []
+    for name in dict.fromkeys(path.partition(".")[0] for path in paths):
+        below = _fields(f"{prefix}{name}.")
+        field = _Field(name.removesuffix("[]"), paths.get(name) is not None, name.endswith("[]"), below)
+        if field.needs_reason or field.below:
+            found.append(field)
+    return tuple(found)
+
+
+_RECORD = _fields("")
+
+
+def nulls(record: Record | Mapping[str, Any]) -> list[str]:
+    """Return the paths of the nulls that need a reason in a record, or among its fields as plain values."""
     found: list[str] = []
 
-    def walk(value: Any, path: str) -> None:
-        if value is None and REASONS.get(_INDEX.sub("[]", path), "") is not None:
-            found.append(path)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                walk(item, f"{path}.{key}")
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            for index, item in enumerate(value):
-                walk(item, f"{path}[{index}]")
+    def walk(part: Any, fields: tuple[_Field, ...], prefix: str) -> None:
+        is_plain = isinstance(part, dict)
+        for name, needs_reason, is_list, below in fields:
+            if is_plain and name not in part:
+                continue
+            value = part[name] if is_plain else getattr(part, name)
+            if value is None:
+                if needs_reason:
+                    found.append(prefix + name)
+            elif is_list:
+                for index, item in enumerate(value):
+                    walk(item, below, f"{prefix}{name}[{index}].")
+            elif below:
+                walk(value, below, f"{prefix}{name}.")
 
-    for name, value in fields.items():
-        walk(value, name)
+    walk(record, _RECORD, "")
     return found
 
 

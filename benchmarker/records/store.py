@@ -18,6 +18,7 @@ results/<run id>/<trial id>.profile.log     the standard error of the profiled w
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -203,12 +204,13 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
         faults += [Fault(Path(error.filename), str(error.strerror)) for error in unread]
         if not files and not unread:
             faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))
-        for file in files:
-            record = read_record(file)
-            if isinstance(record, Record):
-                records.append(record)
-            else:
-                faults.append(record)
+        with _uncollected():
+            for file in files:
+                record = read_record(file)
+                if isinstance(record, Record):
+                    records.append(record)
+                else:
+                    faults.append(record)
     return sorted(records, key=lambda record: record.trial_id), faults
 
 
@@ -231,6 +233,19 @@ def suites(results: Iterable[Path]) -> dict[str, PlannedSuite]:
             if isinstance(plan, Plan) and plan.suite:
                 found[plan.suite.sha256] = plan.suite
     return found
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the cyclic garbage collector: records make no cycles, and it would look through all of them repeatedly."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _refuse(error: OSError) -> None:

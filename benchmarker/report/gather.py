@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing import suites
 from benchmarker.comparing.judge import compare
-from benchmarker.hooks.metrics import load_metrics
+from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.procurement.completeness import asked
 from benchmarker.records import ceilings, store
 from benchmarker.report.choose import choose
-from benchmarker.report.study import Study, beside, cached
+from benchmarker.report.study import Study, beside
 from benchmarker.traces.profile_files import EVENTS
 
 if TYPE_CHECKING:

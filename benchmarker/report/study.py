@@ -14,7 +14,6 @@ from benchmarker.records.configurations import Factors, Value, configurations, e
 from benchmarker.roofline.model import rooflines
 
 if TYPE_CHECKING:
-    from benchmarker.api.metric import Metric
     from benchmarker.comparing.matching import Match
     from benchmarker.comparing.results import Family, Rules
     from benchmarker.files.atomic import Fault
@@ -28,18 +27,6 @@ MOST_DRAWN = 40
 """Largest number of configurations drawn in a figure; its data table has all."""
 _BARE = ("framework", "problem", "result")
 """Factors whose values are shown without the name."""
-
-
-def cached(derive: Derive) -> Derive:
-    """Return a `derive` that computes the metrics of each trial only once."""
-    found: dict[str, Mapping[str, Metric]] = {}
-
-    def once(record: Record) -> Mapping[str, Metric]:
-        if record.trial_id not in found:
-            found[record.trial_id] = derive(record)
-        return found[record.trial_id]
-
-    return once
 
 
 @dataclass(frozen=True, slots=True)

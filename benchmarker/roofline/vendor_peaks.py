@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Annotated, Literal
 
@@ -55,6 +55,7 @@ def peaks() -> tuple[Peak, ...]:
     return tuple(msgspec.convert(tomllib.loads(text), _Data).device)
 
 
+@lru_cache
 def peak(device_name: str) -> Peak | None:
     """Return the peaks of a device by its name in the driver or framework, or None if unknown, as for any CPU."""
     return next((each for each in peaks() if each.matches(device_name)), None)

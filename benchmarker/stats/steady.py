@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from benchmarker.stats.shift import unpaired
 
@@ -51,7 +50,9 @@ def _change_point(durations: np.ndarray) -> int | None:
     """
     n = len(durations)
     before = np.arange(1, n)
-    signs = np.abs(2 * np.cumsum(stats.rankdata(durations))[:-1] - before * (n + 1))
+    ordered = np.sort(durations)
+    ranks = (np.searchsorted(ordered, durations) + np.searchsorted(ordered, durations, side="right") + 1) / 2
+    signs = np.abs(2 * np.cumsum(ranks)[:-1] - before * (n + 1))
     if 2 * math.exp(-6 * float(signs.max()) ** 2 / (n**3 + n**2)) > CERTAINTY:
         return None
     return int(np.argmax(signs**2 / (before * (n - before)))) + 1

@@ -21,7 +21,7 @@ from benchmarker.traces.ingest import ingest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import ten_thousand_records  # noqa: E402
+import many_records  # noqa: E402
 from traces import generate  # noqa: E402
 
 PLOTLY = "the script of Plotly"
@@ -41,7 +41,7 @@ def main(records: int, blocks: int, events: int, repeats: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "many").mkdir()
-        ten_thousand_records.write(folder / "many", records, blocks)
+        many_records.write(folder / "many", records, blocks)
         tell(f"{records:,} records", folder / "many", repeats)
         profiled(folder / "long", events)
         tell(f"{events:,} events in a profile", folder / "long", repeats)
@@ -50,7 +50,7 @@ def main(records: int, blocks: int, events: int, repeats: int) -> None:
 def profiled(folder: Path, events: int) -> None:
     """Write a record with the event table of a synthetic PyTorch trace."""
     folder.mkdir()
-    ten_thousand_records.write(folder, 1, 100)
+    many_records.write(folder, 1, 100)
     (path,) = folder.rglob("*.json")
     trace = folder / "trace.json"
     generate.chrome(trace, events)

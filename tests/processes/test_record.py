@@ -36,6 +36,7 @@ def test_a_record_comes_back_as_it_was(plain):
 
 def test_every_null_has_a_reason(plain):
     assert set(nulls({name: value for name, value in plain.items() if name != "reasons"})) == set(plain["reasons"])
+    assert set(nulls(msgspec.convert(plain, Record))) == set(plain["reasons"])
     plain["compile_s"] = None
     with pytest.raises(msgspec.ValidationError, match="null without a reason: compile_s"):
         msgspec.convert(plain, Record)

@@ -33,6 +33,10 @@ class Logreg(Problem):
     accelerator = {"batch_size": 8192, "features": 4096}
     cost_formula = "flops = 2·B·D·C, twice that in training; bytes = samples, weights and results once"
 
+    def title(self, params: LogregParams, mode: Mode) -> str:
+        """The sizes: samples B, features D, classes C."""
+        return f"logistic regression B={params.batch_size} D={params.features} C={params.classes} {mode}"
+
     def scopes(self, params: LogregParams, mode: Mode) -> Mapping[str, int]:
         """The matrix product, and the softmax or the loss that follows it."""
         return {"logits": 1, "softmax" if mode == "inference" else "loss": 1}

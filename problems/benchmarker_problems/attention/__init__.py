@@ -49,6 +49,13 @@ class Attention(Problem):
         "bytes = q, k, v and the output once, with backward also their gradients"
     )
 
+    def title(self, params: AttentionParams, mode: Mode) -> str:
+        """Return the shape and the implementation: `attention B=2 H=8 T=1024 D=64 einsum`."""
+        p = params
+        shape = f"B={p.batch_size} H={p.heads} T={p.seq_len} D={p.head_dim}"
+        backward = " fwd+bwd" * (mode == "forward_backward")
+        return f"attention {shape} {p.impl}{' non-causal' * (not p.causal)}{backward}"
+
     def scopes(self, params: AttentionParams, mode: Mode) -> Mapping[str, int]:
         """Return the two products and the softmax, or one scope if they are fused."""
         return dict.fromkeys(scopes(params.impl), 1)

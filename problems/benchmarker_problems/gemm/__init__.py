@@ -39,6 +39,14 @@ class Gemm(Problem):
         "bytes = A, B and C once, with backward also their gradients"
     )
 
+    def title(self, params: GemmParams, mode: Mode) -> str:
+        """Return M×N×K, and as in BLAS which of A and B are transposed, if any: `GEMM 16×4096×4096 NT`."""
+        p = params
+        layout = "".join("NT"[each] for each in (p.transpose_a, p.transpose_b))
+        batch = f" B={p.batch_size}" * (p.batch_size > 1)
+        backward = " fwd+bwd" * (mode == "forward_backward")
+        return f"GEMM{batch} {p.m}×{p.n}×{p.k}{f' {layout}' * ('T' in layout)}{backward}"
+
     def scopes(self, params: GemmParams, mode: Mode) -> Mapping[str, int]:
         """Return the product, the only part."""
         return {"gemm": 1}

@@ -93,6 +93,20 @@ class Gpt2(Problem):
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
 
+    def title(self, params: Gpt2Params, mode: Mode) -> str:
+        """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
+
+        `GPT-2 small training, B=1 T=128`. What is rarely changed follows if it differs from GPT-2's.
+        """
+        p = params
+        sizes = {"n_layer": p.n_layer, "d_model": p.d_model, "n_head": p.n_head}
+        size = next((name for name, of in SIZES.items() if of == sizes), f"L={p.n_layer} d={p.d_model} H={p.n_head}")
+        inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
+        vocabulary = "" if p.vocab_size == VOCAB_SIZE else f" V={p.vocab_size}"
+        impl = "" if p.impl == Gpt2Params.impl else f" {p.impl}"
+        what = mode.replace("forward_backward", "fwd+bwd")
+        return f"GPT-2 {size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{impl}"
+
     def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
         block = ("ln_1", "attn_qkv", *attention.scopes(params.impl), "attn_proj", "ln_2")

@@ -38,6 +38,11 @@ class Stream(Problem):
         "bytes = 2·n or 3·n elements, as STREAM counts them: without write-allocate reads of the cache"
     )
 
+    def title(self, params: StreamParams, mode: Mode) -> str:
+        """Return the operation and the length: `STREAM triad n=2^25`."""
+        bits = params.n.bit_length() - 1
+        return f"STREAM {params.op} n={f'2^{bits}' if params.n == 2**bits else params.n}"
+
     def scopes(self, params: StreamParams, mode: Mode) -> Mapping[str, int]:
         """Return the pass, the only part."""
         return {"stream": 1}

@@ -7,6 +7,7 @@ from support.records import QUIET, make_energy, make_record
 
 from benchmarker import Measuring
 from benchmarker.comparing import diagnosis
+from benchmarker.comparing import disturbances as disturbing
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.records.energy import Conditions
 
@@ -47,6 +48,13 @@ def test_each_interference_counter_is_named():
 def test_pressure_and_clock_count_beside_the_other_trials_of_the_case():
     busy = with_witnesses(pressure_percent=60.0, frequency_MHz=1000.0)
     assert disturbances([busy] * 5) == [{}] * 5
+
+
+def test_what_is_usual_for_a_case_is_computed_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(disturbing, "median", lambda values: asked.append(values) or values[0])
+    disturbances([make_record(trial=trial) for trial in range(20)])
+    assert [len(values) for values in asked] == [20, 20]
 
 
 def test_a_timed_part_shorter_than_the_ticks_is_not_judged():

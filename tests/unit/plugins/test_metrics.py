@@ -1,6 +1,7 @@
 """Metrics of a record made by hand, worked out by hand."""
 
 import msgspec
+import numpy as np
 import pytest
 from support.records import make_energy, make_record
 
@@ -43,6 +44,17 @@ def test_step_times_are_over_blocks(derive, plain):
     assert found["step_time_p5_s"] == pytest.approx(1.1)
     assert found["step_time_p95_s"] == pytest.approx(2.9)
     assert found["compile_s"] == 1.5
+
+
+@pytest.mark.parametrize("number", [1, 2, 7, 100])
+def test_percentiles_are_those_of_numpy(derive, number):
+    times = np.random.default_rng(number).lognormal(size=number)
+    found = derive(make_record(times))
+    times_s = np.round(times * 1e9) / 1e9
+    for name, percent in (("min", 0), ("p5", 5), ("p10", 10), ("median", 50), ("p95", 95)):
+        assert found[f"step_time_{name}_s"].value == pytest.approx(np.percentile(times_s, percent), rel=1e-12)
+    mad = np.median(np.abs(times_s - np.median(times_s)))
+    assert found["step_time_mad_s"].value == pytest.approx(mad, rel=1e-9)
 
 
 def test_what_is_null_has_a_reason(derive, plain):

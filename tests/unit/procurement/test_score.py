@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from support.records import make_energy, make_record
 
+from benchmarker.cli.commands.suite.score import METRICS
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import between
 from benchmarker.comparing.results import Rules
@@ -77,6 +78,12 @@ def test_a_score_is_the_weighted_geometric_mean_by_hand(derive):
     assert [case.ratio for case in heavy.metrics[0].by_case] == pytest.approx([2, 1.25, 0.8])
     assert (heavy.metrics[0].scored, heavy.metrics[0].cases) == (3, 3)
     assert heavy.missing == {}
+
+
+def test_the_metrics_of_a_trial_are_derived_once_for_all_that_are_scored(derive):
+    asked = []
+    scored(lambda record: asked.append(record.trial_id) or derive(record), side("a", [1.0]), side("b", [2.0]), METRICS)
+    assert len(asked) == len(set(asked)) == 14
 
 
 def test_equal_weights_are_the_geometric_mean_of_compare(derive):

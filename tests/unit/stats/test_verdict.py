@@ -142,3 +142,11 @@ def test_the_suggestion_does_not_depend_on_the_direction_or_the_unit():
     values = 0.013 + 0.03 * scores(9)
     assert enough(paired(values), MARGIN, 0.05) == enough(paired(-values), MARGIN, 0.05)
     assert enough(paired(1024 * values), 1024 * MARGIN, 0.05) == enough(paired(values), MARGIN, 0.05)
+
+
+def test_the_estimate_is_computed_once_for_all_numbers_that_are_tried(monkeypatch):
+    medians = []
+    plain = np.median
+    monkeypatch.setattr(np, "median", lambda values: medians.append(values) or plain(values))
+    assert enough(paired(scores(20)), MARGIN, 0.05) is None
+    assert len(medians) == 1

@@ -1,0 +1,148 @@
+"""Names of cases in a few words: `GPT-2 small training, B=1 T=128 bf16`.
+
+A problem gives its cases a title. A table appends the other factors in which its cases differ; what all of them share
+is printed once, above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from benchmarker.api.case import Case, Measuring
+from benchmarker.hooks import parameters, registry
+from benchmarker.records.configurations import DEFAULTS, Factors, Value, label, text, varying
+
+if TYPE_CHECKING:
+    from benchmarker.hooks.registry import Plugin
+
+_TITLED = ("problem", "mode")
+_OF_CASE = tuple(name for name in Case.__struct_fields__ if name not in (*_TITLED, "params", "measuring"))
+_OTHERS = (*_OF_CASE, *Measuring.__struct_fields__)
+"""Factors that every case has and that no title contains."""
+_KEPT = ("framework", "precision")
+"""Factors that a name contains wherever they differ, even if other factors already tell the cases apart."""
+_BARE = (*_TITLED, *_KEPT, "device")
+"""Factors whose values need no explanation."""
+_USUAL: Factors = {"compile": False, "gpu": None, "threads": None, "seed": 0, **DEFAULTS}
+"""Values that are not mentioned where all cases share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The name of each case of a table, empty if there is nothing to tell, and what all cases share, in words."""
+
+    each: tuple[str, ...]
+    shared: str
+
+
+def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequence[str] = ()) -> Names:
+    """Name the cases of a table: different cases have different names, equal cases have the same name.
+
+    A case is given by its factors. `apart` are factors that stand elsewhere, such as in a column; cases that differ
+    only in them may share a name. `titles` stand for those of the cases.
+    """
+    differ = varying(cases)
+    same = {name: value for name, value in cases[0].items() if name not in differ and name not in apart}
+    bare = [] if titles or all(map(_own_title, cases)) else [name for name in same if name in _params(cases[0])]
+    titles = titles or [title(case, without=bare) for case in cases]
+    told = [(own, *_values(case, apart)) for own, case in zip(titles, cases, strict=True)]
+    added = _telling(cases, told, [name for name in differ if name in _OTHERS and name not in apart])
+    keys = [(*key, *_values(case, added)) for key, case in zip(told, cases, strict=True)]
+    alike: dict[tuple[Value, ...], list[Factors]] = {}
+    for key, case in zip(keys, cases, strict=True):
+        alike.setdefault(key, []).append(case)
+    more = {key: [name for name in varying(group) if name not in apart] for key, group in alike.items()}
+    is_one = len(set(titles)) == 1
+    words = (
+        ["" if is_one else own, *(word(name, case[name]) for name in (*added, *more[key]) if name in case)]
+        for own, key, case in zip(titles, keys, cases, strict=True)
+    )
+    head = f"{titles[0] if is_one else ''} {label(same, bare)}".strip()
+    return Names(tuple(" ".join(filter(None, each)) for each in words), _shared(same, head))
+
+
+def name(case: Factors) -> str:
+    """Return the name of a case that stands alone: `GEMM 16×4096×4096 bf16 in jax on cuda`."""
+    return _shared(case, title(case))
+
+
+def title(case: Factors, without: Collection[str] = ()) -> str:
+    """Return what a case computes, in a few words; this function alone decides it.
+
+    It is the title that the problem gives. If the problem is not installed, gives none, or rejects the parameters, as
+    another version may, it is the name of the problem, the mode unless it is inference, and the parameters, but those
+    of `without`.
+    """
+    if own := _own_title(case):
+        return own
+    mode = str(case["mode"])
+    params = label(case, [name for name in _params(case) if name not in without])
+    return " ".join(filter(None, [str(case["problem"]), mode * (mode != "inference"), params]))
+
+
+def common(*titles: str) -> str:
+    """Return the words that all titles contain, in their order."""
+    first, *others = (each.split() for each in titles)
+    return " ".join(word for word in first if all(word in other for other in others))
+
+
+def word(name: str, value: Value) -> str:
+    """Return a factor in a word or two: `bf16`, `2 threads`, `seed=1`."""
+    if name in _BARE:
+        return text(value)
+    if name == "compile":
+        return "compiled" if value else "not compiled"
+    if name == "threads":
+        return "default threads" if value is None else f"{value} threads"
+    return f"{name}={text(value)}"
+
+
+def _telling(cases: Sequence[Factors], told: Sequence[tuple[Value, ...]], differ: Sequence[str]) -> list[str]:
+    """Return the factors that tell cases apart besides what is `told`, the fewest but for those always named."""
+
+    def kinds(among: Sequence[str]) -> int:
+        return len({(*key, *_values(case, among)) for key, case in zip(told, cases, strict=True)})
+
+    needed = list(differ)
+    for name in reversed(differ):
+        fewer = [each for each in needed if each != name]
+        if name not in _KEPT and kinds(fewer) == kinds(needed):
+            needed = fewer  # such as `compile`, which may depend on the framework
+    return needed
+
+
+def _values(case: Factors, names: Collection[str]) -> tuple[Value, ...]:
+    return tuple(case.get(name) for name in names)
+
+
+def _shared(same: Factors, head: str) -> str:
+    """Describe what cases share: what stands at the head, precision, framework, device, then what is not as usual."""
+    places = {"precision": "", "framework": "in ", "device": "on "}
+    words = [head, *(f"{how}{text(same[name])}" for name, how in places.items() if name in same)]
+    more = [word(name, value) for name, value in same.items() if name in _USUAL and value != _USUAL[name]]
+    return ", ".join(filter(None, [" ".join(filter(None, words)), *more]))
+
+
+def _params(case: Factors) -> list[str]:
+    """Return the names of the problem's parameters."""
+    return [name for name in case if name not in _OTHERS and name not in _TITLED]
+
+
+def _own_title(case: Factors) -> str:
+    """Return the title that the problem of a case gives it, empty if it gives none."""
+    plugin = registry.registered("problem").get(f"problem.{case['problem']}")
+    params = tuple((name, case[name]) for name in _params(case))
+    return _given(plugin, str(case["mode"]), params) if plugin else ""
+
+
+@cache
+def _given(plugin: Plugin, mode: str, params: tuple[tuple[str, Value], ...]) -> str:
+    """Return the title that a problem gives to a case, empty if it gives none or fails."""
+    try:
+        problem = registry.load([plugin.address]).hook.make_problem()
+        return " ".join(problem.title(parameters.convert(problem.params, dict(params)), mode).split())
+    except (Exception, SystemExit):  # noqa: BLE001 - a plugin's mistake costs its titles alone
+        return ""
