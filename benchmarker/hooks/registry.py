@@ -18,6 +18,7 @@ import pluggy
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks import specs
+from benchmarker.hooks.extras import installing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -181,7 +182,7 @@ def _missing(plugin: Plugin, module: str) -> str:
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
         if name and extra and name.group().lower() == top.lower():
-            return f"{text}; pip install '{plugin.distribution}[{extra.group(1)}]'"
+            return f"{text}; {installing(extra.group(1), plugin.distribution)}"
     return f"{text}; install the missing library"
 
 

@@ -18,6 +18,7 @@ from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 from benchmarker.machine.description import describe, utc_now
 from benchmarker.records.record import Machine
+from benchmarker.version import DISTRIBUTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -197,7 +198,7 @@ def _line(text: Any) -> str:
 def _versions(libraries: Sequence[str]) -> dict[str, str]:
     """Return the versions of benchmarker and of the libraries that are installed."""
     found = {}
-    for name in ("benchmarker", *libraries):
+    for name in (DISTRIBUTION, *libraries):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

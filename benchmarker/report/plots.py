@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.extras import installing
 from benchmarker.records.configurations import label
 from benchmarker.records.step_times import step_times
 
@@ -107,7 +108,7 @@ def _drawing(path: Path, height: float) -> Iterator[Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError("a plot needs the module 'matplotlib'; pip install 'benchmarker[plot]'") from error
+        raise UserError(f"a plot needs the module 'matplotlib'; {installing('plot')}") from error
     figure = Figure(figsize=(8, height), layout="constrained")
     yield figure.add_subplot()
     try:

@@ -13,6 +13,7 @@ from benchmarker.cli.options.judging import judging_options, known_metric, rules
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
 from benchmarker.formatting import clean
+from benchmarker.hooks.extras import installing
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 
@@ -64,7 +65,7 @@ def command(
     try:
         from benchmarker.report.render import render
     except ImportError as error:
-        raise UserError(f"report needs the module '{error.name}'; pip install 'benchmarker[report]'") from error
+        raise UserError(f"report needs the module '{error.name}'; {installing('report')}") from error
     if output.suffix.lower() not in ENDINGS:
         raise UserError(f"--output={output}: the name of a report must end in {' or '.join(ENDINGS)}")
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)

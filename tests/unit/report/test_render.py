@@ -10,6 +10,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker.files import atomic
+from benchmarker.hooks.extras import installing
 from benchmarker.report.figures import escaped
 from benchmarker.report.render import render
 
@@ -161,7 +162,7 @@ def test_a_missing_library_is_named_with_the_remedy(command, place, monkeypatch)
     monkeypatch.delitem(sys.modules, "benchmarker.report.render", raising=False)
     done = command("report", str(place([make_record()])))
     assert done.returncode == 2
-    assert "report needs the module 'jinja2'; pip install 'benchmarker[report]'" in done.stderr
+    assert f"report needs the module 'jinja2'; {installing('report')}" in done.stderr
 
 
 def test_a_verdict_can_fail_the_command(command, place, two):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -11,6 +12,7 @@ import wasmtime
 
 import benchmarker.traces.perfetto
 from benchmarker import UserError
+from benchmarker.hooks.extras import installing
 from benchmarker.traces.perfetto import queries, wasm
 
 CRASHING = """
@@ -276,7 +278,7 @@ def test_engines_are_looked_for_in_order(tmp_path, program, monkeypatch):
 def test_a_missing_package_is_named(trace, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delattr(benchmarker.traces.perfetto, "wasm")
-    with pytest.raises(UserError, match=r"pip install 'benchmarker\[trace\]'"), queries.open_trace(trace):
+    with pytest.raises(UserError, match=re.escape(installing("trace"))), queries.open_trace(trace):
         pass
 
 
