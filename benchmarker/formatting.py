@@ -11,6 +11,11 @@ def clean(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
+def one_line(text: str) -> str:
+    """Return a message on one line: each run of white space, which may contain line breaks, becomes one space."""
+    return " ".join(text.split())
+
+
 _FORMULA = re.compile(r"\s*[=+\-@]|[\t\r]")
 
 
@@ -28,7 +33,8 @@ _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 def si(value: float | None, unit: str) -> str:
     """Format a value to four digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
 
-    Bytes use powers of 1024 (IEC 80000-13). Samples per second and per joule take no prefix. Shares have no unit.
+    Amounts of bytes use powers of 1024 (`GiB`, IEC 80000-13), rates such as `GB/s` powers of 1000. Samples per second
+    and per joule take no prefix. Shares have no unit.
     """
     if value is None:
         return "-"

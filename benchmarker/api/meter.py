@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import one_line
 
 Domain = Literal["gpu", "gpu_memory", "module", "package", "dram", "psys"]
 """What a sensor covers: `module` is a GPU with its processor, `psys` the platform with its packages and memory."""
@@ -73,7 +74,7 @@ class Unavailable(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def text(self) -> str:
         """All fields in one line."""
-        return ": ".join(part for part in (self.what, self.reason, self.message) if part)
+        return one_line(": ".join(part for part in (self.what, self.reason, self.message) if part))
 
 
 class NoMeterError(UserError):

@@ -12,7 +12,7 @@ import click
 
 from benchmarker.api.errors import TerminatedError, UserError, terminate
 from benchmarker.cli.groups import Group
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, one_line
 from benchmarker.version import __version__
 
 REFUSALS = {
@@ -58,7 +58,7 @@ def main(args: list[str] | None = None) -> None:
     except UserError as error:
         _fail(f"error: {error}", 2)
     except click.ClickException as error:
-        _fail(f"error: {' '.join(error.format_message().split())}", 2)
+        _fail(f"error: {one_line(error.format_message())}", 2)
     except TerminatedError:
         _fail("terminated", 128 + signal.SIGTERM)
     except (click.Abort, KeyboardInterrupt):

@@ -12,6 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
 from benchmarker.comparing.matching import Match, Matching, Side
 from benchmarker.comparing.results import PROFILED, Level
+from benchmarker.formatting import count
 from benchmarker.records.configurations import Value, label
 from benchmarker.records.profile import Kernel, Scope
 
@@ -160,7 +161,7 @@ class _Pair:
         if not self.left and self.level != "kernel":
             return []
         rest = ", ".join(f"{max(0.0, 1 - side.share(*self.chosen)):.1%} in {side.name}" for side in self.sides)
-        number = f"{self.left} {self.level}{'s' * (self.left != 1)}"
+        number = count(self.left, self.level)
         unlisted = " and those not listed in records" if self.level == "kernel" else ""
         few = f"less than {LEAST_SHARE:.0%} of the busy time on both sides"
         where = f"of {self.where}" if self.where else ""

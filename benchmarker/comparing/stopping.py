@@ -9,7 +9,7 @@ from benchmarker.comparing import matching
 from benchmarker.comparing.formatting import ratio
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.results import Comparison, Rules
-from benchmarker.formatting import duration_text
+from benchmarker.formatting import count, duration_text
 
 if TYPE_CHECKING:
     from benchmarker.hooks.metrics import Derive
@@ -43,12 +43,12 @@ class Referee:
             return True
         if rounds in self.looks:
             (comparison,) = compare(matching.within(records).matches, self.rules, self.derive).comparisons
-            self.say(f"after {rounds} rounds: B/A {ratio(comparison)} {comparison.verdict}")
+            self.say(f"after {count(rounds, 'round')}: B/A {ratio(comparison)} {comparison.verdict}")
             if self._settled(comparison):
-                self.ended = f"ended after {rounds} rounds and {duration_text(sum(walls))}"
+                self.ended = f"ended after {count(rounds, 'round')} and {duration_text(sum(walls))}"
                 return True
         if self.budget_s is not None and sum(walls) * (rounds + 1) / rounds > self.budget_s:
-            self.ended = f"ended after {rounds} round{'s' * (rounds > 1)} because another would exceed --budget"
+            self.ended = f"ended after {count(rounds, 'round')} because another would exceed --budget"
             return True
         return False
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import one_line
 from benchmarker.hooks import specs
 from benchmarker.hooks.extras import installing
 
@@ -129,15 +130,15 @@ def load(addresses: Iterable[str]) -> pluggy.PluginManager:
         except ModuleNotFoundError as error:
             raise UserError(_missing(plugin, error.name or str(error))) from error
         except ImportError as error:
-            raise UserError(f"{address} cannot be imported: {error}") from error
+            raise UserError(f"{address} cannot be imported: {one_line(str(error))}") from error
         except Exception as error:
-            text = " ".join(f"{type(error).__name__}: {error}".split())
+            text = one_line(f"{type(error).__name__}: {error}")
             raise UserError(f"{address} cannot be imported: {text}") from error
         try:
             manager.register(module, name=address)
             manager.check_pending()
         except pluggy.PluginValidationError as error:
-            raise UserError(f"{address}: {' '.join(str(error).split())}") from error
+            raise UserError(f"{address}: {one_line(str(error))}") from error
         implemented = {caller.name for caller in manager.get_hookcallers(module) or []}
         if lacking := [hook for hook in KINDS[plugin.kind] if hook not in implemented]:
             raise UserError(f"{address} does not implement the hook {lacking[0]}")

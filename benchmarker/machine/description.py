@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarker.formatting import count, si
 from benchmarker.machine.gpus import list_gpus
 from benchmarker.records.record import Cpu, Machine
 
@@ -52,7 +53,7 @@ def noise(machine: Machine) -> list[str]:
     found = []
     if machine.load_average_1min > 0.25 * cpu.usable_cores:
         found.append(
-            f"load average {machine.load_average_1min:.2f} on {cpu.usable_cores} cores: "
+            f"load average {machine.load_average_1min:.2f} on {count(cpu.usable_cores, 'core')}: "
             "other processes are running; stop them or wait"
         )
     if machine.steal_percent is not None and machine.steal_percent > 0.5:
@@ -71,9 +72,11 @@ def noise(machine: Machine) -> list[str]:
             "lower --threads"
         )
     if machine.swap_used_bytes > 2**28:
-        found.append(f"{machine.swap_used_bytes / 2**30:.1f} GiB are swapped out: free memory")
+        found.append(f"{si(machine.swap_used_bytes, 'B')} are swapped out: free memory")
     found += [
-        f"GPU {gpu.index} already runs {gpu.processes} compute process(es)" for gpu in machine.gpus if gpu.processes
+        f"GPU {gpu.index} already runs {count(gpu.processes, 'compute process', 'compute processes')}"
+        for gpu in machine.gpus
+        if gpu.processes
     ]
     return found
 

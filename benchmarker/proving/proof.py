@@ -14,7 +14,7 @@ from benchmarker import guard
 from benchmarker.api.claim import Claim, Outcome, Proof, Verdict
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, one_line
 from benchmarker.hooks import registry
 from benchmarker.machine.description import describe, utc_now
 from benchmarker.records.record import Machine
@@ -192,7 +192,7 @@ def _last_line(log: Path) -> str:
 
 
 def _line(text: Any) -> str:
-    return clean(" ".join(str(text).split()))[:500]
+    return clean(one_line(str(text)))[:500]
 
 
 def _versions(libraries: Sequence[str]) -> dict[str, str]:

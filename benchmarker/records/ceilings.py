@@ -20,6 +20,7 @@ from benchmarker.api.numbers import Positive
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
+from benchmarker.formatting import count
 from benchmarker.records.store import CEILINGS
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):
     threads: Positive | None
 
     def __str__(self) -> str:
-        cores = "" if self.cores is None else f", {self.cores} cores"
+        cores = "" if self.cores is None else f", {count(self.cores, 'core')}"
         threads = "" if self.threads is None else f", --threads={self.threads}"
         return f"{self.name}{cores}{threads}"
 

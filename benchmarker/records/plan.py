@@ -13,6 +13,7 @@ from msgspec import Struct
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.numbers import Count, Positive
+from benchmarker.formatting import count
 from benchmarker.records.record import DesignKind
 from benchmarker.records.suite import PlannedSuite, TrialSuite
 
@@ -84,7 +85,9 @@ def make_plan(
     Raises `UserError` if there are more than MOST_TRIALS.
     """
     if len(cases) * trials > MOST_TRIALS:
-        raise UserError(f"{len(cases)} cases with {trials} trials each: a run has at most {MOST_TRIALS:,} trials")
+        raise UserError(
+            f"{count(len(cases), 'case')} with {count(trials, 'trial')} each: a run has at most {MOST_TRIALS:,} trials"
+        )
     seed = secrets.randbits(32) if seed is None else seed
     rng = random.Random(seed)  # noqa: S311 - an order, not a secret
     order = [(index, trial) for trial in range(trials) for index in rng.sample(range(len(cases)), len(cases))]

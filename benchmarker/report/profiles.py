@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import count
 from benchmarker.report.page_model import Axis, Bars, Cell, Column, Figure, Listing, Section, Table
 from benchmarker.report.study import drawn
 
@@ -151,7 +152,7 @@ def _listing(name: str, table: pd.DataFrame) -> Listing:
             f"and {len(left)} more" if each == first else _cell(column, sums.get(each))
             for each, column in zip(table.columns, columns, strict=True)
         )
-    caption = f"{len(table)} op{'s' * (len(table) != 1)}{program}" + (
+    caption = f"{count(len(table), 'op')}{program}" + (
         f"; the {MOST_OPS} with the most time are listed" if len(left) else ""
     )
     return Listing(name, Table(columns, rows, rest), caption, searched=len(rows) > SEARCHED)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.formatting import ratio
 from benchmarker.comparing.results import GeometricMean
+from benchmarker.formatting import count
 from benchmarker.records.configurations import DEFAULTS, text, varying
 from benchmarker.report.page_model import Card, Column, Listing, Section, Table
 from benchmarker.report.study import named, short, telling
@@ -44,10 +45,10 @@ def subtitle(study: Study) -> str:
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     runs = len({record.run_id for record in records})
     parts = [
-        _count(len(records), "trial"),
+        count(len(records), "trial"),
         f"{failed} failed" if failed else "none failed",
-        _count(len(study.groups), "configuration"),
-        _count(runs, "run"),
+        count(len(study.groups), "configuration"),
+        count(runs, "run"),
         when,
     ]
     return " · ".join(parts)
@@ -82,12 +83,10 @@ def warnings(study: Study) -> list[str]:
     """Return the warnings: unreadable files, failed trials, too few trials for a verdict, work above its roof."""
     found = []
     if study.faults:
-        found.append(
-            f"{_count(len(study.faults), 'file')} could not be read and {_is(len(study.faults))} not included."
-        )
+        found.append(f"{count(len(study.faults), 'file')} could not be read and {_is(len(study.faults))} not included.")
     failed = sum(record.error is not None for record in study.records)
     if failed:
-        found.append(f"{failed} of {_count(len(study.records), 'trial')} failed; all figures are based on the others.")
+        found.append(f"{failed} of {count(len(study.records), 'trial')} failed; all figures are based on the others.")
     if study.family is None:
         found.append(f"Nothing is compared: {study.unjudged}.")
     elif all(each.method == "none" for each in study.family.comparisons):
@@ -172,10 +171,6 @@ def results(study: Study) -> Section:
     table = Table(columns, tuple(rows))
     caption = "Medians over the successful trials."
     return Section("results", "Results", (), (Listing("Configurations", table, caption, searched=len(rows) > 10),))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _is(number: int) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.pareto import front
-from benchmarker.formatting import si
+from benchmarker.formatting import count, si
 from benchmarker.records.configurations import configurations
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN
@@ -79,7 +79,9 @@ def _figure(study: Study, metric: str, words: str, axis: str, log: bool) -> Figu
         f"Only {number} of {len(rows)} configurations are drawn, optimal ones first; the data table has all."
         if number < len(rows)
         else "",
-        f"{missing} configurations have no value of one of the two metrics." if missing else "",
+        f"{count(missing, 'configuration has', 'configurations have')} no value of one of the two metrics."
+        if missing
+        else "",
         "The work per step is not the same in all configurations." if _unlike(study) else "",
         "The optimal configurations are determined separately for each result." if len(found) > 1 else "",
     ]

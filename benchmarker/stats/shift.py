@@ -26,7 +26,7 @@ import numpy as np
 from benchmarker.api.errors import UserError
 
 MAX_POINTS = 20_000_000
-"""Maximum number of points; they are kept in memory (160 MB)."""
+"""Maximum number of points; they are kept in memory (150 MiB)."""
 EXACT_PAIRED = 200
 """Number of differences up to which the null distribution of the signed-rank statistic is exact."""
 EXACT_UNPAIRED = 10_000

@@ -11,6 +11,7 @@ import msgspec
 import pandas as pd
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import count
 from benchmarker.records.profile import DeviceTime, Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
@@ -183,19 +184,23 @@ def _communication(rows: pd.DataFrame) -> tuple[int, int]:
 def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: Reading) -> list[str]:
     """Describe what should be in the trace but is missing."""
     counted = {
-        f"{found.unmatched_ops} executed instructions are in no program of the trace": found.unmatched_ops,
-        f"{found.unmatched_backward} backward ops have no forward op in the trace": found.unmatched_backward,
-        f"{found.unlaunched} kernels and copies have no launch in the trace": found.unlaunched,
-        f"{uneven} executions are missing, or the program branches: "
-        "some instructions ran a different number of times in different runs": uneven,
+        ("executed instruction is", "executed instructions are", "in no program of the trace"): found.unmatched_ops,
+        ("backward op has", "backward ops have", "no forward op in the trace"): found.unmatched_backward,
+        ("kernel or copy has", "kernels and copies have", "no launch in the trace"): found.unlaunched,
+        (
+            "execution is",
+            "executions are",
+            "missing, or the program branches: some instructions ran a different number of times in different runs",
+        ): uneven,
     }
-    missing = [text for text, count in counted.items() if count]
+    missing = [f"{count(number, one, several)} {what}" for (one, several, what), number in counted.items() if number]
     expected = [each for each in each_scope if each.expected]
     if expected and not any(each.occurrences for each in expected):
         missing.append("none of the scopes is in the trace: a step that is compiled as a whole has no scopes")
     else:
         missing += [
-            f"scope {each.scope} ran {each.occurrences or 0} times but {each.expected} were expected"
+            f"scope {each.scope} ran {count(each.occurrences or 0, 'time')} "
+            f"but {count(each.expected or 0, 'was', 'were')} expected"
             for each in expected
             if each.occurrences != each.expected
         ]

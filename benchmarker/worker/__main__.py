@@ -24,6 +24,7 @@ import msgspec
 from benchmarker.api.case import MODES
 from benchmarker.api.errors import TerminatedError, UserError, terminate
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
 from benchmarker.machine import counters
 from benchmarker.power.window import Edges
@@ -56,7 +57,7 @@ def main() -> None:
     try:
         {"describe": _describe, "trial": _trial, "check": _check, "profile": _profile}[request.task](request, events)
     except UserError as error:
-        events.send(refused=str(error))
+        events.send(refused=one_line(str(error)))
     except TerminatedError:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -297,7 +298,7 @@ def _peak_rss_bytes() -> int:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())[:300]
+    text = one_line(str(error))[:300]
     if isinstance(error, UserError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

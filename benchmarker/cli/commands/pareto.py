@@ -9,7 +9,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.comparing.pareto import front
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 from benchmarker.records.configurations import text, varying
@@ -71,6 +71,7 @@ def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
         click.echo("note: a step is not the same amount of work in all of them; --metric=flop_per_s compares rates")
     if found.left_out:
         click.echo(
-            f"{found.left_out} configuration(s) left out: no trial of theirs has the metric (such as memory in a duet)"
+            f"left out: {count(found.left_out, 'configuration')} in which no trial has the metric "
+            "(such as memory in a duet)"
         )
     return 1 if faults else 0

@@ -12,7 +12,7 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, si
 from benchmarker.hooks.extras import installing
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
@@ -87,7 +87,7 @@ def command(
     told = {str(fault) for _, _, faults in read for fault in faults}
     for text in [*(str(fault) for fault in study.faults if str(fault) not in told), *unread]:
         click.echo(f"benchmarker: cannot read {clean(text)}", err=True)
-    click.echo(f"report: {clean(str(output))} ({len(encoded) / 1e6:.1f} MB)", err=True)
+    click.echo(f"report: {clean(str(output))} ({si(len(encoded), 'B')})", err=True)
     family = study.family
     judged: list[Comparison | GeometricMean] = [*family.comparisons, *family.geometric_means] if family else []
     return 1 if study.faults or unread else status_of(judged, unwanted, strict)

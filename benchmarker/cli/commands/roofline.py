@@ -11,7 +11,7 @@ from msgspec import structs
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.profiles import shortened, top_option
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings, store
 from benchmarker.roofline.model import BEYOND, Level, Source, beyond, rooflines
 
@@ -88,7 +88,7 @@ def command(
 def _print(found: Roofline, level: Level | None, top: int) -> None:
     """Print the roof on one line, then a table of the work under it."""
     roof = found.roof
-    click.echo(clean(f"{found.configuration} ({found.trials} trials)"))
+    click.echo(clean(f"{found.configuration} ({count(found.trials, 'trial')})"))
     click.echo(
         clean(
             f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "

@@ -16,7 +16,7 @@ from benchmarker.cli.display.profiles import plain, print_frame_csv
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.types import Integer
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, count
 from benchmarker.power.live import label
 from benchmarker.records import store
 from benchmarker.records.record import Record
@@ -149,7 +149,9 @@ def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows:
     print_table(list(columns), list(map(list, zip(*columns.values(), strict=True))))
     missing = table[table["reason"] != ""]
     for (reason, *sensor), of in missing.groupby(["reason", *_SENSOR], sort=False):
-        click.echo(clean(f"{labels[tuple(sensor)][1]}: {len(of)} readings are missing ({reason})"))
+        click.echo(
+            clean(f"{labels[tuple(sensor)][1]}: {count(len(of), 'reading is', 'readings are')} missing ({reason})")
+        )
 
 
 _Name = tuple[str, ...]

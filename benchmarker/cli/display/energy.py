@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.cli.display.sensors import HEADINGS, amount
-from benchmarker.formatting import si
+from benchmarker.formatting import count, si
 from benchmarker.power.energy import SHORT_S
 from benchmarker.power.live import label
 
@@ -87,7 +87,7 @@ def _sum(energy: Energy, domains: Sequence[str], energy_j: float | None, idle_w:
     idle = "" if idle_w is None else f", idle {si(idle_w, 'W')}"
     return (
         f"{si(energy_j, 'J')} of {', '.join(domains)} in {energy.duration_s:.1f} s, "
-        f"{energy.steps} step(s), {energy.samples} sample(s){mean}{idle}"
+        f"{count(energy.steps, 'step')}, {count(energy.samples, 'sample')}{mean}{idle}"
     )
 
 
@@ -99,8 +99,8 @@ def _sensor(sensor: SensorEnergy, reason: str) -> str:
     if sensor.accuracy_percent is not None:
         parts.append(f"±{sensor.accuracy_percent:g}% as documented")
     if sensor.begin_ns is not None and sensor.coverage < 1:
-        parts.append(f"{sensor.n} readings cover {sensor.coverage:.1%}")
-    parts += [f"{count} {what}(s)" for what, count in (("gap", sensor.gaps), ("wrap", sensor.wraps)) if count]
+        parts.append(f"{count(sensor.n, 'reading covers', 'readings cover')} {sensor.coverage:.1%}")
+    parts += [count(number, what) for what, number in (("gap", sensor.gaps), ("wrap", sensor.wraps)) if number]
     parts += [_FLAGS[flag] for flag in sensor.flags if flag != "gaps"]
     if sensor.scope:
         parts.append(f"covers {sensor.scope}")

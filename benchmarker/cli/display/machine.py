@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from benchmarker.cli.display.sensors import amount
 from benchmarker.records.record import Machine
 
 
@@ -19,7 +20,7 @@ def machine_rows(here: Machine) -> list[list[str]]:
             f"{cpu.usable_cores} usable of {cpu.logical_cores} logical, {cpu.physical_cores or '?'} physical",
         ],
         ["governor", cpu.governor or "unavailable"],
-        ["memory", f"{here.memory_bytes / 2**30:.1f} GiB"],
+        ["memory", amount("memory_bytes", here.memory_bytes)],
         ["load average", f"{here.load_average_1min:.2f}"],
     ]
     for name in ("virtualization", "container", "cpu_quota_cores", "steal_percent"):
@@ -28,5 +29,7 @@ def machine_rows(here: Machine) -> list[list[str]]:
             rows.append([name.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else value])
     for gpu in here.gpus:
         known = {name: value for name, value in msgspec.structs.asdict(gpu).items() if value is not None}
-        rows.append([f"GPU {gpu.index}", ", ".join(f"{name} {value}" for name, value in known.items())])
+        known |= {name: amount(name, known[name]) for name in ("memory_bytes", "power_limit_W") if name in known}
+        words = (f"{name.removesuffix('_bytes').removesuffix('_W').replace('_', ' ')} {known[name]}" for name in known)
+        rows.append([f"GPU {gpu.index}", ", ".join(words)])
     return rows

@@ -14,7 +14,7 @@ from benchmarker.cli.display.output import print_csv, print_json, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, count, si
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ _WIDEST = 56
 """Longer names are shortened in the middle in tables; JSON and CSV contain them in full."""
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
 """Columns that a table shows only with --wide."""
-_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B", "flops": "FLOP", "bytes": "B"}
+_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
 _HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
 
 
@@ -77,7 +77,7 @@ def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
 def headline(trace: Trace) -> None:
     """Print the line above a table: what was profiled and how its time is divided."""
     step_s = median(trace.step_ns or [0]) / 1e9
-    steps = f"{trace.steps} steps, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
+    steps = f"{count(trace.steps, 'step')}, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
     whole = [each for each in trace.devices if not each.track]
     devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices"
     busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, trace.wall_ns))

@@ -14,7 +14,7 @@ from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import print_table
 from benchmarker.comparing import disturbances
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, count, si
 from benchmarker.machine import description
 from benchmarker.records.configurations import DEFAULTS, configurations, label, text, varying
 
@@ -179,13 +179,13 @@ def _how(record: Record) -> list[list[str]]:
         )
     if record.preheat:
         heat = record.preheat
-        rows.append(["preheat", f"{heat.outcome} after {heat.steps} steps, {heat.duration_s:.1f} s"])
+        rows.append(["preheat", f"{heat.outcome} after {count(heat.steps, 'step')}, {heat.duration_s:.1f} s"])
     if record.blocks:
         blocks = record.blocks
         rows.append(
             [
                 "timed",
-                f"{len(blocks.duration_ns)} blocks of {blocks.steps_per_block} step(s), "
+                f"{count(len(blocks.duration_ns), 'block')} of {count(blocks.steps_per_block, 'step')}, "
                 f"{sum(blocks.duration_ns) / 1e9:.1f} s, stopped by {blocks.stopped_by}",
             ]
         )
@@ -210,7 +210,7 @@ def _how(record: Record) -> list[list[str]]:
         rows.append(
             [
                 "cost of a step",
-                f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {cost.samples} sample(s)",
+                f"{si(cost.flops, 'FLOP')}{again}, {si(cost.bytes, 'B')} at least, {count(cost.samples, 'sample')}",
             ]
         )
     rows += [*sensed_rows(record), *_profile(record)]
@@ -225,7 +225,7 @@ def _profile(record: Record) -> list[list[str]]:
     if trace is None:
         return [] if record.case.measuring.profiling == "no" else [["profile", f"none: {record.reasons['trace']}"]]
     busy = max(1, trace.busy_ns)
-    steps = f"{trace.steps} steps of {si(median(trace.step_ns) / 1e9, 's')}" if trace.step_ns else "no steps"
+    steps = f"{count(trace.steps, 'step')} of {si(median(trace.step_ns) / 1e9, 's')}" if trace.step_ns else "no steps"
     largest = sorted(record.scopes, key=lambda each: -each.root_ns)[:5]
     names = (f"{each.scope or 'outside any scope'} {each.phase} {each.root_ns / busy:.0%}" for each in largest)
     return [

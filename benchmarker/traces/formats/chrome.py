@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from benchmarker.formatting import count
 from benchmarker.traces.events import Texts, frame, grouped
 from benchmarker.traces.formats.aten_cost import aten_cost, has_cost
 from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
@@ -179,14 +180,14 @@ class _Rows:
                 f"the last {source.unread_bytes} bytes contain no complete event: the file is cut short or damaged"
             )
         if source.malformed:
-            lost.append(f"{source.malformed} events could not be read")
+            lost.append(f"{count(source.malformed, 'event')} could not be read")
         if self.unknown:
-            lost.append(f"{self.unknown} events have an unknown type")
+            lost.append(f"{count(self.unknown, 'event has', 'events have')} an unknown type")
         if self.timeless:
-            lost.append(f"{self.timeless} events have no valid time")
+            lost.append(f"{count(self.timeless, 'event has', 'events have')} no valid time")
         unmatched = self.unmatched + sum(len(stack) for stack in self.open.values())
         if unmatched:
-            lost.append(f"{unmatched} begin or end events have no counterpart")
+            lost.append(f"{count(unmatched, 'begin or end event has', 'begin or end events have')} no counterpart")
         jax = any(name.startswith(("/host:", "/device:")) for name in self.processes.values())
         if jax and self.seen >= JAX_LIMIT:
             lost.append(f"JAX's viewer file ends at {JAX_LIMIT:,} events: use the .xplane.pb in the same folder")
@@ -198,11 +199,11 @@ class _Rows:
         wanted = kind != _DROPPED
         kept = slice(None) if wanted.all() else wanted
         notes = [
-            f"{count} events of the category {category[:_LONGEST] or '(none)'!r} are left out"
-            for category, count in self.left_out.items()
+            f"{count(number, 'event')} of the category {category[:_LONGEST] or '(none)'!r} left out"
+            for category, number in self.left_out.items()
         ]
         if self.asynchronous:
-            notes.append(f"{self.asynchronous} events of asynchronous slices are left out")
+            notes.append(f"{count(self.asynchronous, 'event')} of asynchronous slices left out")
         device, track = self._tracks_of(found, kind)
         run = pd.factorize(found["run_id"], sort=True)[0]
         run[found["run_id"] == -1] = -1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, count, one_line
 from benchmarker.traces.events import Texts, frame
 from benchmarker.traces.formats import hlo
 from benchmarker.traces.formats.hlo import Program
@@ -93,7 +93,7 @@ def read(content: bytes) -> Reading:
     ]
     timeless = sum(part.timeless for part in parts)
     if timeless:
-        lost.append(f"{timeless} events have no valid time")
+        lost.append(f"{count(timeless, 'event has', 'events have')} no valid time")
     notes = [_report(value) for number, value in top if number == _WARNINGS]
     table = _table([part.columns for part in parts], interned)
     return Reading("xplane", "jax", table, programs, lost=tuple(lost), notes=tuple(notes))
@@ -101,7 +101,7 @@ def read(content: bytes) -> Reading:
 
 def _report(value: memoryview) -> str:
     """Return what the profiler reported, as one line."""
-    return f"the profiler reports: {clean(text(value)[:_LONGEST])}"
+    return f"the profiler reports: {clean(one_line(text(value)[:_LONGEST]))}"
 
 
 def _device(plane: str) -> str | None:

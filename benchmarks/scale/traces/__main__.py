@@ -21,7 +21,7 @@ from contenders import CONTENDERS  # noqa: E402
 
 _MIB = 1 << 20
 _HUGE = 10_000_000
-_MOST_BYTES = 8 * 10**9
+_MOST_BYTES = 8 * 2**30
 
 
 @click.command()
@@ -30,7 +30,7 @@ _MOST_BYTES = 8 * 10**9
 @click.option("--repeats", default=3, show_default=True, help="Runs of each contender.")
 @click.option("--hta", "hta_python", default=sys.executable, help="Python interpreter with HolisticTraceAnalysis.")
 @click.option("--scale", is_flag=True, help="Only this tool, at these sizes and at two and four times these sizes.")
-@click.option("--huge", is_flag=True, help="Only this tool, at 10,000,000 each; fails if it needs 8 GB.")
+@click.option("--huge", is_flag=True, help="Only this tool, at 10,000,000 each; fails if it needs 8 GiB.")
 def main(slices: int, events: int, repeats: int, hta_python: str, scale: bool, huge: bool) -> None:
     """Print seconds and peak memory for computing count, total, mean, median and p95 of each kernel in a trace.
 
@@ -55,7 +55,7 @@ def _generated(folder: Path, kind: str, size: int) -> Path:
 
 
 def _compare(kind: str, path: Path, size: int, repeats: int, hta_python: str) -> None:
-    print(f"\n{kind}: {size:,} events, {path.stat().st_size / 1e6:.0f} MB")
+    print(f"\n{kind}: {size:,} events, {path.stat().st_size / 2**20:.0f} MiB")
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS[kind]}
     rng = random.Random(0)
     for _ in range(repeats):
@@ -111,7 +111,7 @@ def _alone(sizes: dict[str, list[int]], limited: bool) -> None:
                 run = _run(kind, "this tool", path, sys.executable)
                 assert not isinstance(run, str), run
                 print(
-                    f"{kind:8} {size:12,} {path.stat().st_size / 1e6:5.0f} MB {run['seconds']:8.1f} "
+                    f"{kind:8} {size:12,} {path.stat().st_size / 2**20:5.0f} MiB {run['seconds']:8.1f} "
                     f"{run['bytes'] / _MIB:8.0f} MiB {run['bytes'] / size:15.0f}",
                     flush=True,
                 )

@@ -467,7 +467,7 @@ def row(rows, name):
 
 def test_show_tells_the_energy_and_each_sensor(show):
     rows = show(sensed(line(), unavailable=[LACKING]))
-    assert row(rows, "energy") == "1.2 kJ of gpu in 8.0 s, 80 step(s), 160 sample(s), mean 150 W, idle 7 W"
+    assert row(rows, "energy") == "1.2 kJ of gpu in 8.0 s, 80 steps, 160 samples, mean 150 W, idle 7 W"
     assert row(rows, "SHORT") == "an energy figure needs 30 s or more: use --power-min=60"
     text = row(rows, "toy GPU-aaaaaaaa gpu")
     assert text.startswith("1.2 kJ by counter (polled 56 J, ratio 21.4), mean 150 W, p95 7 W, peak 7 W, idle ")

@@ -53,7 +53,7 @@ def rich_page(rich_place, tmp_path_factory):
         [sys.executable, "-m", "benchmarker", "report", str(rich_place), "-o", str(file)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert re.fullmatch(r"report: .*report\.html \(\d\.\d MB\)\n", done.stderr)
+    assert re.fullmatch(r"report: .*report\.html \(\d\.\d+ MiB\)\n", done.stderr)
     assert done.stdout == ""
     return file.read_text("utf-8")
 

@@ -54,7 +54,7 @@ def told(path: Path) -> Ingested | None:
 def number_told(found: Ingested) -> int:
     """Events that the trace says are not in its rows."""
     texts = [*found.trace.missing, *found.trace.notes]
-    kinds = "valid time|could not be read|are left out|an unknown type|have no counterpart"
+    kinds = "valid time|could not be read|left out|an unknown type|no counterpart"
     return sum(int(text.split()[0]) for text in texts if re.search(kinds, text))
 
 
@@ -356,8 +356,8 @@ def test_any_events_of_a_space(tmp_path, events, device, clock):
 
 COUNTS = {
     "args_is_a_list_before_nan.json": (1, "2 events could not be read"),
-    "argument_is_nan.json": (2, "1 events could not be read"),
-    "asynchronous.json": (1, "2 events of asynchronous slices are left out"),
+    "argument_is_nan.json": (2, "1 event could not be read"),
+    "asynchronous.json": (1, "2 events of asynchronous slices left out"),
     "beside_is_deep.json.gz": (1, "the last 200011 bytes contain no complete event"),
     "clock_zero_and_epoch.json": (2, ""),
     "configuration_is_deep.pb.gz": (1, ""),
@@ -376,14 +376,14 @@ COUNTS = {
     "list_has_no_end.json": (2, "the list of events has no end"),
     "many_lists_after_the_events.json": (1, ""),
     "name_is_a_list.json": (1, ""),
-    "name_is_half_a_surrogate.json": (2, "1 events could not be read"),
-    "name_is_no_utf8.json": (1, "1 events could not be read"),
+    "name_is_half_a_surrogate.json": (2, "1 event could not be read"),
+    "name_is_no_utf8.json": (1, "1 event could not be read"),
     "name_number_is_bytes.pb": (None, "the number of a name is not an integer"),
-    "one_time_is_a_list_the_others_epochs.json": (2, "1 events have no valid time"),
+    "one_time_is_a_list_the_others_epochs.json": (2, "1 event has no valid time"),
     "planes_after_the_cut_are_gone.pb": (1, "the file may be cut short"),
     "profiler_had_an_error.pb": (1, "the profiler reports: GPU was lost"),
     "program_number_is_above_int64.pb": (1, ""),
-    "program_number_of_5000_digits.pb.gz": (1, "1 executed instructions are in no program"),
+    "program_number_of_5000_digits.pb.gz": (1, "1 executed instruction is in no program"),
     "step_number_is_huge.json": (2, ""),
     "steps_with_a_gap.json": (4, ""),
     "text_number_overflows.pb": (1, "the trace contains no program"),
@@ -451,7 +451,7 @@ def test_begins_nested_a_hundred_thousand_deep(tmp_path):
     found = bounded(written_file(tmp_path / "trace", ",".join([*begins, op, *ends])))
     assert found is not None
     assert found.trace.rows == count + 1
-    assert found.trace.missing == ["1 begin or end events have no counterpart"]
+    assert found.trace.missing == ["1 begin or end event has no counterpart"]
     assert found.trace.busy_ns == 500
 
 

@@ -14,6 +14,7 @@ from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.options.types import Folder, Integer
+from benchmarker.formatting import count
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -66,7 +67,7 @@ def receive(to: Path | None, file: Path, sha256: str | None, max_size: int | Non
         folder = str(done.folder) if done.folder else None
         print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder})
         return 1 if done.faults else 0
-    verdict = f"NOT VERIFIED: {len(done.faults)} faults" if done.faults else "verified"
+    verdict = f"NOT VERIFIED: {count(len(done.faults), 'fault')}" if done.faults else "verified"
     where = str(done.folder) if done.folder else "nowhere"
     print_table(None, [*summary(done.manifest), ["bundle", verdict], ["unpacked to", where]])
     return 1 if done.faults else 0

@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.profiles import cell, from_result
 from benchmarker.cli.options.types import Folder
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, count, si
 
 if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
@@ -79,7 +79,7 @@ def _print(file: Path, trace: Trace) -> None:
     busy = max(1, trace.busy_ns)
     click.echo(
         clean(
-            f"{file}: {trace.framework or 'unknown framework'}, {trace.rows} rows, "
+            f"{file}: {trace.framework or 'unknown framework'}, {count(trace.rows, 'row')}, "
             f"{trace.kernels} of them counted as busy time; "
             f"{trace.uncategorised_ns / busy:.1%} of the busy time without a category, "
             f"{trace.outside_ns / busy:.1%} outside any scope"

@@ -11,7 +11,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import csv_option, json_option, print_csv, print_json, print_table
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, count
 from benchmarker.traces.perfetto import annotated_file
 from benchmarker.traces.perfetto.queries import open_trace
 
@@ -67,8 +67,8 @@ def _tell(text: str) -> None:
 
 def _lost(dropped: dict[str, int]) -> str:
     """Return the warning for a trace that was not imported in full."""
-    names = ", ".join(dropped)
-    return f"perfetto dropped {sum(dropped.values())} slices ({names}): counts and sums over this trace are too low"
+    lost = f"{count(sum(dropped.values()), 'slice')} ({', '.join(dropped)})"
+    return f"perfetto dropped {lost}: counts and sums over this trace are too low"
 
 
 def _plain(column: pd.Series) -> list[Any]:

@@ -20,6 +20,7 @@ from benchmarker.cli.display.progress import progress_options, quiet, verbose
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import dry_run_option, store_options
 from benchmarker.cli.options.types import Duration, Folder, Integer
+from benchmarker.formatting import count
 from benchmarker.planning import suites
 from benchmarker.proving.proof import load_proof, proofs, prove
 
@@ -149,6 +150,8 @@ def _prove(
     click.echo(f"\n{', '.join(said)}; {folder / 'summary.md'}", err=True)
     if summary.left:
         click.echo(
-            f"{len(summary.left)} claims are left; the same command continues: {', '.join(summary.left)}", err=True
+            f"{count(len(summary.left), 'claim is', 'claims are')} left; the same command continues: "
+            f"{', '.join(summary.left)}",
+            err=True,
         )
     return 0 if counts["PASS"] and not counts["FAIL"] and not summary.left else 1

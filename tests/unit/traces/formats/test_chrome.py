@@ -42,7 +42,7 @@ def test_categories_say_what_an_event_is():
     left_out = ["python_function", "gpu_user_annotation", "Trace", "overhead", "ac2g", "fwdbwd"]
     found = read(*(op(each, cat=each) for each in (*categories, *left_out)))
     assert kinds(found) == categories
-    assert sorted(found.notes) == sorted(f"1 events of the category {each.lower()!r} are left out" for each in left_out)
+    assert sorted(found.notes) == sorted(f"1 event of the category {each.lower()!r} left out" for each in left_out)
     assert found.lost == ()
 
 
@@ -123,7 +123,7 @@ def test_an_end_in_another_piece_and_one_before_its_begin(monkeypatch):
     content = f"[{begin}{end}]".encode()
     found = chrome.read(iter([content[:80], content[80:]]))
     assert found.events["dur_ns"].tolist() == [EPOCH_US * 1000 + 1 - 8_796_093_022_207_500]
-    assert found.lost == ("1 events have no valid time",)
+    assert found.lost == ("1 event has no valid time",)
 
 
 def test_threads_and_processes_keep_apart():
@@ -205,7 +205,7 @@ def test_the_file_of_jax_viewer():
         ["train", "step", "", "cpu", "process 7 python", 3, -1, ""],
     ]
     assert found.lost == ()
-    assert found.notes == ("1 events of the category '(none)' are left out",)
+    assert found.notes == ("1 event of the category '(none)' left out",)
 
 
 def test_on_a_cpu_the_ops_of_jax_are_those_with_an_instruction():
@@ -243,7 +243,7 @@ def test_events_without_duration_are_passed_over_and_unknown_ones_told():
     found = read(op(), *others, {"ph": "b"}, {"ph": "n"}, {"ph": "e"}, {"ph": "Q"}, {"ph": 5}, {"name": "x"}, {})
     assert len(found.events) == 1
     assert found.lost == ("3 events have an unknown type",)
-    assert found.notes == ("3 events of asynchronous slices are left out",)
+    assert found.notes == ("3 events of asynchronous slices left out",)
 
 
 def test_hostile_names_are_kept_as_they_are(tmp_path):

@@ -137,7 +137,7 @@ def test_what_is_no_time_is_counted(begin, duration, clock):
     plane.line("bad", [plane.event("a", begin, duration)], clock).line("good", [plane.event("b", 7_000, 1_000)])
     found = xplane.read(space(plane))
     assert rows(found, "name", "ts_ns", "dur_ns") == [["b", 7, 1]]
-    assert found.lost == ("1 events have no valid time",)
+    assert found.lost == ("1 event has no valid time",)
 
 
 def test_lines_of_one_name_keep_apart():
@@ -167,7 +167,7 @@ def test_what_the_profiler_says_is_told():
     plane = host()
     content = space(plane, hostname=None) + message((2, "GPU was\nlost"), (3, "slow"), (4, "h"))
     found = xplane.read(content)
-    assert (found.lost, found.notes) == ((r"the profiler reports: GPU was\x0alost",), ("the profiler reports: slow",))
+    assert (found.lost, found.notes) == (("the profiler reports: GPU was lost",), ("the profiler reports: slow",))
 
 
 def test_a_file_that_ends_between_planes_is_told():
