@@ -7,14 +7,16 @@ import math
 
 def clean(text: str) -> str:
     """Return the text with control characters escaped, so that an untrusted name cannot control the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 
 
-def si(value: float | None, unit: str) -> str:
-    """Format a value to four digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
+def si(value: float | None, unit: str, digits: int = 4) -> str:
+    """Format a value to some digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
 
     Bytes use powers of 1024 (IEC 80000-13). Samples per second and per joule take no prefix. Shares have no unit.
     """
@@ -22,13 +24,13 @@ def si(value: float | None, unit: str) -> str:
         return "-"
     if unit == "B":
         power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
-        return f"{value / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+        return f"{value / 1024**power:.{digits}g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
     if unit == "1":
         return f"{value:.3g}"
     if unit in ("1/s", "1/J") or value == 0:
-        return f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
+        return f"{value:.{digits}g}" if value < 10_000 else f"{value:.0f}"
     exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
-    return f"{value / 10**exponent:.4g} {_PREFIXES[exponent]}{unit}"
+    return f"{value / 10**exponent:.{digits}g} {_PREFIXES[exponent]}{unit}"
 
 
 def duration_text(seconds: float) -> str:

@@ -11,7 +11,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json
 from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.display.records import as_plain, print_configurations
+from benchmarker.cli.display.records import as_plain, print_cases
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
@@ -19,12 +19,8 @@ from benchmarker.records import store
 from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarker.hooks.metrics import Derive
     from benchmarker.planning.factors import Description
     from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 
 def planned(file: Path) -> Plan:
@@ -47,9 +43,8 @@ def execute_plan(
     results: Path,
     resume: bool,
     as_json: bool,
-    show: Callable[[Sequence[Record], Derive], None] = print_configurations,
 ) -> int:
-    """Run or resume a plan, then `show` what was measured, what failed and what is left out.
+    """Run or resume a plan, then print what was measured, what failed and what is left out.
 
     Returns the exit status: 1 if a trial failed, otherwise 0.
     """
@@ -63,7 +58,7 @@ def execute_plan(
     if as_json:
         print_json([as_plain(record, derive(record)) for record in records])
     else:
-        show(records, derive)
+        print_cases(records, derive, remedy="`show --wide` shows")
         print_left_out(wanted)
         click.echo(f"\nrecords: {folder.path}", err=True)
     return 1 if any(record.error for record in records) else 0

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.notes import notes_on
-from benchmarker.comparing.results import STEP_TIME, Comparison, Family, GeometricMean, Rules, Verdict
+from benchmarker.comparing.results import Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import Sample, Tested
-from benchmarker.records.step_times import step_times
+from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.shift import paired, unpaired
 from benchmarker.stats.verdict import enough, holm, judge
 

@@ -10,7 +10,6 @@ import click
 from benchmarker.api.case import Measuring
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.records import print_records
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options.case import ProblemCommand, ask, measuring_options, names_of, store_options, what_options
 from benchmarker.cli.options.types import Integer
@@ -51,4 +50,4 @@ def command(framework: str, trials: int, results: Path, resume: bool, as_json: b
         able = usable(asked.problem, names, environment)
     cases = [make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     same_device(cases)
-    return execute_plan(make_plan(cases, trials), results, resume, as_json, show=print_records)
+    return execute_plan(make_plan(cases, trials), results, resume, as_json)
