@@ -16,7 +16,7 @@ _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 
 
 def si(value: float | None, unit: str, digits: int = 4) -> str:
-    """Format a value to some digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
+    """Format a value to at most four digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
 
     Bytes use powers of 1024 (IEC 80000-13). Samples per second and per joule take no prefix. Shares have no unit.
     """
@@ -24,13 +24,18 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
         return "-"
     if unit == "B":
         power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
-        return f"{value / 1024**power:.{digits}g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+        return f"{_rounded(value / 1024**power, digits)} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
     if unit == "1":
         return f"{value:.3g}"
     if unit in ("1/s", "1/J") or value == 0:
-        return f"{value:.{digits}g}" if value < 10_000 else f"{value:.0f}"
+        return _rounded(value, digits) if value < 10_000 else f"{value:.0f}"
     exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
-    return f"{value / 10**exponent:.{digits}g} {_PREFIXES[exponent]}{unit}"
+    return f"{_rounded(value / 10**exponent, digits)} {_PREFIXES[exponent]}{unit}"
+
+
+def _rounded(value: float, digits: int) -> str:
+    """Return a value with that many significant digits, and without an exponent below 10,000."""
+    return f"{float(f'{value:.{digits}g}'):.4g}"
 
 
 def duration_text(seconds: float) -> str:
