@@ -34,8 +34,8 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
 
 
 def _rounded(value: float, digits: int) -> str:
-    """Return a value with that many significant digits, and without an exponent below 10,000."""
-    return f"{float(f'{value:.{digits}g}'):.4g}"
+    """Return a value with that many significant digits, and without an exponent below a million."""
+    return f"{float(f'{value:.{digits}g}'):.6g}"
 
 
 def duration_text(seconds: float) -> str:
