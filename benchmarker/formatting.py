@@ -8,6 +8,8 @@ import re
 
 def clean(text: str) -> str:
     """Return the text with control characters escaped, so that an untrusted name cannot control the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
@@ -30,8 +32,8 @@ def spreadsheet_text(text: str) -> str:
 _PREFIXES = {12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 
 
-def si(value: float | None, unit: str) -> str:
-    """Format a value to four digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
+def si(value: float | None, unit: str, digits: int = 4) -> str:
+    """Format a value to at most four digits with its unit and, if the unit takes one, an SI prefix; `-` for None.
 
     Amounts of bytes use powers of 1024 (`GiB`, IEC 80000-13), rates such as `GB/s` powers of 1000. Samples per second
     and per joule take no prefix. Shares have no unit.
@@ -40,13 +42,18 @@ def si(value: float | None, unit: str) -> str:
         return "-"
     if unit == "B":
         power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
-        return f"{value / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+        return f"{_rounded(value / 1024**power, digits)} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
     if unit == "1":
         return f"{value:.3g}"
     if unit in ("1/s", "1/J") or value == 0:
-        return f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
+        return _rounded(value, digits) if value < 10_000 else f"{value:.0f}"
     exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
-    return f"{value / 10**exponent:.4g} {_PREFIXES[exponent]}{unit}"
+    return f"{_rounded(value / 10**exponent, digits)} {_PREFIXES[exponent]}{unit}"
+
+
+def _rounded(value: float, digits: int) -> str:
+    """Return a value with that many significant digits, and without an exponent below a million."""
+    return f"{float(f'{value:.{digits}g}'):.6g}"
 
 
 def count(number: int, one: str, several: str = "") -> str:

@@ -10,7 +10,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json
 from benchmarker.cli.display.progress import Progress, working
-from benchmarker.cli.display.records import as_plain, print_configurations
+from benchmarker.cli.display.records import as_plain, print_cases
 from benchmarker.cli.preview import preview, print_left_out
 from benchmarker.comparing import disturbances
 from benchmarker.formatting import clean
@@ -20,12 +20,8 @@ from benchmarker.records import store
 from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchmarker.hooks.metrics import Derive
     from benchmarker.planning.factors import Description
     from benchmarker.records.plan import Plan
-    from benchmarker.records.record import Record
 
 
 def planned(file: Path) -> Plan:
@@ -49,9 +45,8 @@ def execute_plan(
     resume: bool,
     dry_run: bool,
     as_json: bool,
-    show: Callable[[Sequence[Record], Derive], None] = print_configurations,
 ) -> int:
-    """Run or resume a plan, then `show` what was measured, failed, left out and disturbed; or preview it.
+    """Run or resume a plan, then print what was measured, failed, left out and disturbed; or preview it.
 
     Returns the exit status: 1 if a trial failed, otherwise 0. Raises `UserError` if a preview is to resume a run.
     """
@@ -68,7 +63,7 @@ def execute_plan(
     if as_json:
         print_json([as_plain(record, derive(record)) for record in records])
     else:
-        show(records, derive)
+        print_cases(records, derive, remedy="`show --wide` shows")
         print_left_out(wanted)
     found = disturbances.of_records(records)
     if found.number:

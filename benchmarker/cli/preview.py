@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import print_json, print_table
 from benchmarker.cli.display.progress import Progress
-from benchmarker.cli.display.records import print_shared
 from benchmarker.formatting import clean, count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
-from benchmarker.records.configurations import factors, text
+from benchmarker.records.configurations import factors
 from benchmarker.running.probes import probe
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
             }
         )
         return status
-    cases = [factors(case) for case in plan.cases]
-    differing = print_shared(cases)
-    print_table(differing, [[text(case.get(name)) for name in differing] for case in cases])
+    cases = case_columns([factors(case) for case in plan.cases], wide=False)
+    if cases.headings:
+        print_table(cases.headings, cases.cells)
     click.echo(
-        f"\n{count(len(cases), 'case')}, {count(plan.trials, 'trial')} of each ({plan.design}): "
+        f"\n{count(len(plan.cases), 'case')}, {count(plan.trials, 'trial')} of each ({plan.design}): "
         f"{count(processes, 'process', 'processes')}"
     )
     print_left_out(plan)

@@ -12,9 +12,9 @@ from msgspec import structs
 from benchmarker.comparing.disturbances import provisional
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
-from benchmarker.comparing.results import STEP_TIME, Comparison, Family, GeometricMean, Rules, Verdict
+from benchmarker.comparing.results import Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import Sample, Tested
-from benchmarker.records.step_times import step_times
+from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.shift import fewest, paired, unpaired
 from benchmarker.stats.verdict import deciding, enough, holm, judge
 

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from benchmarker.records.configurations import Value
+from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.classical import Description, RankSum
 
 Method = Literal["paired", "unpaired", "blocks of one process as if independent", "none"]
@@ -22,7 +23,6 @@ METHODS: dict[Method, str] = {
     "process are not independent, and this calls equal configurations different in half of all cases or more",
     "none": "no test: a side has fewer than two processes, so the variation between processes is unknown",
 }
-STEP_TIME = "step_time_median_s"
 PROFILED: dict[Level, str] = {"scope": "scope_time_median_s", "kernel": "kernel_time_median_s"}
 """The metric that is compared at each level within a step."""
 DELTAS: dict[Level, float] = {"trial": 0.02, "scope": 0.05, "kernel": 0.05}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.comparing.results import STEP_TIME, Method, Rules
-from benchmarker.records.step_times import step_times
+from benchmarker.comparing.results import Method, Rules
+from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, paired, unpaired
 

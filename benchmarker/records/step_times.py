@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 
+STEP_TIME = "step_time_median_s"
+"""The metric that is compared and shown first unless another one is named."""
+
+
 def step_times(record: Record) -> np.ndarray:
     """Return the mean step time of each timed block, s."""
     assert record.blocks is not None

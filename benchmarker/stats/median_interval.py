@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.stats.shift import Shift, counted
+from benchmarker.stats.shift import Normal, Null, Shift, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LEVEL = 0.95
+EXACT = 1000
+"""Number of values up to which ranks come from the exact distribution."""
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -23,11 +26,21 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     (David & Nagaraja, Order Statistics, 2003, section 7.1). `median_half_width` is half its width, as a share of the
     median.
     """
-    from scipy import stats  # takes longer to import than all else, and a worker does without
-
     n = len(values)
-    null = counted(stats.binom.pmf(np.arange(n + 1), n, 0.5))
-    return Shift(np.sort(np.asarray(values, float)), null, (n,)).interval(LEVEL)
+    return Shift(np.sort(np.asarray(values, float)), _binomial(n), (n,)).interval(LEVEL)
+
+
+@cache
+def _binomial(n: int) -> Null:
+    """Return the distribution of the number of heads in n throws of a coin; for many throws, the normal one."""
+    if n > EXACT:
+        return Normal(n / 2, math.sqrt(n) / 2)
+    ways = 1
+    chances = np.empty(n + 1)
+    for heads in range(n + 1):
+        chances[heads] = ways / 2**n
+        ways = ways * (n - heads) // (heads + 1)
+    return counted(chances)
 
 
 MIN_BLOCKS_FOR_INTERVAL = 6
@@ -44,7 +57,7 @@ def median_half_width(values: list[int]) -> float:
     n = len(values)
     if n < MIN_BLOCKS_FOR_INTERVAL:
         raise ValueError(f"{n} values have no 95% interval of the median; {MIN_BLOCKS_FOR_INTERVAL} are needed")
-    if n > 1000:  # the normal approximation; the exact sum would underflow
+    if n > EXACT:  # the normal approximation; the exact sum would underflow
         rank = int((n - 1 - 1.96 * math.sqrt(n)) / 2)
     else:
         tail = math.comb(n, 0)

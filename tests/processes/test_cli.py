@@ -275,12 +275,20 @@ def test_show_prints_one_record_or_a_table(cli, tmp_path):
     one, two = sorted(path for path in (tmp_path / "results").glob("*/2*.json"))
     alone = cli("show", str(one))
     assert alone.returncode == 0
-    for text in ("nap in toy: inference, fp32, on cpu", "step_time_median_s", "nap has no tokens", "repeat with"):
+    for text in (
+        "nap ms=1.0 fault=none after=0 fp32 in toy on cpu",
+        "step_time_median_s",
+        "nap has no tokens",
+        "repeat with",
+    ):
         assert text in alone.stdout
-    both = cli("show", "results").stdout.splitlines()
-    assert both[0].startswith("problem=nap mode=inference precision=fp32 device=cpu ms=1.0")
-    assert both[1].split()[:2] == ["framework", "trial"]
-    assert [line.split()[:2] for line in both[2:]] == [["toy", "0"], ["toy", "1"]]
+    shared, headings, row = cli("show", "results").stdout.splitlines()
+    assert shared == "nap ms=1.0 fault=none after=0 fp32 in toy on cpu, blocks=2"
+    assert re.split("  +", headings)[:3] == ["step time", "range", "samples/s"]
+    assert re.fullmatch(r" *1\.\d+ ms  1\.\d+–1\.\d+ ms .* 2", row)
+    shared, headings, *rows = cli("show", "results", "--trials").stdout.splitlines()
+    assert headings.split()[0] == "trial"
+    assert [line.split()[0] for line in rows] == ["0", "1"]
     assert len(json.loads(cli("show", str(one), str(two), "--json").stdout)) == 2
 
 

@@ -45,7 +45,7 @@ def test_the_suite_stands_in_every_record_and_the_difference_is_named(cli, offer
     scored = cli("score", "a", "b")
     assert note in scored.stdout
     assert f"A  a: 4 of 4 trials succeeded (100%); suite naps 1 ({first})" in scored.stdout
-    assert json.loads(cli("score", "a", "b", "--json").stdout)["contender"]["suites"][0]["name"] == "naps"
+    assert json.loads(cli("score", "a", "b", "--json").stdout)["scores"][0]["contender"]["suites"][0]["name"] == "naps"
     assert cli("report", "a", "b").returncode == 0
     assert note.replace(">", "&gt;") in (offers / "report.html").read_text()
     assert cli("report", "a").returncode == 0

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from rich.live import Live
+from rich.text import Text
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import console, json_option, make_table, print_json, print_json_line, print_table
+from benchmarker.cli.display import table
+from benchmarker.cli.display.output import console, json_option, print_json, print_json_line, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.types import Duration
@@ -119,6 +121,13 @@ def _watch(several: Sequence[Sensor], edges: Edges, running: Sampling, seconds: 
 
 _WATCHED = ["now", "mean", "peak", "energy", *(HEADINGS[name] for name in ("temperature_C", "sm_clock_MHz"))]
 _WATCHED += [HEADINGS["utilisation_percent"], "throttled by"]
+_DROPPED = [
+    "id",
+    *(HEADINGS[name] for name in ("sm_clock_MHz", "utilisation_percent", "temperature_C")),
+    "device",
+    "mean",
+]
+"""Columns that a narrow terminal does not show, the least important first."""
 
 
 def _cells(now: Now) -> list[str]:
@@ -132,9 +141,9 @@ def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: 
     """Show the current readings of the sensors."""
     if live:
         rows = [[each.sensor, *_cells(each)] for each in several]
-        table = make_table(["sensor", *_WATCHED, ""], rows)
-        table.caption, table.caption_justify = f"{elapsed_s:.0f} s; press Ctrl-C to stop", "left"
-        live.update(table, refresh=True)
+        made = table.lines(["sensor", *_WATCHED, ""], rows, live.console.width, drop=_DROPPED)
+        shown = [*made.headings, *made.rows, f"{elapsed_s:.0f} s; press Ctrl-C to stop"]
+        live.update(Text("\n".join(shown)), refresh=True)
         return
     for each in several:
         if as_json:

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.profiles import shortened, top_option
+from benchmarker.cli.display.profiles import WIDEST, top_option
+from benchmarker.cli.display.table import shortened
 from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings, store
 from benchmarker.roofline.model import BEYOND, Level, Source, beyond, rooflines
@@ -112,7 +113,7 @@ def _print(found: Roofline, level: Level | None, top: int) -> None:
 def _row(point: Point) -> list[str]:
     return [
         point.level,
-        shortened(point.name),
+        shortened(point.name, WIDEST),
         f"{point.intensity:.3g}",
         si(point.attainable or None, "FLOP/s"),
         si(point.achieved or None, "FLOP/s"),

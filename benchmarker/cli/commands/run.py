@@ -10,7 +10,6 @@ import click
 from benchmarker.api.case import Measuring
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options, working
-from benchmarker.cli.display.records import print_records
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options.case import (
     ProblemCommand,
@@ -63,4 +62,4 @@ def command(
         able = usable(asked.problem, names, environment)
     cases = [make_case(asked, question.problem, name, ability) for name, ability in able.items()]
     same_device(cases)
-    return execute_plan(make_plan(cases, trials), results, resume, dry_run, as_json, show=print_records)
+    return execute_plan(make_plan(cases, trials), results, resume, dry_run, as_json)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json
-from benchmarker.cli.display.records import as_plain, print_record, print_records
+from benchmarker.cli.display.output import json_option, print_json, wide_option
+from benchmarker.cli.display.records import as_plain, print_cases, print_record, print_trials
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
@@ -15,20 +15,27 @@ from benchmarker.records import store
 
 @click.command("show")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
+@click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
+@wide_option
 @json_option
-def command(results: tuple[Path, ...], as_json: bool) -> int:
-    """Show a single record in full, or several records as one table.
+def command(results: tuple[Path, ...], trials: bool, metric: str | None, wide: bool, as_json: bool) -> int:
+    """Show a single record in full, or a line for each case of several records.
+
+    The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
+    every case has six trials or more, otherwise the range), and how many trials there are, failed or were disturbed.
 
     RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
     """
     records, faults = store.read(list(results))
     derive = load_metrics(results)
+    chosen = [each.strip() for each in metric.split(",") if each.strip()] if metric else []
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if as_json:
         print_json([as_plain(record, derive(record)) for record in records])
-    elif len(records) == 1:
+    elif len(records) == 1 and not (trials or chosen):
         print_record(records[0], derive(records[0]))
     elif records:
-        print_records(records, derive)
+        (print_trials if trials else print_cases)(records, derive, chosen, wide=wide)
     return 1 if faults else 0

@@ -6,22 +6,28 @@ import csv
 import io
 import json
 import math
+import os
 import re
-from collections.abc import Iterable, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from benchmarker.cli.display import table
 from benchmarker.formatting import clean, spreadsheet_text
 
 _UNUSUAL = re.compile(r"[^\n -~]")
 """Characters that may be unprintable; in JSON they are escaped so that a hostile name cannot control the terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+wide_option = click.option(
+    "--wide", is_flag=True, help="Show every column and all parameters, even if lines are longer than the terminal."
+)
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 
 
@@ -61,25 +67,49 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def make_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table; columns in which every cell looks like a number are right-aligned."""
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=headings is not None)
-    for index, heading in enumerate(headings or rows[0]):
-        numeric = headings is not None and all(map(_is_number, (row[index] for row in rows)))
-        table.add_column(Text(heading), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(clean(cell)) for cell in row))
-    return table
+def print_table(
+    headings: Sequence[str] | None,
+    rows: Sequence[Sequence[str]],
+    *,
+    drop: Collection[str] = (),
+    cut: Collection[str] = (),
+    wide: bool = False,
+    remedy: str = "--wide shows",
+) -> None:
+    """Print a table; on a terminal it fits, unless `wide`. `drop` and `cut` are those of `table.lines`.
+
+    `remedy` says how to see the columns that were left out.
+    """
+    made = table.lines(
+        headings or [""] * len(rows[0]), rows, None if wide else width(), drop=drop, cut=cut, paint=painted
+    )
+    for line in made.headings if headings else []:
+        click.echo(_styled(line, bold=True))
+    for line in made.rows:
+        click.echo(line)
+    if made.left_out:
+        print_text(f"{remedy} more columns: {', '.join(made.left_out)}")
 
 
-def _is_number(cell: str) -> bool:
-    return cell == "-" or cell.removeprefix("-")[:1].isdigit()
+def print_text(text: str, indent: str = "") -> None:
+    """Print a sentence; on a terminal it wraps, and lines after the first have the indent."""
+    columns = width()
+    fitted = textwrap.wrap(
+        clean(text), columns or sys.maxsize, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    for line in fitted if columns else [clean(text)]:
+        click.echo(line)
 
 
-def print_table(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table."""
-    printer = console()
-    with printer.capture() as capture:
-        printer.print(make_table(headings, rows))
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+def width() -> int | None:
+    """Return the width of the terminal, or None if standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def painted(text: str, colour: str) -> str:
+    """Return a text in a colour if standard output is a terminal that shows it; the variable NO_COLOR forbids it."""
+    return text if os.environ.get("NO_COLOR") else _styled(text, fg=colour)
+
+
+def _styled(text: str, **style: Any) -> str:
+    return click.style(text, **style) if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" else text

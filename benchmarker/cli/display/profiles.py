@@ -12,6 +12,7 @@ import click
 
 from benchmarker.cli.display.output import print_csv, print_json, print_table
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.table import shortened
 from benchmarker.cli.options.types import Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean, count, si
@@ -25,10 +26,17 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 SORTS = ("total", "self", "busy", "count", "mean", "median", "max", "name")
-_WIDEST = 56
+WIDEST = 56
 """Longer names are shortened in the middle in tables; JSON and CSV contain them in full."""
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
 """Columns that a table shows only with --wide."""
+NAMES = ("name", "op", "opcode", "scope", "program", "leaf", "device", "track", "result")
+"""Columns whose texts are shortened in the middle if the terminal is too narrow for them."""
+_DROPPED = (
+    *("min", "p95", "p5", "std", "mean", "flops", "bytes", "rule", "flop/byte", "bytes/s", "flop/s", "program"),
+    *("median", "self", "max", "total", "track", "phase", "category", "count"),
+)
+"""Columns that a narrow terminal does not show, the least important first."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
 _HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
 
@@ -108,7 +116,8 @@ def print_statistics(
                 same = [name for name in ("total_ns", "self_ns") if (shown[name] == shown["busy_ns"]).all()]
                 shown = shown.drop(columns=same)
         rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
-        print_table([_HEADINGS.get(name, name.removesuffix("_ns")) for name in shown.columns], rows)
+        headings = [_HEADINGS.get(name, name.removesuffix("_ns")) for name in shown.columns]
+        print_table(headings, rows, drop=_DROPPED, cut=NAMES, wide=wide)
         if len(chosen) < len(table):
             rest = table.iloc[len(chosen) :]
             share = f", {rest['share'].sum():.1%} of the busy time" if "share" in rest else ""
@@ -141,9 +150,4 @@ def cell(name: str, value: Any) -> str:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    return shortened(OUTSIDE if name == "scope" and value == "" else str(value))
-
-
-def shortened(text: str) -> str:
-    """Return text, shortened in the middle if it is too long for a table."""
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2]}…{text[-(_WIDEST // 2) + 1 :]}"
+    return shortened(OUTSIDE if name == "scope" and value == "" else str(value), WIDEST)

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
-from benchmarker.cli.display.output import print_table
-from benchmarker.comparing import disturbances
+from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import clean, count, si
+from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
-from benchmarker.records.configurations import DEFAULTS, configurations, label, text, varying
+from benchmarker.records.configurations import configurations, factors
+from benchmarker.records.step_times import STEP_TIME
+from benchmarker.stats.median_interval import median_interval
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.configurations import Configuration, Factors
+    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 
@@ -29,99 +34,125 @@ _UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
 def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return a record and its metrics as plain values."""
-    return {
-        **msgspec.to_builtins(record),
-        "metrics": {name: msgspec.to_builtins(metrics[name]) for name in metrics},
-    }
+    """Return a record and its metrics as values that JSON can hold."""
+    return {**msgspec.structs.asdict(record), "metrics": metrics}
 
 
-def print_records(records: Sequence[Record], derive: Derive) -> None:
-    """Print one line per record: factors that differ and headline metrics; the shared factors are printed above."""
-    cases = [_flat(record) for record in records]
-    names = list(dict.fromkeys(name for case in cases for name in case))
-    differing = [name for name in names if name == "framework" or len({case.get(name) for case in cases}) > 1]
-    metrics = [derive(record) for record in records]
-    headline = [name for name in dict.fromkeys(name for each in metrics for name in each) if _shown(name, metrics)]
-    click.echo(clean(" ".join(f"{name}={value}" for name, value in cases[0].items() if name not in differing)))
-    rows = []
-    for case, record, derived in zip(cases, records, metrics, strict=True):
-        cells = [case.get(name, "-") for name in differing]
-        cells += [si(derived[name].value, derived[name].unit) if name in derived else "-" for name in headline]
-        rows.append([*cells, record.error.kind if record.error else "ok"])
-    print_table([*differing, *map(_heading, headline), "status"], rows)
+def print_cases(
+    records: Sequence[Record],
+    derive: Derive,
+    chosen: Sequence[str] = (),
+    *,
+    wide: bool = False,
+    remedy: str = "--wide shows",
+) -> None:
+    """Print a line for each case: medians over its successful trials with their spread, and how many went how.
 
-
-def print_configurations(records: Sequence[Record], derive: Derive) -> None:
-    """Print one line per case: medians of the headline metrics over its successful trials; then failures."""
+    The metrics are those `chosen`, or else the headline metrics, of which only the step time has a spread. Below the
+    table stands what failed. Raises `UserError` if a chosen metric is unknown.
+    """
     groups = configurations(records)
-    metrics = [[derive(record) for record in group.records if record.error is None] for group in groups]
-    every = [each for several in metrics for each in several]
-    headline = [name for name in dict.fromkeys(name for each in every for name in each) if _shown(name, every)]
-    differing = print_shared([group.factors for group in groups])
-    rows = []
-    for group, several in zip(groups, metrics, strict=True):
-        cells = [text(group.factors.get(name)) for name in differing]
-        cells += [_median([each[name] for each in several if name in each]) for name in headline]
-        rows.append([*cells, f"{len(several)} of {len(group.records)}"])
-    print_table([*differing, *map(_heading, headline), "ok"], rows)
-    for group in groups:
-        for line in _failures(group, differing):
-            click.echo(clean(line))
+    derived = [[derive(record) for record in group.records if record.error is None] for group in groups]
+    metrics = _metrics(chosen, [each for several in derived for each in several])
+    cases = case_columns([group.factors for group in groups], wide=wide)
+    columns: dict[str, list[str]] = {}
+    spreads: list[str] = []
+    for name in metrics:
+        found = [[each for one in several if (each := one.get(name))] for several in derived]
+        values = [[each.value for each in several if each.value is not None] for several in found]
+        unit = next((each.unit for several in found for each in several), "")
+        columns[_heading(name)] = [si(median(each), unit) if each else "-" for each in values]
+        if (chosen or wide or name == STEP_TIME) and max(map(len, values)) > 1:
+            what, cells = _spreads(values, unit)
+            spreads.append(f"{_heading(name)} {what}" if spreads else what)
+            columns[spreads[-1]] = cells
+    drop = [*spreads[:0:-1], *(each for each in reversed(list(columns)[1:]) if each not in spreads), "disturbed"]
+    columns["trials"] = [str(len(several)) for several in derived]
+    failed = [len(group.records) - len(several) for group, several in zip(groups, derived, strict=True)]
+    disturbed = [sum(map(bool, disturbances(group.records))) for group in groups]
+    columns |= {
+        name: list(map(str, counts)) for name, counts in (("failed", failed), ("disturbed", disturbed)) if any(counts)
+    }
+    rows = [[*own, *cells] for own, cells in zip(cases.cells, zip(*columns.values(), strict=True), strict=True)]
+    print_table([*cases.headings, *columns], rows, drop=drop, wide=wide, remedy=remedy)
+    for group, own in zip(groups, cases.cells, strict=True):
+        for line in _failures(group, " ".join(own) or name_of(group.factors)):
+            print_text(line, "  ")
 
 
-def print_shared(cases: Sequence[Factors]) -> list[str]:
-    """Print the factors that all cases share, except defaults; returns the names of the others, framework included."""
-    differing = list(dict.fromkeys(["framework", *varying(cases)]))
-    first = cases[0]
-    shared = [name for name, value in first.items() if name not in differing and value != DEFAULTS.get(name)]
-    click.echo(clean(label(first, shared)))
-    return differing
+def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False) -> None:
+    """Print a line for each trial: its case, its number, the metrics, and whether it succeeded."""
+    groups = configurations(records)
+    derived = [derive(record) for record in records]
+    metrics = _metrics(chosen, derived)
+    cases = case_columns([group.factors for group in groups], wide=wide)
+    case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
+    rows = [
+        [
+            *cases.cells[case_of[record.trial_id]],
+            str(record.trial),
+            *(si(one[name].value, one[name].unit) if name in one else "-" for name in metrics),
+            record.error.kind if record.error else "ok",
+        ]
+        for record, one in zip(records, derived, strict=True)
+    ]
+    headings = list(map(_heading, metrics))
+    print_table([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1], wide=wide)
 
 
-def _median(metrics: Sequence[Metric]) -> str:
-    values = [metric.value for metric in metrics if metric.value is not None]
-    return si(median(values), metrics[0].unit) if values else "-"
+def _metrics(chosen: Sequence[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
+    """Return the metrics to show: those chosen, or those for tables that have a value, the step time first."""
+    known = dict.fromkeys(name for each in derived for name in each)
+    if unknown := [name for name in chosen if known and name not in known]:
+        raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
+    headline = [
+        name
+        for name in known
+        if any(name in each and each[name].headline and each[name].value is not None for each in derived)
+    ]
+    return list(chosen) or sorted(headline, key=lambda name: name != STEP_TIME)
 
 
-def _failures(group: Configuration, names: Sequence[str]) -> list[str]:
+def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:
+    """Return what the spreads are, and each: intervals of medians if all cases have enough trials, otherwise ranges."""
+    intervals = [median_interval(each) if each else None for each in values]
+    if all(each is not None or not of for each, of in zip(intervals, values, strict=True)):
+        return "95% interval", [_spread(*each, unit) if each else "-" for each in intervals]
+    return "range", [_spread(min(each), max(each), unit) if len(each) > 1 else "-" for each in values]
+
+
+def _spread(low: float, high: float, unit: str) -> str:
+    """Return two ends of a spread with their unit, once if it is the same for both: `3.71–4.02 ms`."""
+    one, two = (si(end, unit, 3) for end in (low, high))
+    is_same = one.partition(" ")[2] == two.partition(" ")[2]
+    return f"{one.partition(' ')[0] if is_same else one}–{two}"
+
+
+def _failures(group: Configuration, name: str) -> list[str]:
     """Return a line for each kind of failure of a case, with the message of the first."""
     failed: dict[str, list[Record]] = {}
     for record in group.records:
         if record.error:
             failed.setdefault(record.error.kind, []).append(record)
     return [
-        f"{'SKIPPED' if kind == 'skipped' else 'FAILED'} {label(group.factors, names)}, "
+        f"{'SKIPPED' if kind == 'skipped' else 'FAILED'} {name}, "
         f"{len(records)} of {len(group.records)}: {kind}: {records[0].error.message}"
         for kind, records in failed.items()
         if records[0].error
     ]
 
 
-def _shown(name: str, metrics: Sequence[Mapping[str, Metric]]) -> bool:
-    """Return whether it is a headline metric with a value in any record."""
-    return any(name in each and each[name].headline and each[name].value is not None for each in metrics)
-
-
-def _flat(record: Record) -> dict[str, str]:
-    """Return what identifies a trial, as text by name."""
-    case = record.case
-    values = {name: getattr(case, name) for name in ("problem", "framework", "mode", "precision", "device")}
-    values |= {name: value for name in ("gpu", "threads") if (value := getattr(case, name)) is not None}
-    values |= case.params
-    values |= {"compiled": "yes" if case.compile else "no", "seed": case.seed, "trial": record.trial}
-    return {name: str(value) for name, value in values.items()}
-
-
 def _heading(metric: str) -> str:
     """Return a metric's name as a heading, without the unit, which is in the cells; a rate keeps its unit."""
+    if metric == STEP_TIME:
+        return "step time"
     return _UNIT.sub("", metric).replace("_per_", "/").replace("_", " ")
 
 
 def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     """Print one record in full."""
     case = record.case
-    click.echo(clean(f"{case.problem} in {case.framework}: {case.mode}, {case.precision}, on {case.device}"))
+    print_text(name_of(factors(case)))
     click.echo(f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}")
     if record.error:
         click.echo(clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}"))
@@ -143,7 +174,7 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
         ["threads", str(record.software.threads or "-")],
         ["repeat with", record.command],
     ]
-    noise = [*disturbances.disturbances([record])[0].values(), *description.noise(record.machine)]
+    noise = [*disturbances([record])[0].values(), *description.noise(record.machine)]
     rows += [["noise", sentence] for sentence in noise]
     print_table(None, rows)
 

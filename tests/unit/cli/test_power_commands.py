@@ -543,7 +543,8 @@ def test_units_of_energy(value, unit, text):
         ("samples_per_J", "samples/J"),
         ("energy_per_step_J", "energy/step"),
         ("mean_power_W", "mean power"),
-        ("step_time_median_s", "step time median"),
+        ("step_time_median_s", "step time"),
+        ("step_time_p10_s", "step time p10"),
         ("device_peak_bytes", "device peak"),
     ],
 )

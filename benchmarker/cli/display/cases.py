@@ -1,0 +1,38 @@
+"""The cases of a table: what they share as a sentence, what tells them apart as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarker.cli.display.output import print_text
+from benchmarker.hooks.names import names
+from benchmarker.records.configurations import DEFAULTS, label, text, varying
+
+if TYPE_CHECKING:
+    from benchmarker.records.configurations import Factors
+
+
+@dataclass(frozen=True, slots=True)
+class CaseColumns:
+    """The columns that name the cases of a table, and the cells of each case."""
+
+    headings: list[str]
+    cells: list[list[str]]
+
+
+def case_columns(cases: Sequence[Factors], *, wide: bool) -> CaseColumns:
+    """Print what the cases share; return the name and the framework of each, and if `wide` all factors that differ."""
+    differ = varying(cases)
+    apart = [name for name in differ if name == "framework"]
+    made = names(cases, apart)
+    columns = {"case": list(made.each)} if any(made.each) else {}
+    shown = differ if wide else apart
+    columns |= {name: [text(case.get(name)) for case in cases] for name in shown}
+    if wide:
+        alike = [name for name, value in cases[0].items() if name not in differ and value != DEFAULTS.get(name)]
+        print_text(label(cases[0], alike))
+    elif made.shared:
+        print_text(made.shared)
+    return CaseColumns(list(columns), [list(row) for row in zip(*columns.values(), strict=True)] or [[] for _ in cases])

@@ -1,0 +1,166 @@
+"""Tables as lines of text that fit a width.
+
+If a table is too wide, its headings wrap. If that is not enough, the least important columns are left out; then long
+texts wrap or are shortened.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from benchmarker.formatting import clean
+
+GAP = "  "
+NARROW = 24
+"""Width to which long texts are narrowed before a column is left out."""
+NARROWEST = 8
+"""Width to which they are narrowed when no further column can be left out."""
+_NUMBER = re.compile(r"(-?\d[\d.]*(e[+-]?\d+)?( ?[^\s\d]+)?)?|-")
+"""A number with its unit. A column is aligned to the right if all its cells are such numbers."""
+
+Paint = Callable[[str, str], str]
+"""Returns a text in a colour."""
+
+
+class Coloured(str):
+    """A cell with the colour, one of click's, that it has on a terminal."""
+
+    colour: str
+
+    def __new__(cls, text: str, colour: str) -> Coloured:
+        """Make the cell."""
+        made = super().__new__(cls, text)
+        made.colour = colour
+        return made
+
+
+@dataclass(slots=True)
+class _Column:
+    """A column; `width` is what it gets, at first what it needs."""
+
+    heading: str
+    cells: list[str]
+    colours: list[str]
+    is_number: bool
+    is_cut: bool
+    width: int
+
+    def least(self, floor: int) -> int:
+        """Return the width to which the column can be narrowed, if texts are narrowed to `floor`."""
+        return self.width if self.is_number else min(self.width, floor)
+
+    def lines(self, cell: str) -> list[str]:
+        """Return a cell as lines that fit the column."""
+        is_cut = self.is_cut and cell_len(cell) > self.width
+        return [shortened(cell, _characters(cell, self.width))] if is_cut else _wrapped(cell, self.width)
+
+    def padded(self, line: str) -> str:
+        """Return a line of a cell with the width of the column."""
+        space = " " * (self.width - cell_len(line))
+        return space + line if self.is_number else line + space
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A table as lines, and the headings of the columns that were left out."""
+
+    headings: list[str]
+    rows: list[str]
+    left_out: list[str]
+
+
+def lines(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    *,
+    drop: Collection[str] = (),
+    cut: Collection[str] = (),
+    paint: Paint = lambda text, _: text,
+) -> Lines:
+    """Return a table that fits a width in characters, if one is given.
+
+    `drop` are the headings of columns that may be left out, the least important first. Long texts in the columns `cut`
+    are shortened in the middle, others wrap. `paint` colours the cells that are `Coloured`.
+    """
+    columns = [_column(heading, [row[at] for row in rows], heading in cut) for at, heading in enumerate(headings)]
+    left_out = [] if width is None else _fit(columns, width, drop)
+    top = _line([_wrapped(each.heading, each.width) for each in columns], columns, [""] * len(columns), paint)
+    body = []
+    for at in range(len(rows)):
+        cells = [each.lines(each.cells[at]) for each in columns]
+        body += _line(cells, columns, [each.colours[at] for each in columns], paint)
+    return Lines(top, body, left_out)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text, shortened in the middle if it is longer than `width` characters."""
+    return text if len(text) <= width else f"{text[: width // 2]}…{text[len(text) - (width - 1) // 2 :]}"
+
+
+def _column(heading: str, cells: Sequence[str], is_cut: bool) -> _Column:
+    cleaned = [clean(cell) for cell in cells]
+    return _Column(
+        heading=heading,
+        cells=cleaned,
+        colours=[cell.colour if isinstance(cell, Coloured) else "" for cell in cells],
+        is_number=all(map(_NUMBER.fullmatch, cleaned)),
+        is_cut=is_cut,
+        width=max([cell_len(heading), *map(cell_len, cleaned)]),
+    )
+
+
+def _fit(columns: list[_Column], width: int, drop: Collection[str]) -> list[str]:
+    """Narrow columns and leave some out until they fit a width; returns the headings of those left out."""
+    if _total(columns) <= width:
+        return []
+    headings = [each.heading for each in columns]
+    for each in columns:
+        each.width = max(map(cell_len, (*each.heading.split(), *each.cells)), default=0)
+    left_out: set[str] = set()
+    for heading in drop:
+        if _total(columns, NARROW) <= width:
+            break
+        left_out.add(heading)
+        columns[:] = [each for each in columns if each.heading != heading]
+    for floor in (NARROW, NARROWEST):
+        while _total(columns) > width:
+            widest = max(columns, key=lambda each: each.width - each.least(floor))
+            if widest.width == widest.least(floor):
+                break
+            widest.width -= 1
+    return [heading for heading in headings if heading in left_out]
+
+
+def _total(columns: Sequence[_Column], floor: int | None = None) -> int:
+    widths = [each.width if floor is None else each.least(floor) for each in columns]
+    return sum(widths) + len(GAP) * (len(columns) - 1)
+
+
+def _line(cells: Sequence[list[str]], columns: Sequence[_Column], colours: Sequence[str], paint: Paint) -> list[str]:
+    """Return the lines of a row, given those of its cells."""
+    found = []
+    for at in range(max(map(len, cells))):
+        texts = [each.padded(cell[at] if at < len(cell) else "") for each, cell in zip(columns, cells, strict=True)]
+        texts[-1] = texts[-1].rstrip()
+        painted = (paint(text, colour) if colour else text for text, colour in zip(texts, colours, strict=True))
+        found.append(GAP.join(painted).rstrip())
+    return found
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text as lines; all but the first are indented if there is room."""
+    if cell_len(text) <= width:
+        return [text]
+    indent = "  " if width >= NARROW else ""
+    return textwrap.wrap(text, _characters(text, width), subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+
+def _characters(text: str, width: int) -> int:
+    """Return how many of a text's characters fit a width; some, such as Chinese ones, take up two places."""
+    return width if cell_len(text) == len(text) else max(1, width // 2)

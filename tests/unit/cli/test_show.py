@@ -1,0 +1,128 @@
+"""`show`: a line for each case, or for each trial, of records made by hand."""
+
+import json
+import re
+
+import msgspec
+import pytest
+from support.records import QUIET, make_record
+
+from benchmarker.files import atomic
+
+FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
+STEPS = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Stores records in a folder of runs, named `results`."""
+
+    def store(*records):
+        for number, record in enumerate(records):
+            path = tmp_path / "results" / record.run_id / f"{number}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(atomic.encode(msgspec.structs.replace(record, trial_id=f"{number:04}")))
+
+    return store
+
+
+def trials(steps, number=0, **case):
+    return [make_record(step, trial=at, case=case, design={"case_number": number}) for at, step in enumerate(steps)]
+
+
+def failed(record):
+    return msgspec.convert({**msgspec.to_builtins(record), "status": "failed", "error": FAILURE}, type(record))
+
+
+def cells(text):
+    """The cells of each line; at least two spaces separate them."""
+    return [re.split(r"  +", line.strip()) for line in text.splitlines()]
+
+
+def test_a_case_is_a_line_with_the_median_and_the_interval_of_its_trials(command, stored):
+    stored(*trials(STEPS), *trials([2 * step for step in STEPS], 1, framework="other"))
+    shared, headings, one, two = cells(command("show", "results").stdout)
+    assert shared == ["nap ms=1.0 fp32 on cpu"]
+    assert headings[:4] == ["framework", "step time", "95% interval", "samples/s"]
+    assert one[:3] == ["toy", "1.25 s", "1–1.5 s"]  # the extremes of six trials are the interval
+    assert two[:3] == ["other", "2.5 s", "2–3 s"]
+    assert (headings[-1], one[-1]) == ("trials", "6")
+
+
+def test_with_fewer_trials_the_spread_is_the_range_and_of_one_there_is_none(command, stored):
+    stored(*trials(STEPS), *trials([0.25, 1.5], 1, framework="other"), *trials([1.0], 2, framework="third"))
+    _, headings, *rows = cells(command("show", "results").stdout)
+    assert headings[2] == "range"
+    assert [row[2] for row in rows] == ["1–1.5 s", "250 ms–1.5 s", "-"]
+    stored(*trials([1.0]), *trials([2.0], 1, framework="other"))
+
+
+def test_single_trials_have_no_column_for_a_spread(command, stored):
+    stored(*trials([1.0]), *trials([2.0], 1, framework="other"))
+    headings = cells(command("show", "results").stdout)[1]
+    assert headings[:3] == ["framework", "step time", "samples/s"]
+
+
+def test_what_failed_and_what_was_disturbed_is_counted(command, stored):
+    busy = msgspec.structs.replace(QUIET, other_busy_cores=1.0)
+    one, two, three = trials([1.0, 1.0, 1.0])
+    stored(one, msgspec.structs.replace(two, interference=busy), failed(three), *trials([1.0], 1, framework="other"))
+    shown = command("show", "results").stdout
+    _, headings, first, second, failure = cells(shown)
+    assert headings[-3:] == ["trials", "failed", "disturbed"]
+    assert (first[-3:], second[-3:]) == (["2", "1", "1"], ["1", "0", "0"])
+    assert failure == ["FAILED toy, 1 of 3: out_of_memory: too much"]
+
+
+def test_metrics_are_chosen_by_name_each_with_its_spread(command, stored):
+    stored(*trials([1.0, 2.0]), *trials([1.0, 2.0], 1, framework="other"))
+    done = command("show", "results", "--metric=host_peak_rss_bytes,samples_per_s")
+    _, headings, one, _ = cells(done.stdout)
+    assert headings == ["framework", "host peak rss", "range", "samples/s", "samples/s range", "trials"]
+    assert one == ["toy", "1 MiB", "1–1 MiB", "1.5", "1–2", "2"]
+    done = command("show", "results", "--metric=speed")
+    assert done.returncode == 2
+    assert "no metric is named 'speed'; there are: samples_per_s" in done.stderr
+
+
+def test_trials_are_lines_if_asked_for(command, stored):
+    stored(*trials([1.0, 2.0]), failed(make_record(trial=2)), *trials([4.0], 1, framework="other"))
+    _, headings, *rows = cells(command("show", "results", "--trials").stdout)
+    assert headings[:3] == ["framework", "trial", "step time"]
+    assert [(*row[:3], row[-1]) for row in rows] == [
+        ("toy", "0", "1 s", "ok"),
+        ("toy", "1", "2 s", "ok"),
+        ("toy", "2", "1 s", "out_of_memory"),
+        ("other", "0", "4 s", "ok"),
+    ]
+    _, headings, *rows = cells(command("show", "results", "--trials", "--metric=samples_per_s").stdout)
+    assert headings == ["framework", "trial", "samples/s", "status"]
+
+
+def test_wide_adds_all_parameters_and_spreads(command, stored):
+    stored(*trials([1.0, 1.0], params={"ms": 1.0}), *trials([2.0, 2.0], 1, params={"ms": 2.0}))
+    shared, headings, one, _ = cells(command("show", "results", "--wide").stdout)
+    assert shared[0].startswith("problem=nap framework=toy mode=inference precision=fp32 device=cpu")
+    assert headings[:4] == ["case", "ms", "step time", "range"]
+    assert "samples/s range" in headings
+    assert one[:2] == ["nap ms=1.0", "1.0"]
+
+
+def test_a_single_record_is_shown_in_full_and_as_a_line_if_asked_for(command, stored):
+    stored(make_record())
+    assert "repeat with" in command("show", "results").stdout
+    assert "repeat with" not in command("show", "results", "--trials").stdout
+    assert "repeat with" not in command("show", "results", "--metric=samples_per_s").stdout
+
+
+def test_json_has_every_record_whatever_the_table_shows(command, stored):
+    stored(*trials(STEPS))
+    found = json.loads(command("show", "results", "--json", "--metric=samples_per_s").stdout)
+    assert len(found) == 6
+    assert found[0]["metrics"]["step_time_median_s"] == {
+        "value": 1.0,
+        "unit": "s",
+        "better": "lower",
+        "reason": None,
+        "headline": True,
+    }
