@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from support.records import make_record
 
-from benchmarker import Case, UserError
+from benchmarker import Case, Measuring, UserError
 from benchmarker.files import atomic, scratch
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
@@ -236,8 +236,9 @@ def test_a_read_only_results_folder_is_told_before_anything_runs(cli, tmp_path):
 
 def test_what_does_not_belong_to_the_plan_is_named(command, tmp_path):
     run = tmp_path / "r" / "run"
-    first, second = make_record(run="run"), make_record(run="run", trial=1)
-    other = make_record(run="run", trial=2, case={"seed": 1})
+    short = {"measuring": Measuring(blocks=1)}
+    first, second = (make_record(run="run", trial=trial, case=short) for trial in (0, 1))
+    other = make_record(run="run", trial=2, case={**short, "seed": 1})
     run.mkdir(parents=True)
     plan = msgspec.structs.replace(make_plan([first.case], 4), run_id="run")
     atomic.write(run / "plan.json", atomic.encode(plan))

@@ -1,0 +1,339 @@
+"""What a record says twice must agree: finds mistakes, and changes by hand that were not made everywhere.
+
+Each check follows from how a trial is measured (worker/timing.py, worker/__main__.py) and how its record is built
+(running/record_builder.py, power/energy.py, traces/ingest.py), whatever the values. None of them depends on a
+threshold of a certain version, and a trial that was measured passes them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from benchmarker.formatting import si
+from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
+
+if TYPE_CHECKING:
+    from benchmarker.records.energy import Energy, SensorEnergy
+    from benchmarker.records.profile import Trace
+    from benchmarker.records.record import Blocks, Record
+
+_CLOCK_S = 1e-3
+"""Two clocks of a process may differ by this much, s."""
+_ROUNDING = 1e-6
+_AROUND_S, _AROUND_SHARE = 0.15, 0.1
+"""Longest time around the blocks of a timed part, s, and its longest share: counters are read, progress is reported."""
+_PER_CORE_S = 0.02
+"""Longest time to read the frequency of a core, s (older kernels wait for it)."""
+_METERS_S = 2.0
+"""Longest time to read the meters at both edges of the timed part, s (power/window.py)."""
+_SECOND_S = 2.0
+"""Times of day are stored to the second, and the clock may be adjusted."""
+_ID = re.compile(r"(\d{8}T\d{6}\.\d{6})-[0-9a-f]{8}")
+
+
+def inconsistent(records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
+    """Return the contradictions within records and between those of a run, by run id and trial id."""
+    found: dict[tuple[str, str], list[str]] = {}
+    runs: dict[str, list[Span]] = {}
+    for record in records:
+        if reasons := contradictions(record):
+            found[record.run_id, record.trial_id] = reasons
+        if ran := span(record):
+            runs.setdefault(record.run_id, []).append(ran)
+    for run_id, spans in runs.items():
+        for trial_id, reason in contradictions_between(spans):
+            found.setdefault((run_id, trial_id), []).append(reason)
+    return found
+
+
+def contradictions(record: Record) -> list[str]:
+    """Return what in a record contradicts other parts of it, each as one line; none for a trial that was measured."""
+    found = [*_stages(record), *_result(record), *_design(record), *_preheat(record), *_identity(record)]
+    if record.blocks:
+        found += [*_blocks(record, record.blocks), *_stop(record, record.blocks)]
+    if record.energy:
+        found += _energy(record, record.energy)
+    if record.trace:
+        found += _profile(record, record.trace)
+    return found
+
+
+def _exceeds(value: float, limit: float) -> bool:
+    return value > limit * (1 + _ROUNDING) + _CLOCK_S
+
+
+def _equal(one: float, other: float) -> bool:
+    return abs(one - other) <= _ROUNDING * max(abs(one), abs(other))
+
+
+def _s(seconds: float) -> str:
+    return si(seconds, "s")
+
+
+def _stages(record: Record) -> Iterator[str]:
+    """A stage contains what is measured in it, and the process contains its stages."""
+    stages, wall_s = record.harness.stages_s, record.harness.wall_s
+    if _exceeds(sum(stages.values()), wall_s):
+        yield f"its stages take {_s(sum(stages.values()))}, but the whole process {_s(wall_s)}"
+    preheat_s = record.preheat.duration_s if record.preheat else None
+    timed_s = record.interference.duration_s if record.interference else None
+    for name, stage, seconds in (
+        ("build_s", "build", record.build_s),
+        ("compile_s", "compile", record.compile_s),
+        ("preheat.duration_s", "preheat", preheat_s),
+        ("interference.duration_s", "timed", timed_s),
+    ):
+        if seconds is not None and stage in stages and _exceeds(seconds, stages[stage]):
+            yield f"{name} is {_s(seconds)}, but the stage {stage!r} takes {_s(stages[stage])}"
+
+
+def _around_s(record: Record, timed_s: float) -> float:
+    """Return the longest time that a timed part may spend outside its blocks, s."""
+    seen, cpu = record.interference, record.machine.cpu
+    waited = 0.0
+    if seen:
+        percent = (seen.pressure_percent or 0.0) + (seen.steal_percent or 0.0)
+        waited = (seen.throttled_s or 0.0) + timed_s * percent / 100
+        waited += _PER_CORE_S * cpu.usable_cores if seen.frequency_MHz is not None else 0.0
+    meters = _METERS_S if any(meter.channels for meter in record.meters) else 0.0
+    return _AROUND_S + _AROUND_SHARE * timed_s + waited + meters
+
+
+def _blocks(record: Record, blocks: Blocks) -> Iterator[str]:
+    """The blocks are within the timed part, and in a process of one case they are nearly all of it."""
+    sum_s = sum(blocks.duration_ns) / 1e9
+    around = record.interference.duration_s if record.interference else record.harness.stages_s.get("timed")
+    if around is None:
+        return
+    if _exceeds(sum_s, around):
+        yield f"its blocks take {_s(sum_s)}, but the timed part {_s(around)}"
+    alone = record.design.partner is None and blocks.stopped_by != "failure"
+    if record.interference and alone and around - sum_s > _around_s(record, around):
+        yield f"its blocks take only {_s(sum_s)} of the timed part of {_s(around)}"
+
+
+def _stop(record: Record, blocks: Blocks) -> Iterator[str]:
+    """The reason why the timing ended applies, and no other applied before."""
+    measuring, count, by = record.case.measuring, len(blocks.duration_ns), blocks.stopped_by
+    alone = record.design.partner is None
+    least_s = measuring.power_min_s if measuring.wants_power else 0.0
+    limit_s = max(measuring.seconds, least_s) if alone else 2 * measuring.seconds
+    sum_s = sum(blocks.duration_ns) / 1e9
+    told = f"its blocks ended by {by!r}"
+    if by == "failure" and record.error is None:
+        yield f"{told}, but the trial did not fail"
+    if (by == "blocks" and count != measuring.blocks) or (by == "seconds" and count >= measuring.blocks):
+        yield f"{told}, but there are {count} of {measuring.blocks}"
+    if by == "power_min" and not least_s:
+        yield f"{told}, but no power was requested"
+    required_s = {"seconds": measuring.seconds, "power_min": least_s}.get(by, 0.0)
+    if alone and required_s - sum_s > _around_s(record, required_s):
+        yield f"{told}, but they take {_s(sum_s)} instead of {_s(required_s)}"
+    if _exceeds(before_last := sum_s - blocks.duration_ns[-1] / 1e9 if count else 0.0, limit_s):
+        yield f"{told} after {_s(before_last)}, but the limit is {_s(limit_s)}"
+    if by == "median_precision":
+        wanted = measuring.median_precision
+        if wanted is None or count < MIN_BLOCKS_FOR_INTERVAL:
+            yield f"{told}, but {'none was requested' if wanted is None else f'there are only {count}'}"
+        elif (half := median_half_width(blocks.duration_ns)) > wanted * (1 + _ROUNDING):
+            yield f"{told}, but the interval is ±{half:.3g} of the median, and ±{wanted:.3g} was requested"
+
+
+def _preheat(record: Record) -> Iterator[str]:
+    found, measuring = record.preheat, record.case.measuring
+    if found is None:
+        return
+    rates = found.window_steps_per_s
+    if (found.outcome == "fixed") == measuring.preheat:
+        yield f"its preheat is {found.outcome!r}, but preheat={str(measuring.preheat).lower()}"
+    elif found.outcome == "fixed":
+        if found.steps != measuring.warmup_steps or rates:
+            yield f"its warm-up has {found.steps} steps, but {measuring.warmup_steps} were requested"
+    elif not rates or found.steps > max(rates) * (found.duration_s + _CLOCK_S) * (1 + _ROUNDING):
+        yield f"its preheat has {found.steps} steps in {_s(found.duration_s)}, more than its rates allow"
+    elif found.outcome == "timeout" and found.duration_s < measuring.preheat_max_s:
+        yield f"its preheat timed out after {_s(found.duration_s)} of {_s(measuring.preheat_max_s)}"
+
+
+def _result(record: Record) -> Iterator[str]:
+    """A trial succeeds if and only if every stage did."""
+    check = record.check
+    if check and check.ok != (check.error <= check.bound):
+        yield f"its check is {'ok' if check.ok else 'not ok'}, but the error is {check.error:.3g} of {check.bound:.3g}"
+    if record.status == "ok":
+        if check and not check.ok:
+            yield "it succeeded, but its check did not"
+        for name in ("device", "check", "build_s", "compile_s", "preheat", "cost"):
+            if getattr(record, name) is None:
+                yield f"it succeeded, but has no {name}"
+    elif record.error and record.error.kind == "skipped" and (record.blocks or record.harness.stages_s):
+        yield "it was not started, but something was measured"
+
+
+def _design(record: Record) -> Iterator[str]:
+    design = record.design
+    if (design.kind == "duet") != (design.partner is not None) or design.partner == record.trial_id:
+        yield f"its design is {design.kind!r}, but its partner is {design.partner}"
+    pairs = len(record.blocks.duration_ns) if record.blocks and design.kind == "duet" else 0
+    if len(design.partner_first) != pairs:
+        yield f"the order of {len(design.partner_first)} pairs of blocks is known, but there are {pairs}"
+
+
+def _identity(record: Record) -> Iterator[str]:
+    """Ids contain the time at which they were made: that of the run first, then that of the trial, then its start."""
+    run, trial, started = _made_at(record.run_id), _made_at(record.trial_id), _started_at(record)
+    if run and trial and trial < run:
+        yield "its trial_id is older than its run_id"
+    if started is None:
+        yield f"started_at is {record.started_at!r}, which is not a time in UTC"
+    elif trial and started - trial < -_SECOND_S:
+        yield "it started before its trial_id was made"
+    if record.device and record.device.platform != record.case.device:
+        yield f"its device is {record.device.platform!r}, but {record.case.device!r} was requested"
+    if record.device and record.case.threads not in (None, record.software.threads):
+        yield f"it computed with {record.software.threads} threads, but {record.case.threads} were requested"
+
+
+def _made_at(name: str) -> float | None:
+    """Return the time in an id, s since 1970; None if there is none, as in a record that was made for a test."""
+    return _time(found[1], "%Y%m%dT%H%M%S.%f") if (found := _ID.fullmatch(name)) else None
+
+
+def _started_at(record: Record) -> float | None:
+    return _time(record.started_at, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _time(text: str, form: str) -> float | None:
+    try:
+        return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _energy(record: Record, energy: Energy) -> Iterator[str]:
+    blocks, cost = record.blocks, record.cost
+    if blocks and energy.steps != len(blocks.duration_ns) * blocks.steps_per_block:
+        yield (
+            f"its energy is of {energy.steps} steps, but {len(blocks.duration_ns)} blocks of "
+            f"{blocks.steps_per_block} steps were timed"
+        )
+    if cost and energy.samples != energy.steps * cost.samples:
+        yield f"its energy is of {energy.samples} samples, but {energy.steps} steps have {cost.samples} each"
+    windows = [_window_s(each) for each in energy.sensors]
+    if energy.duration_s and not any(window and _equal(window, energy.duration_s) for window in windows):
+        yield f"its energy is of {_s(energy.duration_s)}, but no sensor was read for that long"
+    if blocks and energy.duration_s and _exceeds(sum(blocks.duration_ns) / 1e9, energy.duration_s):
+        yield f"its blocks take {_s(sum(blocks.duration_ns) / 1e9)}, but its energy is of {_s(energy.duration_s)}"
+    for name, value, several in (
+        ("energy_J", energy.energy_J, [each for each in energy.sensors if each.measured]),
+        ("total_J", energy.total_J, energy.sensors),
+    ):
+        parts = [each.energy_J for each in several if each.energy_J is not None]
+        low, high = min(parts, default=0.0), sum(parts)  # two meters may read the same: then one of them counts
+        if value is not None and not low * (1 - _ROUNDING) <= value <= high * (1 + _ROUNDING):
+            yield f"energy.{name} is {si(value, 'J')}, but its sensors measured {si(high, 'J')}"
+    for each, window_s in zip(energy.sensors, windows, strict=True):
+        yield from (f"the sensor {each.id} {each.domain}: {text}" for text in _sensor(each, window_s))
+
+
+def _window_s(sensor: SensorEnergy) -> float | None:
+    if sensor.begin_ns is None or sensor.end_ns is None:
+        return None
+    return (sensor.end_ns - sensor.begin_ns) / 1e9
+
+
+def _sensor(sensor: SensorEnergy, window_s: float | None) -> Iterator[str]:
+    energy, mean, polled = sensor.energy_J, sensor.mean_W, sensor.polled_J
+    if energy is not None and window_s and mean is not None and not _equal(mean * window_s, energy):
+        yield f"{si(mean, 'W')} for {_s(window_s)} are not {si(energy, 'J')}"
+    if sensor.method == "polled" and energy is not None and polled is not None and not _equal(energy, polled):
+        yield f"{si(energy, 'J')} were polled, but also {si(polled, 'J')}"
+    if sensor.ratio is not None and energy is not None and polled and not _equal(sensor.ratio * polled, energy):
+        yield f"the ratio of {si(energy, 'J')} and {si(polled, 'J')} is not {sensor.ratio:.4g}"
+    if not _ascending(sensor.p50_W, sensor.p95_W, sensor.peak_W):
+        yield "its percentiles do not ascend"
+
+
+def _profile(record: Record, trace: Trace) -> Iterator[str]:
+    """Parts of a profile add up to the whole."""
+    whole = [each for each in trace.devices if not each.track]
+    for name in ("busy_ns", "idle_ns", "wall_ns"):
+        if getattr(trace, name) != sum(getattr(each, name) for each in whole):
+            yield f"trace.{name} is not the sum over its devices"
+    if any(each.busy_ns + each.idle_ns != each.wall_ns for each in trace.devices):
+        yield "a device of its trace is not either busy or idle"
+    if len(trace.step_ns) != trace.steps:
+        yield f"its trace has {trace.steps} steps, but {len(trace.step_ns)} step times"
+    if trace.complete == bool(trace.missing):
+        yield "its trace is complete and misses something, or neither"
+    if (of_scopes := sum(each.root_ns for each in record.scopes)) != trace.busy_ns:
+        yield f"its scopes take {_s(of_scopes / 1e9)}, but its trace {_s(trace.busy_ns / 1e9)}"
+    if any(each.pure_ns > each.root_ns or sum(each.step_ns) > each.root_ns for each in record.scopes):
+        yield "a part of a scope takes longer than the scope"
+    if sum(each.busy_ns for each in record.kernels) > trace.busy_ns:
+        yield "its kernels take longer than its trace"
+    for each in record.kernels:
+        spread = _ascending(each.min_ns, each.p5_ns, each.median_ns, each.p95_ns, each.max_ns)
+        if not spread or not _equal(each.mean_ns * each.count, each.self_ns):
+            yield f"the times of the kernel {each.name} do not agree"
+
+
+def _ascending(*values: float | None) -> bool:
+    return all(one <= two * (1 + _ROUNDING) for one, two in pairwise(each for each in values if each is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a trial ran: its start (s since 1970), its duration, and the time that its blocks took of the timed part."""
+
+    trial_id: str
+    partner: str | None
+    started_s: float
+    wall_s: float
+    blocks_s: float
+    timed_s: float | None
+    around_s: float
+
+
+def span(record: Record) -> Span | None:
+    """Return when a trial ran; None if it was not started, or if that is not known."""
+    started_s = _started_at(record)
+    if started_s is None or not record.harness.stages_s:
+        return None
+    blocks_s = sum(record.blocks.duration_ns) / 1e9 if record.blocks else 0.0
+    timed_s = record.interference.duration_s if record.interference and record.error is None else None
+    around_s = _around_s(record, timed_s or 0.0)
+    wall_s = record.harness.wall_s
+    return Span(record.trial_id, record.design.partner, started_s, wall_s, blocks_s, timed_s, around_s)
+
+
+def contradictions_between(spans: Iterable[Span]) -> list[tuple[str, str]]:
+    """Return which trials of a run contradict others: processes run one after the other, and duets share one."""
+    ordered = sorted(spans, key=lambda span: (span.started_s, span.trial_id))
+    found = []
+    for one, two in pairwise(ordered):
+        if two.trial_id != one.partner and two.started_s - one.started_s < one.wall_s - _SECOND_S:
+            found.append((two.trial_id, f"it started before the trial {one.trial_id} had ended"))
+    return found + _duets(ordered)
+
+
+def _duets(spans: Sequence[Span]) -> list[tuple[str, str]]:
+    """The blocks of both cases of a duet are within one timed part, and are nearly all of it."""
+    found = []
+    by_trial = {span.trial_id: span for span in spans}
+    for one in spans:
+        other = by_trial.get(one.partner or "")
+        if other is None or one.trial_id > other.trial_id or one.timed_s is None:
+            continue
+        if other.partner != one.trial_id or other.timed_s != one.timed_s:
+            found.append((other.trial_id, f"its partner {one.trial_id} was not timed in the same process"))
+        elif not one.timed_s - one.around_s <= one.blocks_s + other.blocks_s <= one.timed_s + _CLOCK_S:
+            both_s = one.blocks_s + other.blocks_s
+            text = f"with its partner {one.trial_id}, its blocks take {_s(both_s)} of {_s(one.timed_s)}"
+            found.append((other.trial_id, text))
+    return found
