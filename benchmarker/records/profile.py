@@ -45,7 +45,8 @@ class Scope(Struct, frozen=True, forbid_unknown_fields=True):
 class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of one name, scope and phase; `std_ns` is the standard deviation of these rows only (divided by n).
 
-    `flops` and `bytes` are sums over the rows whose shapes determine them, and null if there are none.
+    `flops` and `bytes` are sums, and null if the shapes do not determine them. Rows for which they do and rows for
+    which they do not are separate lines; in older records a line may hold both.
     """
 
     name: str

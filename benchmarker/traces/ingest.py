@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from benchmarker.api.errors import UserError
@@ -15,7 +16,7 @@ from benchmarker.records.profile import DeviceTime, Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.nesting import union_ns
-from benchmarker.traces.events import ON_DEVICE, codes, grouped
+from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
 from benchmarker.traces.formats import chrome, xplane
 from benchmarker.traces.formats.reading import Reading
 from benchmarker.traces.formats.source import Source
@@ -47,9 +48,15 @@ class Ingested:
     scopes: list[Scope]
 
     def kernels(self) -> list[Kernel]:
-        """Statistics of rows by name, op, category, scope and phase, the longest time first."""
-        by = ["name", "op", "category", "rule", "leaf", "phase"]
-        table = describe(work(self.events), by).rename(columns={"leaf": "scope"})
+        """Statistics of rows by name, op, category, scope and phase, the longest time first.
+
+        Rows with known FLOPs or bytes have a line of their own.
+        """
+        rows = work(self.events)
+        known = (np.isfinite(rows["flops"]) + 2 * np.isfinite(rows["bytes"])).to_numpy()
+        rows = rows.assign(known=words(known, ["", "flops", "bytes", "both"]))
+        by = ["name", "op", "category", "rule", "leaf", "phase", "known"]
+        table = describe(rows, by).rename(columns={"leaf": "scope"})
         table = table.astype({"flops": object, "bytes": object})
         table = table.where(table.notna(), None)[list(Kernel.__struct_fields__)]
         return msgspec.convert(table.to_dict("records"), list[Kernel])

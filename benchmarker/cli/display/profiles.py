@@ -29,8 +29,16 @@ _WIDEST = 56
 """Longer names are shortened in the middle in tables; JSON and CSV contain them in full."""
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
 """Columns that a table shows only with --wide."""
-_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B", "flops": "FLOP", "bytes": "B"}
-_HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
+_SHARES = ("flops_share", "bytes_share")
+"""Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
+_UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
+_HEADINGS = {
+    "flop_per_s": "flop/s",
+    "bytes_per_s": "bytes/s",
+    "intensity": "flop/byte",
+    "flops_share": "of time",
+    "bytes_share": "of time",
+}
 
 
 phase_option = click.option(
@@ -102,6 +110,7 @@ def print_statistics(
     else:
         headline(trace)
         shown = chosen.dropna(axis=1, how="all")
+        shown = shown.drop(columns=[name for name in _SHARES if name in shown and (shown[name].dropna() == 1).all()])
         if not wide:
             shown = shown.drop(columns=[name for name in _WIDE if name in shown])
             if "busy_ns" in shown:
@@ -137,7 +146,7 @@ def cell(name: str, value: Any) -> str:
         return "-"
     if name.endswith("_ns"):
         return si(value / 1e9, "s")
-    if name in ("share", "purity"):
+    if name in ("share", "purity", *_SHARES):
         return f"{value:.1%}"
     if name in _UNITS:
         return si(value, _UNITS[name])

@@ -54,7 +54,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     launch = _launches(events, kind)
     parent = np.where(kind.on_device, launch, nested.parent)
     rows = np.arange(len(events))
-    op_row = inherit(nested, np.where(kind.op, rows, -1))
+    op_row = inherit(nested.parent, np.where(kind.op, rows, -1))
     forward, unmatched_backward = forward_rows(events, reading, nested)
     phase = phases(events, reading, nested)
     counting = kind.scope & events["name"].isin(known).to_numpy() if known else kind.scope
@@ -135,7 +135,7 @@ def _paths(events: pd.DataFrame, nested: Nest, kind: Kinds) -> _Paths:
     of = np.zeros(len(events) + 1, np.int32)  # the last element is for row -1
     names = events["name"].cat.categories
     name = codes(events["name"])
-    above = inherit(nested, np.where(kind.scope, np.arange(len(events)), -1))
+    above = inherit(nested.parent, np.where(kind.scope, np.arange(len(events)), -1))
     known: dict[tuple[int, int], int] = {}
     texts = [""]
     for row in scopes[np.argsort(nested.level[scopes], kind="stable")].tolist():

@@ -30,7 +30,7 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
     backward = np.flatnonzero((thread > 0) & (sequence >= 0))
     if not len(backward):
         return forward, 0
-    inside = inherit(nested, np.where(thread > 0, 1, -1)) >= 0
+    inside = inherit(nested.parent, np.where(thread > 0, 1, -1)) >= 0
     candidates = np.flatnonzero((thread <= 0) & (sequence >= 0))
     # The last forward row with a number is the one that made the node: the rows around it began with the same number.
     # Rows recomputed within the backward pass are sorted first, so that they are chosen last.
@@ -44,7 +44,7 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
             found[inside[found] & (found >= 0) & (best >= 0)] = -1
             best = found if (found >= 0).sum() > (best >= 0).sum() else best
         forward[rows] = best
-    return inherit(nested, forward), int((forward[backward] < 0).sum())
+    return inherit(nested.parent, forward), int((forward[backward] < 0).sum())
 
 
 def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -64,10 +64,10 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
         return np.full(len(events), FORWARD)
     backward = is_node | (reading.forward_thread > 0)
     own[backward] = BACKWARD
-    inside = inherit(nested, own) == BACKWARD
+    inside = inherit(nested.parent, own) == BACKWARD
     recorded = (reading.forward_thread == 0) & (events["sequence_nr"].to_numpy() >= 0)
     own[inside & ~backward & recorded] = REMAT
-    found = inherit(nested, own)
+    found = inherit(nested.parent, own)
     return np.where(found < 0, FORWARD, found)
 
 
@@ -77,9 +77,9 @@ def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.nd
     A scope that was opened within the backward pass counts for the rows that it encloses.
     """
     rows = np.arange(len(forward))
-    around = inherit(nested, np.where(counting, rows, -1))
+    around = inherit(nested.parent, np.where(counting, rows, -1))
     followed = forward >= 0
-    node = inherit(nested, np.where(followed & ~_same_as_parent(nested, forward), rows, -1))
+    node = inherit(nested.parent, np.where(followed & ~_same_as_parent(nested, forward), rows, -1))
     deeper = followed & (around >= 0) & (nested.level[around] > nested.level[node])
     return np.where(followed & ~deeper, around[forward], around)
 

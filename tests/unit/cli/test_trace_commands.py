@@ -148,7 +148,7 @@ def test_the_numbers_are_those_of_the_table(command, tmp_path):
     (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
     rows = {row["name"]: row for row in json.loads(command("kernels", "t.pb", "--json").stdout)}
     assert rows["dot.1"]["count"] == 2
-    assert (rows["dot.1"]["total_ns"], rows["dot.1"]["self_ns"], rows["dot.1"]["busy_ns"]) == (6000, 8000, 8000)
+    assert (rows["dot.1"]["total_ns"], rows["dot.1"]["self_ns"], rows["dot.1"]["busy_ns"]) == (8000, 8000, 8000)
     assert (rows["dot.1"]["flops"], rows["fusion.2"]["flops"]) == (96, None)
     scopes = {row["scope"]: row for row in json.loads(command("scopes", "t.pb", "--json").stdout)}
     assert (scopes["attn"]["root_ns"], scopes["attn"]["any_ns"], scopes["attn"]["pure_ns"]) == (8000, 12000, 8000)

@@ -43,9 +43,10 @@ def command(
     """Show what ran on the device in a profile: how often, how long, and its share of the busy time.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file. On a CPU, the kernels are the
-    HLO instructions or the ops themselves. SHARE is relative to the busy time of the whole profile. TOTAL includes
-    nested work and SELF excludes it; a column equal to BUSY is hidden. Mean, median, percentiles and extremes refer to
-    SELF. FLOP/s is the known FLOPs divided by the time of all events of a line, even if some report no FLOPs.
+    HLO instructions or the ops themselves. BUSY divides each moment among all that ran at it; SHARE is relative to
+    the busy time of the whole profile. TOTAL is the sum of durations with nested work, and SELF without it; a column
+    equal to BUSY is hidden. Mean, median, percentiles and extremes refer to SELF. Rates are FLOPs and bytes divided by
+    the durations of the events for which they are known; OF TIME is the share of these in the line, if it is not all.
     """
     from benchmarker.traces.statistics import describe, work
 

@@ -19,9 +19,10 @@ from benchmarker.cli.display.profiles import from_result, print_statistics, sort
 def command(result: Path, as_json: bool, as_csv: bool, **shown: Any) -> None:
     """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
 
-    For an HLO instruction the table shows its program, opcode and scope; for an op, the time of the work it launched on
-    a device. FLOPs count matrix products and convolutions. Bytes are the minimum that must be moved. Both are shown
-    only if the profile contains the shapes.
+    For an HLO instruction the table shows its program, opcode and scope; for an op, DEVICE is the busy time of the work
+    it launched on a device, and KERNEL the sum of that work's durations, by which rates divide. FLOPs count matrix
+    products, convolutions and attention. Bytes are the minimum that must be moved. Both are shown only if the profile
+    contains the shapes.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import profiles
 
 from benchmarker.traces.attribution.completion import completed
 from benchmarker.traces.events import constant, frame, words
@@ -123,6 +124,35 @@ def test_the_cost_of_an_op_is_that_of_its_heavy_kernel(tmp_path):
     assert (table.loc["aten::addmm", "device_ns"], table.loc["aten::addmm", "count"]) == (35_000, 1)
     assert table.loc["aten::addmm", "flop_per_s"] == pytest.approx(2 * 4 * 16 * 8 / 35e-6)
     assert "flops" in describe(work(found.events), ["category"])
+
+
+def test_bytes_of_an_instruction_are_counted_once_though_it_ran_as_several_kernels(tmp_path):
+    """A fusion without a product reads and writes 64 bytes; a set of memory and two kernels executed it."""
+    gpu = profiles.Plane("/device:GPU:0")
+    common = {"program_id": 14, "hlo_op": "fusion.2"}
+    names = {"memset32_aligned1D": 9, "fusion_2": 4, "fusion_2__1": 1}
+    kernels = [gpu.event(name, at * 20_000_000, ns * 1000, **common) for at, (name, ns) in enumerate(names.items())]
+    gpu.line("Stream #7(Kernel)", kernels)
+    metadata = profiles.Plane("/host:metadata").program("jit_f(14)", profiles.small_program())
+    path = tmp_path / "t.xplane.pb"
+    path.write_bytes(profiles.space(metadata, gpu, profiles.Plane("/host:CPU")))
+    rows = work(ingest(path).events).set_index("name")
+    assert rows["bytes"].dropna().to_dict() == {"fusion_2": 2 * 2 * 4 * 4}
+
+
+def test_a_line_of_a_record_has_the_flops_of_all_its_rows(tmp_path):
+    """Two launches of one kernel: the shapes of only one are known."""
+    shapes = {"Input_Dims": [[2, 3], [3, 4]], "Input_type": ["float", "float"]}
+    events = []
+    for number, known in enumerate((shapes, {}), 1):
+        at = 100 * number
+        events += [
+            event("cpu_op", "aten::mm", at, 10, External_id=number, **known),
+            event("cuda_runtime", "cudaLaunchKernel", at + 1, 2, correlation=number),
+            kernel("sgemm", at + 20, 5 * number, number),
+        ]
+    lines = read(tmp_path, events).kernels()
+    assert [(each.count, each.self_ns, each.flops) for each in lines] == [(1, 10_000, None), (1, 5_000, 48.0)]
 
 
 RECOMPUTED = [
