@@ -155,6 +155,22 @@ def test_a_line_of_a_record_has_the_flops_of_all_its_rows(tmp_path):
     assert [(each.count, each.self_ns, each.flops) for each in lines] == [(1, 10_000, None), (1, 5_000, 48.0)]
 
 
+def test_a_foreach_op_is_an_optimizers_only_within_its_step(tmp_path):
+    """The same kernel, launched by a step of Adam and by the clipping of gradients before it."""
+    name = "multi_tensor_apply_kernel<BinaryOpScalarFunctor>"
+    events = [
+        event("cpu_op", "aten::_foreach_mul_", 0, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=1),
+        kernel(name, 5, 3, 1),
+        event("user_annotation", "Optimizer.step#Adam.step", 20, 30),
+        event("cpu_op", "aten::_foreach_mul_", 22, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 23, 2, correlation=2),
+        kernel(name, 27, 3, 2),
+    ]
+    rows = work(read(tmp_path, events).events)
+    assert rows["category"].tolist() == ["elementwise", "optimizer"]
+
+
 RECOMPUTED = [
     event("user_annotation", "block", 0, 10),
     event("cpu_op", "aten::mul", 1, 5, Sequence_number=7, Fwd_thread_id=0),
