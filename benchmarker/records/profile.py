@@ -11,7 +11,7 @@ from benchmarker.api.numbers import Count
 
 
 class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """A device or, if `track` is not empty, one of its streams or threads; `wall_ns` covers the whole trace."""
+    """A device or, if `track` is not empty, one of its streams or threads; `wall_ns` is that of the trace."""
 
     device: str
     track: str
@@ -75,6 +75,9 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
 
     `missing` lists what should be in the trace but is not; if it is empty, the trace is `complete`. `notes` list what
     was left out on purpose. `outside_ns` is the time outside any scope, `uncategorised_ns` the time without a category.
+    `wall_ns` is the time covered by the profiled steps and by work; without steps, from the begin of the first work to
+    the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them. In older records
+    `wall_ns` is a sum too, and lasts from the first event to the last.
     `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
     other work.
     """
@@ -103,3 +106,8 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     missing: list[str]
     notes: list[str]
     complete: bool
+
+    @property
+    def busy_share(self) -> float:
+        """Busy time divided by wall time, the mean over devices."""
+        return self.busy_ns / max(1, self.busy_ns + self.idle_ns)

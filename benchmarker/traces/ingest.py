@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -25,6 +26,8 @@ from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
 
 _COMMUNICATION = "communication"
+_GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
+"""Calls that launch a graph of kernels."""
 _LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
@@ -124,7 +127,7 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         kernels=len(rows),
         steps=len(steps),
         step_ns=steps,
-        wall_ns=sum(each.wall_ns for each in whole),
+        wall_ns=max(each.wall_ns for each in whole),
         busy_ns=sum(each.busy_ns for each in whole),
         idle_ns=sum(each.idle_ns for each in whole),
         communication_ns=moving,
@@ -138,27 +141,50 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         uneven=uneven,
         devices=devices,
         missing=missing,
-        notes=list(reading.notes),
+        notes=[*reading.notes, *_unknown(events, rows)],
         complete=not missing,
     )
 
 
 def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
     """Each device, and if it has several streams or threads, each of these."""
-    begin, end = rows["ts_ns"], rows["ts_ns"] + rows["dur_ns"]
+    begin, end = rows["ts_ns"].to_numpy(), np.maximum(rows["ts_ns"] + rows["dur_ns"], rows["end_ns"]).to_numpy()
     steps = events[events["kind"] == "step"]
-    first = min(begin.min(), steps["ts_ns"].min()) if len(steps) else begin.min()
-    last = max(end.max(), (steps["ts_ns"] + steps["dur_ns"]).max()) if len(steps) else end.max()
+    until = (steps["ts_ns"] + steps["dur_ns"]).to_numpy()
+    covered = union_ns(np.concatenate([begin, steps["ts_ns"]]), np.concatenate([end, until]))
+    all_ns = covered if len(steps) else int(end.max() - begin.min())
     found = []
     for device, of_device in rows.groupby("device", observed=True):
         tracks = list(of_device.groupby("track", observed=True))
         busy = int(of_device["busy_ns"].sum())
-        wall = max(int(last - first), busy)
+        wall = max(all_ns, busy)
         found.append(DeviceTime(device, "", len(of_device), busy, wall - busy, wall))
         for track, chosen in tracks if len(tracks) > 1 else ():
             ran = union_ns(chosen["ts_ns"].to_numpy(), (chosen["ts_ns"] + chosen["dur_ns"]).to_numpy())
             found.append(DeviceTime(device, track, len(chosen), ran, wall - ran, wall))
     return found
+
+
+def _unknown(events: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
+    """Describe the work whose op or phase is not known though its launch is."""
+    op = (rows["op"] == "") & (rows["kind"] != "op") & (rows["parent_id"] >= 0) & ~_by_graph(events, rows)
+    texts = []
+    if op.any():
+        texts.append(f"{int(op.sum())} kernels and copies ({_share(rows, op)}) were launched outside any op")
+    if (phase := rows["phase"] == "").any():
+        texts.append(f"the phase of {_share(rows, phase)} is unknown")
+    return texts
+
+
+def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
+    """Which rows are parts of graphs whose launch is in no op."""
+    launching = np.array([bool(_GRAPH.search(name)) for name in events["name"].cat.categories], bool)
+    launch = rows["parent_id"].to_numpy()
+    return (rows["op"] == "") & (launch >= 0) & launching[codes(events["name"])][launch]
+
+
+def _share(rows: pd.DataFrame, chosen: pd.Series) -> str:
+    return f"{rows.loc[chosen, 'busy_ns'].sum() / max(1, rows['busy_ns'].sum()):.1%} of the busy time"
 
 
 def _uneven(rows: pd.DataFrame) -> int:
@@ -207,6 +233,11 @@ def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: R
             if each.occurrences != each.expected
         ]
     rows = found.events
+    if (graphs := _by_graph(rows, work(rows))).any():
+        missing.append(
+            f"{int(graphs.sum())} kernels and copies ({_share(work(rows), graphs)}) were launched as graphs, "
+            "which do not tell the op, scope and phase of each"
+        )
     launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
     if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():
         missing.append("work was launched on a device, but no kernel is in the trace: all times are host times")

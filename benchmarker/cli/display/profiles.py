@@ -73,13 +73,15 @@ def from_result(result: Path) -> Ingested:
 
 
 def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
-    """Report what is missing from traces, above their table; if `aside`, on standard error."""
+    """Report what is missing from traces or was left out, above their table; if `aside`, on standard error."""
     for trace, name in zip(traces, names, strict=True):
         of = f" of {name}" if len(names) > 1 else ""
         if trace.separable:
             click.echo(clean(f"SEPARABLE profile{of}: the profiled program differs from the timed one"), err=aside)
         for text in trace.missing:
             click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
+        for text in trace.notes:
+            click.echo(clean(f"note{of}: {text}"), err=aside)
 
 
 def headline(trace: Trace) -> None:
@@ -87,10 +89,13 @@ def headline(trace: Trace) -> None:
     step_s = median(trace.step_ns or [0]) / 1e9
     steps = f"{trace.steps} steps, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
     whole = [each for each in trace.devices if not each.track]
-    devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices"
-    busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, trace.wall_ns))
-    share = trace.busy_ns / max(1, trace.wall_ns)
-    click.echo(clean(f"{steps}{devices}: wall {wall}, busy {busy} ({share:.0%}), idle {idle}"))
+    wall_ns = max(each.wall_ns for each in whole)
+    busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, wall_ns))
+    if len(whole) == 1:
+        devices = f"{whole[0].device}: wall {wall}, "
+    else:
+        devices = f"{len(whole)} devices: wall {wall}; all together "
+    click.echo(clean(f"{steps}{devices}busy {busy} ({trace.busy_share:.0%}), idle {idle}"))
 
 
 def print_statistics(
@@ -134,10 +139,11 @@ def print_csv(table: pd.DataFrame) -> None:
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows as JSON values; unknown values become null."""
     records = table.to_dict("records")
-    return [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in records
-    ]
+    return [{name: None if _is_unknown(name, value) else value for name, value in row.items()} for row in records]
+
+
+def _is_unknown(name: str, value: Any) -> bool:
+    return value == "" if name == "phase" else isinstance(value, float) and not math.isfinite(value)
 
 
 def cell(name: str, value: Any) -> str:
@@ -152,7 +158,7 @@ def cell(name: str, value: Any) -> str:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    return shortened(OUTSIDE if name == "scope" and value == "" else str(value))
+    return shortened({"scope": OUTSIDE, "phase": "-"}.get(name, "") if value == "" else str(value))
 
 
 def shortened(text: str) -> str:

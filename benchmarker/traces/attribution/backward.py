@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -12,7 +14,8 @@ from benchmarker.traces.formats.reading import Reading
 PHASES = ["forward", "backward", "remat", ""]
 FORWARD, BACKWARD, REMAT, UNKNOWN = range(4)
 """Indices of the phases in `PHASES`."""
-_NODE = "autograd::engine::evaluate_function"
+_NODE = re.compile(r"autograd::engine::evaluate_function|.*(?:Backward\d*$|(?:_|::)backward(?:_|$))")
+"""Names of ops of the backward pass: the autograd engine's nodes, their functions, and the ops made for them."""
 
 
 def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int]:
@@ -56,19 +59,24 @@ def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np
 
 
 def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
-    """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one."""
-    names = events["name"]
-    is_node = names.cat.categories.str.startswith(_NODE)[codes(names)]
-    own = np.full(len(events), -1)
+    """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one.
+
+    All other ops of PyTorch are forward. The phase of what is in no op, and of other programs' ops, is unknown.
+    """
+    names, own = events["name"], np.full(len(events), -1)
     if reading.forward_thread is None:
-        return np.full(len(events), FORWARD)
+        return np.full(len(events), UNKNOWN)
+    is_op = (events["kind"] == "op").to_numpy()
+    is_node = np.array([bool(_NODE.match(name)) for name in names.cat.categories], bool)[codes(names)] & is_op
     backward = is_node | (reading.forward_thread > 0)
     own[backward] = BACKWARD
     inside = inherit(nested.parent, own) == BACKWARD
     recorded = (reading.forward_thread == 0) & (events["sequence_nr"].to_numpy() >= 0)
     own[inside & ~backward & recorded] = REMAT
     found = inherit(nested.parent, own)
-    return np.where(found < 0, FORWARD, found)
+    if reading.framework == "torch":
+        found = np.where((found < 0) & (inherit(nested.parent, np.where(is_op, 1, -1)) > 0), FORWARD, found)
+    return np.where(found < 0, UNKNOWN, found)
 
 
 def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.ndarray:

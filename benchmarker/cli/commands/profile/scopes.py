@@ -74,7 +74,7 @@ def command(
 def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
     return {
         "scope": scope.scope or OUTSIDE,
-        "phase": scope.phase or "-",
+        "phase": scope.phase,
         "ran": scope.occurrences,
         "expected": scope.expected,
         "root_ns": scope.root_ns,
@@ -118,5 +118,5 @@ def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
     for scope, phase in lines:
         of = [cells.get((scope, phase, result)) for result in results]
         texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
-        rows.append([scope, phase, *texts])
+        rows.append([scope, cell("phase", phase), *texts])
     _print_top(["scope", "phase", *results], rows, top)
