@@ -19,6 +19,7 @@ from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
 from benchmarker.traces.formats import chrome, xplane
+from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.reading import Reading
 from benchmarker.traces.formats.source import Source
 from benchmarker.traces.formats.wire import WireError
@@ -35,11 +36,15 @@ _MOST_DEVICES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded."""
+    """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded.
+
+    `causal` is how the FLOPs of causal attention are to be counted.
+    """
 
     scopes: Mapping[str, int] = field(default_factory=dict)
     separable: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
+    causal: Causal = "half"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Ingested:
 def ingest(path: Path, expected: Expected | None = None) -> Ingested:
     """Read a trace file of any known format. Raises `UserError` if it is not a trace."""
     expected = expected or Expected()
-    reading = read(path)
+    reading = read(path, expected.causal)
     found = attribute(reading, expected.scopes.keys())
     if not len(work(found.events)):
         raise UserError(f"{path}: it contains no kernel and no op" + "".join(f"; {each}" for each in reading.lost))
@@ -77,7 +82,7 @@ def ingest(path: Path, expected: Expected | None = None) -> Ingested:
     return Ingested(found.events, _trace(reading, found, steps, each_scope, expected), each_scope)
 
 
-def read(path: Path) -> Reading:
+def read(path: Path, causal: Causal = "half") -> Reading:
     """Read the rows of a trace file; its first bytes determine the format."""
     source = Source(path)
     pieces = source.pieces()
@@ -86,7 +91,7 @@ def read(path: Path) -> Reading:
         raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
     try:
         if first.lstrip()[:1] in (b"{", b"["):
-            reading = chrome.read(chain([first], pieces))
+            reading = chrome.read(chain([first], pieces), causal)
         else:
             reading = xplane.read(b"".join(chain([first], pieces)))
     except WireError as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.records.profile import Trace
+    from benchmarker.traces.formats.aten_cost import Causal
     from benchmarker.traces.ingest import Ingested
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -44,6 +45,11 @@ _HEADINGS = {
 phase_option = click.option(
     "--phase", type=click.Choice(["forward", "backward", "remat"]), help="Show only this phase."
 )
+causal_option = click.option(
+    "--causal",
+    type=click.Choice(["half", "full"]),
+    help="FLOPs of causal attention: the half of the products that the mask keeps, or all. [default: half]",
+)
 top_option = click.option(
     "--top", type=Integer(min=0), default=30, show_default=True, help="Maximum number of lines; 0 shows all."
 )
@@ -64,12 +70,12 @@ def sort_options(function: _F) -> _F:
     return function
 
 
-def from_result(result: Path) -> Ingested:
+def from_result(result: Path, causal: Causal | None = None) -> Ingested:
     """Return the trace of a result; a profiler's trace file takes a while to read."""
     with working(f"reading {result}"):
         from benchmarker.traces.profile_files import open_trace
 
-        return open_trace(result)
+        return open_trace(result, causal)
 
 
 def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:

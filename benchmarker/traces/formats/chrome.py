@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.events import Texts, frame, grouped
-from benchmarker.traces.formats.aten_cost import aten_cost, has_cost
+from benchmarker.traces.formats.aten_cost import Causal, aten_cost, has_cost
 from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
 from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
@@ -52,6 +52,11 @@ JAX_LIMIT = 1_000_000
 _ASYNCHRONOUS = set("bneSTpF")
 _NO_DURATION = set("iIRCstfPNODVvc()=")
 """Events of the format that have no duration, by `ph`."""
+CAUSAL: dict[Causal, str] = {
+    "half": "FLOPs of causal attention count the products that the mask keeps, half of them all",
+    "full": "FLOPs of causal attention count all products, as if there were no mask",
+}
+_OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
 _INSTANT = set("iI")
 _MEMORY = "[memory]"
 """The name of PyTorch's events of allocated and freed memory."""
@@ -61,10 +66,10 @@ _NO_ARGS = Args()
 _INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num")
 
 
-def read(pieces: Iterator[bytes]) -> Reading:
+def read(pieces: Iterator[bytes], causal: Causal = "half") -> Reading:
     """Read the rows of a trace. Raises `msgspec.DecodeError` if it is not a trace."""
     source = JsonEvents()
-    table = _Rows()
+    table = _Rows(causal)
     for events in source.read(pieces):
         table.add(events)
     return table.reading(source)
@@ -73,7 +78,9 @@ def read(pieces: Iterator[bytes]) -> Reading:
 class _Rows:
     """The growing columns of a table, and counts of what is not in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, causal: Causal) -> None:
+        self.causal = causal
+        self.has_causal = False
         self.interned = Texts()
         self.parts: list[dict[str, np.ndarray]] = []
         self.processes: dict[Any, str] = {}
@@ -180,7 +187,10 @@ class _Rows:
         if key not in self.costs:
             try:
                 dims, types, concrete = (msgspec.json.decode(part or b"[]") for part in key[1:])
-                self.costs[key] = aten_cost(key[0], dims, types, concrete)
+                self.costs[key], other = (
+                    aten_cost(key[0], dims, types, concrete, each) for each in (self.causal, _OTHER[self.causal])
+                )
+                self.has_causal |= self.costs[key] != other
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.costs[key] = None
         return self.costs[key] or _NO_COST
@@ -216,6 +226,8 @@ class _Rows:
         if self.asynchronous:
             self.left_out["asynchronous"] += self.asynchronous
         notes = [_left_out(self.left_out)] if self.left_out else []
+        if self.has_causal:
+            notes.append(CAUSAL[self.causal])
         device, track = self._tracks_of(found, kind)
         run = pd.factorize(found["run_id"], sort=True)[0]
         run[found["run_id"] == -1] = -1

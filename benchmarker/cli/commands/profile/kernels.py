@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.cli.display.output import csv_option, json_option
-from benchmarker.cli.display.profiles import from_result, phase_option, print_statistics, sort_options, warn
+from benchmarker.cli.display.profiles import (
+    causal_option,
+    from_result,
+    phase_option,
+    print_statistics,
+    sort_options,
+    warn,
+)
 from benchmarker.comparing.profiled_parts import OUTSIDE
+
+if TYPE_CHECKING:
+    from benchmarker.traces.formats.aten_cost import Causal
 
 _BY = {
     "name": ["name", "category"],
@@ -27,6 +37,7 @@ _BY = {
 @click.option("--scope", help="Show only what is attributed to this scope.")
 @phase_option
 @click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
+@causal_option
 @sort_options
 @json_option
 @csv_option
@@ -36,6 +47,7 @@ def command(
     scope: str | None,
     phase: str | None,
     rule: bool,
+    causal: Causal | None,
     as_json: bool,
     as_csv: bool,
     **shown: Any,
@@ -50,7 +62,7 @@ def command(
     """
     from benchmarker.traces.statistics import describe, work
 
-    ingested = from_result(result)
+    ingested = from_result(result, causal)
     rows = work(ingested.events)
     if scope is not None:
         rows = rows[rows["leaf"] == ("" if scope == OUTSIDE else scope)]
