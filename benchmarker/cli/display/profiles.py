@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Integer
@@ -42,9 +43,6 @@ _HEADINGS = {
 }
 
 
-phase_option = click.option(
-    "--phase", type=click.Choice(["forward", "backward", "remat"]), help="Show only this phase."
-)
 causal_option = click.option(
     "--causal",
     type=click.Choice(["half", "full"]),
@@ -68,6 +66,13 @@ def sort_options(function: _F) -> _F:
     ):
         function = option(function)
     return function
+
+
+def one_or_two(results: Sequence[Path]) -> bool:
+    """Return whether there are two results. Raises `UserError` if there are more."""
+    if len(results) > 2:
+        raise UserError(f"{len(results)} RESULTs were given; name one to show it, or two to see what differs")
+    return len(results) == 2
 
 
 def from_result(result: Path, causal: Causal | None = None) -> Ingested:
@@ -164,7 +169,7 @@ def cell(name: str, value: Any) -> str:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    return shortened({"scope": OUTSIDE, "phase": "-"}.get(name, "") if value == "" else str(value))
+    return shortened({"scope": OUTSIDE, "op": "(no op)", "phase": "-"}.get(name, "") if value == "" else str(value))
 
 
 def shortened(text: str) -> str:

@@ -372,7 +372,7 @@ COUNTS = {
     "durations_are_negative_or_overflow.pb": (1, "3 events have no valid time"),
     "durations_of_a_hundred_years.json": (None, "the times are not those of a trace"),
     "empty_gzip.json.gz": (None, "the compressed file is cut short"),
-    "epoch_after_a_hundred_small_times.json.gz": (1, ""),
+    "epoch_after_a_hundred_small_times.json.gz": (1, "events left out: "),
     "events_within_another_list.json": (None, "the last 100 bytes contain no complete event"),
     "fusion_calls_itself.pb": (None, "its fusions nest too deep"),
     "fusions_grow_tenfold_at_each_level.pb.gz": (None, "its fusions nest too deep, or contain too many instructions"),

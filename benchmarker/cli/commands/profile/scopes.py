@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
-from benchmarker.cli.display.profiles import cell, headline, phase_option, plain, print_csv, top_option, warn
+from benchmarker.cli.display.profile_difference import show_difference
+from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
+from benchmarker.cli.display.profiles import cell, headline, plain, print_csv, top_option, warn
 from benchmarker.cli.display.progress import working
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
@@ -18,6 +21,7 @@ from benchmarker.records.profile import Scope
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.cli.display.profile_filters import Filters
     from benchmarker.records.profile import Trace
     from benchmarker.traces.ingest import Ingested
     from benchmarker.traces.profile_files import Profile
@@ -29,16 +33,16 @@ _KNOWN = 30
 
 @click.command("scopes")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--scope", help="Show only this scope.")
-@phase_option
+@filter_options
 @click.option("--sort", type=click.Choice(_SORTS), default="root", show_default=True, help="Column to sort by.")
 @top_option
 @json_option
 @csv_option
-def command(
-    results: tuple[Path, ...], scope: str | None, phase: str | None, sort: str, top: int, as_json: bool, as_csv: bool
-) -> None:
+def command(results: tuple[Path, ...], filters: Filters, sort: str, top: int, as_json: bool, as_csv: bool) -> None:
     """Show the time of each scope in a profile; for several profiles, the times per step side by side.
+
+    With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
+    in the second, and their part of the whole difference, per step if both have steps.
 
     INCLUSIVE is the busy time of all work beneath the scope, also in scopes within it. ROOT is that of the work in the
     scope itself; SHARE, EACH and STEP are of ROOT. RAN is how often the scope ran, EXPECTED how often it should have.
@@ -51,6 +55,9 @@ def command(
     """
     import pandas as pd
 
+    if len(results) == 2 and not any(result.is_dir() for result in results):
+        show_difference(results, ["leaf", "phase"], filters, top=top, as_json=as_json, as_csv=as_csv)
+        return
     with working("reading"):
         from benchmarker.traces.profile_files import names, profiles
 
@@ -60,8 +67,7 @@ def command(
         [
             {"result": name, **row}
             for name, profile in zip(names(found), found, strict=True)
-            for row in _rows(profile.ingested)
-            if scope in (None, row["scope"]) and phase in (None, row["phase"])
+            for row in _rows(profile.ingested, filters)
         ]
     )
     if len(table):
@@ -80,15 +86,21 @@ def command(
         _print_side_by_side(table, top)
 
 
-def _rows(ingested: Ingested) -> list[dict[str, Any]]:
+def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
     """Return a line for each scope and phase; those with work only in scopes within them come last."""
-    from benchmarker.traces.scopes import inclusive
+    from benchmarker.traces.scopes import inclusive, scopes
 
-    within = inclusive(ingested.events)
+    lines = replace(filters, scope=None, phase=None)
+    events = lines.events(ingested.events)
+    whole = events is ingested.events
+    of = ingested.scopes if whole else scopes(events, ingested.trace.steps, {}) if len(events) else []
+    within = inclusive(events)
     beneath = {(row["scope"], row["phase"]): row["inclusive_ns"] for row in within.to_dict("records")}
-    own = {(each.scope, each.phase): each for each in ingested.scopes}
+    own = {(each.scope, each.phase): each for each in of}
     none = {key: Scope(*key, 0, None, None, 0, 0, 0, 0.0, []) for key in beneath if key not in own}
-    return [_row(each, beneath.get(key, 0), ingested.trace) for key, each in {**own, **none}.items()]
+    rows = [_row(each, beneath.get(key, 0), ingested.trace) for key, each in {**own, **none}.items()]
+    phase = "" if filters.phase == UNKNOWN else filters.phase
+    return [row for row in rows if filters.scope in (None, row["scope"]) and phase in (None, row["phase"])]
 
 
 def _row(scope: Scope, inclusive_ns: int, trace: Trace) -> dict[str, Any]:
