@@ -11,7 +11,7 @@ from benchmarker.api.numbers import Count
 
 
 class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """A device or, if `track` is not empty, one of its streams or threads; `wall_ns` covers the whole trace."""
+    """A device or, if `track` is not empty, one of its streams or threads; `wall_ns` is that of the trace."""
 
     device: str
     track: str
@@ -45,7 +45,8 @@ class Scope(Struct, frozen=True, forbid_unknown_fields=True):
 class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of one name, scope and phase; `std_ns` is the standard deviation of these rows only (divided by n).
 
-    `flops` and `bytes` are sums over the rows whose shapes determine them, and null if there are none.
+    `flops` and `bytes` are sums, and null if the shapes do not determine them. Rows for which they do and rows for
+    which they do not are separate lines; in older records a line may hold both.
     """
 
     name: str
@@ -74,6 +75,9 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
 
     `missing` lists what should be in the trace but is not; if it is empty, the trace is `complete`. `notes` list what
     was left out on purpose. `outside_ns` is the time outside any scope, `uncategorised_ns` the time without a category.
+    `wall_ns` is the time covered by the profiled steps and by work; without steps, from the begin of the first work to
+    the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them. In older records
+    `wall_ns` is a sum too, and lasts from the first event to the last.
     `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
     other work.
     """
@@ -102,3 +106,8 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     missing: list[str]
     notes: list[str]
     complete: bool
+
+    @property
+    def busy_share(self) -> float:
+        """Busy time divided by wall time, the mean over devices."""
+        return self.busy_ns / max(1, self.busy_ns + self.idle_ns)

@@ -215,9 +215,9 @@ def _kernels(records: Sequence[Record], roof: Roof) -> list[Point]:
         steps = max(1, record.trace.steps)
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         for each in record.kernels:
-            if each.flops and each.bytes and each.busy_ns:
+            if each.flops and each.bytes and each.self_ns:
                 name = f"{each.name} ({each.scope})" if each.scope else each.name
-                amounts = each.flops, each.bytes, each.busy_ns / 1e9
+                amounts = each.flops, each.bytes, each.self_ns / 1e9
                 sums[name] = [one + more / steps for one, more in zip(sums[name], amounts, strict=True)]
         for name, (flops, bytes_, time_s) in sums.items():
             found[name].append((flops, bytes_, time_s))

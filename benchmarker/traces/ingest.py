@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from benchmarker.api.errors import UserError
@@ -16,8 +18,9 @@ from benchmarker.records.profile import DeviceTime, Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.nesting import union_ns
-from benchmarker.traces.events import ON_DEVICE, codes, grouped
+from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
 from benchmarker.traces.formats import chrome, xplane
+from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.reading import Reading
 from benchmarker.traces.formats.source import Source
 from benchmarker.traces.formats.wire import WireError
@@ -25,6 +28,8 @@ from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
 
 _COMMUNICATION = "communication"
+_GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
+"""Calls that launch a graph of kernels."""
 _LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
@@ -32,11 +37,15 @@ _MOST_DEVICES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded."""
+    """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded.
+
+    `causal` is how the FLOPs of causal attention are to be counted.
+    """
 
     scopes: Mapping[str, int] = field(default_factory=dict)
     separable: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
+    causal: Causal = "half"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,15 @@ class Ingested:
     scopes: list[Scope]
 
     def kernels(self) -> list[Kernel]:
-        """Statistics of rows by name, op, category, scope and phase, the longest time first."""
-        by = ["name", "op", "category", "rule", "leaf", "phase"]
-        table = describe(work(self.events), by).rename(columns={"leaf": "scope"})
+        """Statistics of rows by name, op, category, scope and phase, the longest time first.
+
+        Rows with known FLOPs or bytes have a line of their own.
+        """
+        rows = work(self.events)
+        known = (np.isfinite(rows["flops"]) + 2 * np.isfinite(rows["bytes"])).to_numpy()
+        rows = rows.assign(known=words(known, ["", "flops", "bytes", "both"]))
+        by = ["name", "op", "category", "rule", "leaf", "phase", "known"]
+        table = describe(rows, by).rename(columns={"leaf": "scope"})
         table = table.astype({"flops": object, "bytes": object})
         table = table.where(table.notna(), None)[list(Kernel.__struct_fields__)]
         return msgspec.convert(table.to_dict("records"), list[Kernel])
@@ -59,7 +74,7 @@ class Ingested:
 def ingest(path: Path, expected: Expected | None = None) -> Ingested:
     """Read a trace file of any known format. Raises `UserError` if it is not a trace."""
     expected = expected or Expected()
-    reading = read(path)
+    reading = read(path, expected.causal)
     found = attribute(reading, expected.scopes.keys())
     if not len(work(found.events)):
         raise UserError(f"{path}: it contains no kernel and no op" + "".join(f"; {each}" for each in reading.lost))
@@ -68,7 +83,7 @@ def ingest(path: Path, expected: Expected | None = None) -> Ingested:
     return Ingested(found.events, _trace(reading, found, steps, each_scope, expected), each_scope)
 
 
-def read(path: Path) -> Reading:
+def read(path: Path, causal: Causal = "half") -> Reading:
     """Read the rows of a trace file; its first bytes determine the format."""
     source = Source(path)
     pieces = source.pieces()
@@ -77,7 +92,7 @@ def read(path: Path) -> Reading:
         raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
     try:
         if first.lstrip()[:1] in (b"{", b"["):
-            reading = chrome.read(chain([first], pieces))
+            reading = chrome.read(chain([first], pieces), causal)
         else:
             reading = xplane.read(b"".join(chain([first], pieces)))
     except WireError as error:
@@ -118,7 +133,7 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         kernels=len(rows),
         steps=len(steps),
         step_ns=steps,
-        wall_ns=sum(each.wall_ns for each in whole),
+        wall_ns=max(each.wall_ns for each in whole),
         busy_ns=sum(each.busy_ns for each in whole),
         idle_ns=sum(each.idle_ns for each in whole),
         communication_ns=moving,
@@ -132,27 +147,50 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         uneven=uneven,
         devices=devices,
         missing=missing,
-        notes=list(reading.notes),
+        notes=[*reading.notes, *_unknown(events, rows)],
         complete=not missing,
     )
 
 
 def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
     """Each device, and if it has several streams or threads, each of these."""
-    begin, end = rows["ts_ns"], rows["ts_ns"] + rows["dur_ns"]
+    begin, end = rows["ts_ns"].to_numpy(), np.maximum(rows["ts_ns"] + rows["dur_ns"], rows["end_ns"]).to_numpy()
     steps = events[events["kind"] == "step"]
-    first = min(begin.min(), steps["ts_ns"].min()) if len(steps) else begin.min()
-    last = max(end.max(), (steps["ts_ns"] + steps["dur_ns"]).max()) if len(steps) else end.max()
+    until = (steps["ts_ns"] + steps["dur_ns"]).to_numpy()
+    covered = union_ns(np.concatenate([begin, steps["ts_ns"]]), np.concatenate([end, until]))
+    all_ns = covered if len(steps) else int(end.max() - begin.min())
     found = []
     for device, of_device in rows.groupby("device", observed=True):
         tracks = list(of_device.groupby("track", observed=True))
         busy = int(of_device["busy_ns"].sum())
-        wall = max(int(last - first), busy)
+        wall = max(all_ns, busy)
         found.append(DeviceTime(device, "", len(of_device), busy, wall - busy, wall))
         for track, chosen in tracks if len(tracks) > 1 else ():
             ran = union_ns(chosen["ts_ns"].to_numpy(), (chosen["ts_ns"] + chosen["dur_ns"]).to_numpy())
             found.append(DeviceTime(device, track, len(chosen), ran, wall - ran, wall))
     return found
+
+
+def _unknown(events: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
+    """Describe the work whose op or phase is not known though its launch is."""
+    op = (rows["op"] == "") & (rows["kind"] != "op") & (rows["parent_id"] >= 0) & ~_by_graph(events, rows)
+    texts = []
+    if op.any():
+        texts.append(f"{int(op.sum())} kernels and copies ({_share(rows, op)}) were launched outside any op")
+    if (phase := rows["phase"] == "").any():
+        texts.append(f"the phase of {_share(rows, phase)} is unknown")
+    return texts
+
+
+def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
+    """Which rows are parts of graphs whose launch is in no op."""
+    launching = np.array([bool(_GRAPH.search(name)) for name in events["name"].cat.categories], bool)
+    launch = rows["parent_id"].to_numpy()
+    return (rows["op"] == "") & (launch >= 0) & launching[codes(events["name"])][launch]
+
+
+def _share(rows: pd.DataFrame, chosen: pd.Series) -> str:
+    return f"{rows.loc[chosen, 'busy_ns'].sum() / max(1, rows['busy_ns'].sum()):.1%} of the busy time"
 
 
 def _uneven(rows: pd.DataFrame) -> int:
@@ -205,6 +243,11 @@ def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: R
             if each.occurrences != each.expected
         ]
     rows = found.events
+    if (graphs := _by_graph(rows, work(rows))).any():
+        missing.append(
+            f"{int(graphs.sum())} kernels and copies ({_share(work(rows), graphs)}) were launched as graphs, "
+            "which do not tell the op, scope and phase of each"
+        )
     launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
     if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():
         missing.append("work was launched on a device, but no kernel is in the trace: all times are host times")

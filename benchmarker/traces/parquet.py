@@ -55,6 +55,8 @@ def load(path: Path) -> Ingested:
         columns = {name: _texts(table[name]) for name in TEXTS}
         columns |= {name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS}
         columns |= {name: table[name].to_numpy().astype(float) for name in FLOATS}
+        if table.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < table.num_rows:
+            raise ValueError("a parent_id is not the number of a row")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except (pa.ArrowException, KeyError, ValueError) as error:

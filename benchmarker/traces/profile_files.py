@@ -13,7 +13,9 @@ from benchmarker.records import store
 from benchmarker.records.configurations import factors, label, varying
 from benchmarker.records.record import Record
 from benchmarker.traces import parquet
-from benchmarker.traces.ingest import Ingested, ingest
+from benchmarker.traces.formats.aten_cost import Causal
+from benchmarker.traces.formats.chrome import CAUSAL
+from benchmarker.traces.ingest import Expected, Ingested, ingest
 
 EVENTS = ".events.parquet"
 ANNOTATED = ".annotated.json.gz"
@@ -28,26 +30,28 @@ class Profile:
     ingested: Ingested
 
 
-def profiles(results: Sequence[Path]) -> list[Profile]:
+def profiles(results: Sequence[Path], causal: Causal | None = None) -> list[Profile]:
     """Every trace of the given results: records, event tables, profilers' own files, or folders of records.
 
-    In a folder, records without a trace are skipped. Raises `UserError` if a result has no trace.
+    `causal` is how to count FLOPs of causal attention; an event table must have been made so. In a folder, records
+    without a trace are skipped. Raises `UserError` if a result has no trace.
     """
     found = []
     for result in results:
         if not result.is_dir():
-            found.append(_profile(result))
+            found.append(_profile(result, causal))
             continue
         tables = sorted(result.rglob(f"*{EVENTS}"))
         if not tables:
             raise UserError(f"{result} contains no record with a profile; run with --profile")
-        found += [_profile(_record_path(table) if _record_path(table).exists() else table) for table in tables]
+        paths = [_record_path(table) if _record_path(table).exists() else table for table in tables]
+        found += [_profile(path, causal) for path in paths]
     return found
 
 
-def open_trace(result: Path) -> Ingested:
+def open_trace(result: Path, causal: Causal | None = None) -> Ingested:
     """The only trace of a result. Raises `UserError` if there is none or more than one."""
-    found = profiles([result])
+    found = profiles([result], causal)
     if len(found) > 1:
         raise UserError(f"{result} contains {len(found)} profiles; name one record in it, such as {found[0].path}")
     return found[0].ingested
@@ -88,20 +92,30 @@ def annotated_path(result: Path) -> Path:
     return result.with_name(name + ANNOTATED)
 
 
-def _profile(path: Path) -> Profile:
+def _profile(path: Path, causal: Causal | None) -> Profile:
     try:
         with path.open("rb") as file:
             first = file.read(4)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     if first == parquet.MAGIC:
-        return Profile(path, None, parquet.load(path))
+        return Profile(path, None, _table(path, causal))
     record = store.read_record(path) if path.suffix == ".json" else None
     if not isinstance(record, Record):
-        return Profile(path, None, ingest(path))
+        return Profile(path, None, ingest(path, Expected(causal=causal or "half")))
     if record.trace is None:
         raise UserError(f"{path} has no profile: {record.reasons['trace']}")
-    return Profile(path, record, parquet.load(path.with_name(path.stem + EVENTS)))
+    return Profile(path, record, _table(path.with_name(path.stem + EVENTS), causal))
+
+
+def _table(path: Path, causal: Causal | None) -> Ingested:
+    """The event table in a file. Raises `UserError` if it counts causal attention in another way."""
+    found = parquet.load(path)
+    if causal and any(text in found.trace.notes for kind, text in CAUSAL.items() if kind != causal):
+        raise UserError(
+            f"{path}: its FLOPs were not counted with --causal={causal}; import the profiler's file with it"
+        )
+    return found
 
 
 def _record_path(table: Path) -> Path:

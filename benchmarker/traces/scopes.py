@@ -1,4 +1,4 @@
-"""Statistics of scopes: by root, by any member, and pure; how often each ran, and how often it should have."""
+"""Statistics of scopes: by root, by any member, pure and inclusive; how often each ran and should have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.records.profile import Scope
+from benchmarker.traces.attribution.nesting import inherit
+from benchmarker.traces.events import codes
 from benchmarker.traces.statistics import work
 
 
@@ -31,6 +33,49 @@ def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> lis
         if name not in forward
     ]
     return sorted(found, key=lambda each: (-each.root_ns, -each.any_ns))
+
+
+def inclusive(events: pd.DataFrame) -> pd.DataFrame:
+    """The busy time of all work within each scope, also within scopes inside it: `scope`, `phase`, `inclusive_ns`.
+
+    Work outside all scopes has the empty name. Work of the backward pass lies within the scopes of its forward op.
+    """
+    rows = work(events)
+    chain, names = _chains(events, rows)
+    lines = pd.DataFrame({"chain": chain, "phase": rows["phase"].astype(object), "inclusive_ns": rows["busy_ns"]})
+    lines = lines.groupby(["chain", "phase"], sort=False)["inclusive_ns"].sum().reset_index()
+    lines["scope"] = [names[each] or ("",) for each in lines["chain"]]
+    each = lines.explode("scope").groupby(["scope", "phase"], sort=False)["inclusive_ns"].sum()
+    return each.reset_index()
+
+
+def _chains(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
+    """The scopes around each row: a number per row, and the names for each number, each name once."""
+    opened = (events["kind"] == "scope").to_numpy()
+    if not opened.any():  # JAX: the path of the instruction
+        texts = rows["scope"].cat.categories
+        return codes(rows["scope"]), [tuple(dict.fromkeys(text.split("/") if text else ())) for text in texts]
+    above = inherit(events["parent_id"].to_numpy(), np.where(opened, np.arange(len(events)), -1))
+    parent = events["parent_id"].to_numpy()
+    outer = np.where(parent >= 0, above[parent], -1).tolist()
+    name, texts = codes(events["name"]), events["name"].cat.categories
+    names: list[tuple[str, ...]] = [()]
+    numbers: dict[tuple[int, int], int] = {}
+    known = {-1: 0}
+    scope, place = np.unique(rows["scope_id"].to_numpy(), return_inverse=True)
+    for inner in scope.tolist():
+        left, row = [], inner
+        while row not in known:
+            known[row] = 0  # ends the loop if rows of a damaged table enclose each other
+            left.append(row)
+            row = outer[row]
+        for each in reversed(left):
+            key = known[outer[each]], int(name[each])
+            if key not in numbers:
+                numbers[key] = len(names)
+                names.append(tuple(dict.fromkeys((*names[key[0]], texts[key[1]]))))
+            known[each] = numbers[key]
+    return np.array([known[row] for row in scope.tolist()])[place], names
 
 
 def _opened(rows: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.attribution.nesting import nest
+from benchmarker.traces.attribution.nesting import extended, inherit, nest
 from benchmarker.traces.events import ON_DEVICE, codes, grouped
 
 QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
@@ -19,15 +19,18 @@ def work(events: pd.DataFrame) -> pd.DataFrame:
     return events[on_device] if on_device.any() else events[events["kind"] == "op"]
 
 
-def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def describe(rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = None) -> pd.DataFrame:
     """One line for each group of rows with equal values in the columns `by`, the longest busy time first.
 
-    `total_ns` is the sum of durations, including enclosed rows; rows within another row of their group are left out.
-    `self_ns` is the sum of own times and `busy_ns` the sum of shares of the device's busy time; `share` is the fraction
-    of the busy time of all `rows`. Mean, median, percentiles (linear interpolation), extremes and standard deviation
-    are those of the rows' own times. `flops` and `bytes` are sums over the rows that have them, NaN if none has.
-    `flop_per_s` and `bytes_per_s` are these sums divided by the busy time of all rows of the line: a lower bound if
-    some rows have no value.
+    `total_ns` is the sum of durations, until an asynchronous row was complete, including enclosed rows; rows within
+    another row of their group are left out. `self_ns` is the sum of own times and `busy_ns` the sum of shares of the
+    device's busy time; `share` is the fraction of the busy time of all `rows`. Mean, median, percentiles (linear
+    interpolation), extremes and standard deviation are those of the rows' own times.
+
+    `flops` and `bytes` are sums over the rows that have them, NaN if none has. `flop_per_s` and `bytes_per_s` are these
+    sums divided by the durations of the same rows; `flops_share` and `bytes_share` are the fraction of the durations of
+    all rows of the line that these rows take. If `call` numbers the call that each row belongs to, the durations are
+    those of whole calls: of all rows with the same number.
     """
     group, labels = _groups(rows, by)
     count = len(labels)
@@ -41,7 +44,7 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     mean = total / np.maximum(sizes, 1)
     made = labels.assign(
         count=sizes,
-        total_ns=_sum(group, np.where(_within_own(rows, group), 0, rows["dur_ns"].to_numpy()), count),
+        total_ns=_sum(group, _totals(rows, group), count),
         self_ns=_sum(group, own, count),
         busy_ns=_sum(group, shares, count),
         mean_ns=mean,
@@ -51,14 +54,26 @@ def describe(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         std_ns=np.sqrt(np.bincount(group, (own - mean[group]) ** 2, count) / np.maximum(sizes, 1)),
     )
     made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(shares.sum())))
-    busy_s = np.where(made["busy_ns"] > 0, made["busy_ns"], np.nan) / 1e9
+    durations = durations_ns(rows)
+    whole = _sum(group, durations, count)
     for name, rate in (("flops", "flop_per_s"), ("bytes", "bytes_per_s")):
         amounts = rows[name].to_numpy()
         known = np.isfinite(amounts)
-        amount = np.bincount(group[known], amounts[known], count)
-        made[name] = np.where(np.bincount(group[known], minlength=count) > 0, amount, np.nan)
-        made[rate] = made[name] / busy_s
+        has = np.bincount(group[known], minlength=count) > 0
+        timed = known if call is None else np.isin(call, np.unique(call[known]))
+        took = np.where(has, _sum(group[timed], durations[timed], count), np.nan)
+        made[name] = np.where(has, np.bincount(group[known], amounts[known], count), np.nan)
+        made[rate] = made[name] / np.where(took > 0, took, np.nan) * 1e9
+        made[f"{name}_share"] = took / np.where(whole > 0, whole, np.nan)
     return made.sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def durations_ns(rows: pd.DataFrame) -> np.ndarray:
+    """How long each row ran, in ns: its own time, or if it is asynchronous, the time until it was complete."""
+    found: np.ndarray = np.where(
+        rows["end_ns"].to_numpy() >= 0, rows["end_ns"].to_numpy() - rows["ts_ns"].to_numpy(), rows["self_ns"].to_numpy()
+    )
+    return found
 
 
 def _groups(rows: pd.DataFrame, by: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
@@ -67,15 +82,16 @@ def _groups(rows: pd.DataFrame, by: Sequence[str]) -> tuple[np.ndarray, pd.DataF
     return group, rows.iloc[first][list(by)].astype(object).reset_index(drop=True)
 
 
-def _within_own(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
-    """Which rows lie within another row of their group on the same thread; an accelerator's rows enclose nothing."""
-    duration = rows["dur_ns"].to_numpy()
+def _totals(rows: pd.DataFrame, group: np.ndarray) -> np.ndarray:
+    """Each row's duration with all that it encloses, in ns; 0 for rows within another row of their group and thread."""
+    begin, duration = rows["ts_ns"].to_numpy(), rows["dur_ns"].to_numpy()
+    end = np.maximum(begin + duration, rows["end_ns"].to_numpy())
     if rows["kind"].isin(ON_DEVICE).any() or (rows["self_ns"].to_numpy() >= duration).all():
-        return np.zeros(len(rows), bool)
+        whole: np.ndarray = end - begin  # no row encloses another
+        return whole
     thread = grouped(group, codes(rows["device"]), codes(rows["track"]))[0]
-    begin = rows["ts_ns"].to_numpy()
-    parent: np.ndarray = nest(thread, begin, begin + duration).parent
-    return parent >= 0
+    nested = nest(thread, begin, begin + duration)
+    return np.where(nested.parent < 0, extended(end, nested) - begin, 0)
 
 
 def _sum(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
@@ -101,29 +117,34 @@ def ops(events: pd.DataFrame) -> pd.DataFrame:
     """Statistics of HLO instructions, or of a framework's ops.
 
     All have `intensity`, in FLOP/byte. Instructions also have program, opcode, scope and phase. Host ops that launched
-    work on an accelerator have the busy time of that work, `device_ns`, and are sorted by it, longest first.
+    work on an accelerator have the busy time of that work, `device_ns`, and are sorted by it, longest first;
+    `kernel_ns` is the sum of the work's durations.
     """
     rows = work(events)
     hosts = events[events["kind"] == "op"]
     if (rows["opcode"] != "").any():
-        found = describe(rows, ["program", "op", "opcode", "category", "leaf", "phase"]).rename(
-            columns={"leaf": "scope"}
-        )
+        found = describe(
+            rows,
+            ["program", "op", "opcode", "category", "leaf", "phase"],
+            grouped(codes(rows["device"]), rows["program_id"], codes(rows["op"]))[0],
+        ).rename(columns={"leaf": "scope"})
     elif hosts.index.equals(rows.index):
         found = describe(rows, ["op", "category"])
     else:
-        found = _launching(hosts, rows)
+        called = inherit(events["parent_id"].to_numpy(), np.where(events["kind"] == "op", events.index, -1))
+        found = _launching(hosts, rows, called[rows.index])
     return found.assign(intensity=found["flops"] / found["bytes"])
 
 
-def _launching(hosts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Host ops, with the busy time and cost of what they launched on a device."""
-    rates = ["flops", "flop_per_s", "bytes", "bytes_per_s"]
+def _launching(hosts: pd.DataFrame, rows: pd.DataFrame, call: np.ndarray) -> pd.DataFrame:
+    """Host ops, with the busy time, durations and cost of what they launched on a device."""
+    rates = ["flops", "flop_per_s", "flops_share", "bytes", "bytes_per_s", "bytes_share"]
     found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share", *rates])
-    launched = describe(rows, ["op"]).set_index("op")
+    launched = describe(rows, ["op"], call).set_index("op")
     busy = launched["busy_ns"]
     found.insert(2, "device_ns", found["name"].map(busy).fillna(0).astype(np.int64))
-    found.insert(3, "share", found["device_ns"] / max(1, int(busy.sum())))
+    found.insert(3, "kernel_ns", found["name"].map(launched["total_ns"]).fillna(0).astype(np.int64))
+    found.insert(4, "share", found["device_ns"] / max(1, int(busy.sum())))
     found = found.join(launched[rates], on="name")
     return found.rename(columns={"name": "op"}).sort_values(
         "device_ns", ascending=False, kind="stable", ignore_index=True

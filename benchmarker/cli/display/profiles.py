@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_csv, print_json, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.table import shortened
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.records.profile import Trace
+    from benchmarker.traces.formats.aten_cost import Causal
     from benchmarker.traces.ingest import Ingested
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -37,12 +39,22 @@ _DROPPED = (
     *("median", "self", "max", "total", "track", "phase", "category", "count"),
 )
 """Columns that a narrow terminal does not show, the least important first."""
+_SHARES = ("flops_share", "bytes_share")
+"""Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
-_HEADINGS = {"flop_per_s": "flop/s", "bytes_per_s": "bytes/s", "intensity": "flop/byte"}
+_HEADINGS = {
+    "flop_per_s": "flop/s",
+    "bytes_per_s": "bytes/s",
+    "intensity": "flop/byte",
+    "flops_share": "of time",
+    "bytes_share": "of time",
+}
 
 
-phase_option = click.option(
-    "--phase", type=click.Choice(["forward", "backward", "remat"]), help="Show only this phase."
+causal_option = click.option(
+    "--causal",
+    type=click.Choice(["half", "full"]),
+    help="FLOPs of causal attention: the half of the products that the mask keeps, or all. [default: half]",
 )
 top_option = click.option(
     "--top", type=Integer(min=0), default=30, show_default=True, help="Maximum number of lines; 0 shows all."
@@ -64,22 +76,31 @@ def sort_options(function: _F) -> _F:
     return function
 
 
-def from_result(result: Path) -> Ingested:
+def one_or_two(results: Sequence[Path]) -> bool:
+    """Return whether there are two results. Raises `UserError` if there are more."""
+    if len(results) > 2:
+        raise UserError(f"{len(results)} RESULTs were given; name one to show it, or two to see what differs")
+    return len(results) == 2
+
+
+def from_result(result: Path, causal: Causal | None = None) -> Ingested:
     """Return the trace of a result; a profiler's trace file takes a while to read."""
     with working(f"reading {result}"):
         from benchmarker.traces.profile_files import open_trace
 
-        return open_trace(result)
+        return open_trace(result, causal)
 
 
 def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
-    """Report what is missing from traces, above their table; if `aside`, on standard error."""
+    """Report what is missing from traces or was left out, above their table; if `aside`, on standard error."""
     for trace, name in zip(traces, names, strict=True):
         of = f" of {name}" if len(names) > 1 else ""
         if trace.separable:
             click.echo(clean(f"SEPARABLE profile{of}: the profiled program differs from the timed one"), err=aside)
         for text in trace.missing:
             click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
+        for text in trace.notes:
+            click.echo(clean(f"note{of}: {text}"), err=aside)
 
 
 def headline(trace: Trace) -> None:
@@ -87,10 +108,13 @@ def headline(trace: Trace) -> None:
     step_s = median(trace.step_ns or [0]) / 1e9
     steps = f"{count(trace.steps, 'step')}, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
     whole = [each for each in trace.devices if not each.track]
-    devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices"
-    busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, trace.wall_ns))
-    share = trace.busy_ns / max(1, trace.wall_ns)
-    click.echo(clean(f"{steps}{devices}: wall {wall}, busy {busy} ({share:.0%}), idle {idle}"))
+    wall_ns = max(each.wall_ns for each in whole)
+    busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, wall_ns))
+    if len(whole) == 1:
+        devices = f"{whole[0].device}: wall {wall}, "
+    else:
+        devices = f"{len(whole)} devices: wall {wall}; all together "
+    click.echo(clean(f"{steps}{devices}busy {busy} ({trace.busy_share:.0%}), idle {idle}"))
 
 
 def print_statistics(
@@ -110,6 +134,7 @@ def print_statistics(
     else:
         headline(trace)
         shown = chosen.dropna(axis=1, how="all")
+        shown = shown.drop(columns=[name for name in _SHARES if name in shown and (shown[name].dropna() == 1).all()])
         if not wide:
             shown = shown.drop(columns=[name for name in _WIDE if name in shown])
             if "busy_ns" in shown:
@@ -132,10 +157,11 @@ def print_frame_csv(table: pd.DataFrame) -> None:
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows as JSON values; unknown values become null."""
     records = table.to_dict("records")
-    return [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in records
-    ]
+    return [{name: None if _is_unknown(name, value) else value for name, value in row.items()} for row in records]
+
+
+def _is_unknown(name: str, value: Any) -> bool:
+    return value == "" if name == "phase" else isinstance(value, float) and not math.isfinite(value)
 
 
 def cell(name: str, value: Any) -> str:
@@ -144,10 +170,12 @@ def cell(name: str, value: Any) -> str:
         return "-"
     if name.endswith("_ns"):
         return si(value / 1e9, "s")
-    if name in ("share", "purity"):
+    if name in ("share", "purity", *_SHARES):
         return f"{value:.1%}"
     if name in _UNITS:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    return shortened(OUTSIDE if name == "scope" and value == "" else str(value), WIDEST)
+    return shortened(
+        {"scope": OUTSIDE, "op": "(no op)", "phase": "-"}.get(name, "") if value == "" else str(value), WIDEST
+    )

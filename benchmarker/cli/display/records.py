@@ -260,7 +260,7 @@ def _profile(record: Record) -> list[list[str]]:
     largest = sorted(record.scopes, key=lambda each: -each.root_ns)[:5]
     names = (f"{each.scope or 'outside any scope'} {each.phase} {each.root_ns / busy:.0%}" for each in largest)
     return [
-        ["profile", f"{steps}{', separable' if trace.separable else ''}, busy {busy / max(1, trace.wall_ns):.0%}"],
+        ["profile", f"{steps}{', separable' if trace.separable else ''}, busy {trace.busy_share:.0%}"],
         ["most time in", ", ".join(names)],
         *(["INCOMPLETE", text] for text in trace.missing),
     ]

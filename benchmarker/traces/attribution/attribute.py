@@ -27,6 +27,10 @@ _LONGEST_PATH = 4096
 """Characters of a path to which another scope is added; a longer path is replaced by an ellipsis first."""
 
 
+_OPTIMIZER = "Optimizer.step#"
+"""The scope around an optimizer's step begins with this."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attributed:
     """The event table, and counts of the problems found.
@@ -54,7 +58,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     launch = _launches(events, kind)
     parent = np.where(kind.on_device, launch, nested.parent)
     rows = np.arange(len(events))
-    op_row = inherit(nested, np.where(kind.op, rows, -1))
+    op_row = inherit(nested.parent, np.where(kind.op, rows, -1))
     forward, unmatched_backward = forward_rows(events, reading, nested)
     phase = phases(events, reading, nested)
     counting = kind.scope & events["name"].isin(known).to_numpy() if known else kind.scope
@@ -85,7 +89,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         texts = [*events["name"].cat.categories, ""]
         events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
         events["purity"] = 1.0
-    _categorise(events, kind)
+    _categorise(events, kind, _optimizing(events, nested, kind, launch))
     events = counted_once(_timed(events, kind, nested), nested, launch, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
     return Attributed(events, unmatched_ops, unmatched_backward, unlaunched, nested.overlapping)
@@ -135,7 +139,7 @@ def _paths(events: pd.DataFrame, nested: Nest, kind: Kinds) -> _Paths:
     of = np.zeros(len(events) + 1, np.int32)  # the last element is for row -1
     names = events["name"].cat.categories
     name = codes(events["name"])
-    above = inherit(nested, np.where(kind.scope, np.arange(len(events)), -1))
+    above = inherit(nested.parent, np.where(kind.scope, np.arange(len(events)), -1))
     known: dict[tuple[int, int], int] = {}
     texts = [""]
     for row in scopes[np.argsort(nested.level[scopes], kind="stable")].tolist():
@@ -182,13 +186,28 @@ def _ops(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray, launch: np.ndarr
     return words(code, texts)
 
 
-def _categorise(events: pd.DataFrame, kind: Kinds) -> None:
-    """Add category and rule, if no program states them, by a row's name and op; each pair is looked up once."""
+def _optimizing(events: pd.DataFrame, nested: Nest, kind: Kinds, launch: np.ndarray) -> np.ndarray:
+    """Which rows an optimizer's step runs or launches, by the scope that `torch.optim` opens for it."""
+    names = events["name"]
+    step = names.cat.categories.str.startswith(_OPTIMIZER)[codes(names)]
+    found = inherit(nested.parent, np.where(kind.scope & step, 1, -1)) > 0
+    launched = kind.on_device & (launch >= 0)
+    found[launched] = found[launch[launched]]
+    return found
+
+
+def _categorise(events: pd.DataFrame, kind: Kinds, optimizing: np.ndarray) -> None:
+    """Add category and rule, if no program states them, by a row's name and op; equal ones are looked up once."""
     lacking = (kind.op | kind.on_device) & events["category"].isin(["", UNCATEGORISED]).to_numpy()
     name, op = codes(events["name"]), codes(events["op"])
-    number, first = grouped(np.where(lacking, name, -1), np.where(lacking, op, -1))
+    number, first = grouped(*(np.where(lacking, each, -1) for each in (name, op, optimizing)))
     names, ops = events["name"].cat.categories, events["op"].cat.categories
-    found = [categorize(name=names[name[row]], op=ops[op[row]]) if lacking[row] else ("", "") for row in first.tolist()]
+    found = [
+        categorize(name=names[name[row]], op=ops[op[row]], optimizing=bool(optimizing[row]))
+        if lacking[row]
+        else ("", "")
+        for row in first.tolist()
+    ]
     for index, column in enumerate(("category", "rule")):
         texts = [*(each[index] for each in found), *events[column].cat.categories]
         events[column] = words(np.where(lacking, number, len(found) + codes(events[column])), texts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -12,7 +14,8 @@ from benchmarker.traces.formats.reading import Reading
 PHASES = ["forward", "backward", "remat", ""]
 FORWARD, BACKWARD, REMAT, UNKNOWN = range(4)
 """Indices of the phases in `PHASES`."""
-_NODE = "autograd::engine::evaluate_function"
+_NODE = re.compile(r"autograd::engine::evaluate_function|.*(?:Backward\d*$|(?:_|::)backward(?:_|$))")
+"""Names of ops of the backward pass: the autograd engine's nodes, their functions, and the ops made for them."""
 
 
 def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int]:
@@ -30,7 +33,7 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
     backward = np.flatnonzero((thread > 0) & (sequence >= 0))
     if not len(backward):
         return forward, 0
-    inside = inherit(nested, np.where(thread > 0, 1, -1)) >= 0
+    inside = inherit(nested.parent, np.where(thread > 0, 1, -1)) >= 0
     candidates = np.flatnonzero((thread <= 0) & (sequence >= 0))
     # The last forward row with a number is the one that made the node: the rows around it began with the same number.
     # Rows recomputed within the backward pass are sorted first, so that they are chosen last.
@@ -44,7 +47,7 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
             found[inside[found] & (found >= 0) & (best >= 0)] = -1
             best = found if (found >= 0).sum() > (best >= 0).sum() else best
         forward[rows] = best
-    return inherit(nested, forward), int((forward[backward] < 0).sum())
+    return inherit(nested.parent, forward), int((forward[backward] < 0).sum())
 
 
 def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -56,19 +59,24 @@ def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np
 
 
 def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
-    """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one."""
-    names = events["name"]
-    is_node = names.cat.categories.str.startswith(_NODE)[codes(names)]
-    own = np.full(len(events), -1)
+    """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one.
+
+    All other ops of PyTorch are forward. The phase of what is in no op, and of other programs' ops, is unknown.
+    """
+    names, own = events["name"], np.full(len(events), -1)
     if reading.forward_thread is None:
-        return np.full(len(events), FORWARD)
+        return np.full(len(events), UNKNOWN)
+    is_op = (events["kind"] == "op").to_numpy()
+    is_node = np.array([bool(_NODE.match(name)) for name in names.cat.categories], bool)[codes(names)] & is_op
     backward = is_node | (reading.forward_thread > 0)
     own[backward] = BACKWARD
-    inside = inherit(nested, own) == BACKWARD
+    inside = inherit(nested.parent, own) == BACKWARD
     recorded = (reading.forward_thread == 0) & (events["sequence_nr"].to_numpy() >= 0)
     own[inside & ~backward & recorded] = REMAT
-    found = inherit(nested, own)
-    return np.where(found < 0, FORWARD, found)
+    found = inherit(nested.parent, own)
+    if reading.framework == "torch":
+        found = np.where((found < 0) & (inherit(nested.parent, np.where(is_op, 1, -1)) > 0), FORWARD, found)
+    return np.where(found < 0, UNKNOWN, found)
 
 
 def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.ndarray:
@@ -77,9 +85,9 @@ def scope_rows(nested: Nest, counting: np.ndarray, forward: np.ndarray) -> np.nd
     A scope that was opened within the backward pass counts for the rows that it encloses.
     """
     rows = np.arange(len(forward))
-    around = inherit(nested, np.where(counting, rows, -1))
+    around = inherit(nested.parent, np.where(counting, rows, -1))
     followed = forward >= 0
-    node = inherit(nested, np.where(followed & ~_same_as_parent(nested, forward), rows, -1))
+    node = inherit(nested.parent, np.where(followed & ~_same_as_parent(nested, forward), rows, -1))
     deeper = followed & (around >= 0) & (nested.level[around] > nested.level[node])
     return np.where(followed & ~deeper, around[forward], around)
 

@@ -37,6 +37,7 @@ class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: dict[str, str]
     idle: tuple[str, ...]
     instructions: tuple[str, ...]
+    updates: tuple[str, ...]
     hlo: tuple[_Opcodes, ...]
     own: tuple[_Patterns, ...]
     target: tuple[_Patterns, ...]
@@ -79,6 +80,8 @@ class _Rules:
     """The entry for opcodes that the file does not list."""
     instructions: re.Pattern[str]
     """Matches the names of ops and HLO instructions."""
+    updates: re.Pattern[str]
+    """Matches ops that update parameters if an optimizer's step runs them."""
     own: _Table
     target: _Table
     op: _Table
@@ -99,8 +102,8 @@ def _rules() -> _Rules:
             else:
                 opcodes[opcode] = entry
     tables = (_Table(rows) for rows in (data.own, data.target, data.op, data.name))
-    instructions = re.compile("|".join(data.instructions), re.VERBOSE)
-    return _Rules(data.categories, frozenset(data.idle), opcodes, other, instructions, *tables)
+    instructions, updates = (re.compile("|".join(each), re.VERBOSE) for each in (data.instructions, data.updates))
+    return _Rules(data.categories, frozenset(data.idle), opcodes, other, instructions, updates, *tables)
 
 
 def categories() -> Mapping[str, str]:
@@ -108,12 +111,15 @@ def categories() -> Mapping[str, str]:
     return _rules().categories
 
 
-def categorize(*, name: str, op: str = "", opcodes: Sequence[str] = (), target: str = "") -> tuple[str, str]:
+def categorize(
+    *, name: str, op: str = "", opcodes: Sequence[str] = (), target: str = "", optimizing: bool = False
+) -> tuple[str, str]:
     """The category of a kernel or op, and the rule that matched, such as `hlo:dot` or `op:aten::mm`.
 
     `name` is the profiler's name. `op` is the framework op that launched it, or the name of the HLO instruction.
-    `opcodes` are those of the instruction or of its fusion's members. `target` is the target of a custom call. The
-    first of these that matches decides:
+    `opcodes` are those of the instruction or of its fusion's members. `target` is the target of a custom call.
+    `optimizing` says that an optimizer's step ran it; an op like `_foreach_add` is then an update of parameters. Of the
+    rest, the first that matches decides:
 
     1. HLO opcodes: the category of the heaviest member. The rule ends in `(mixed)` if members have several.
     2. Kernel names that state what the kernel does, independent of what launched it (`own` in the data): a Memset, a
@@ -128,6 +134,8 @@ def categorize(*, name: str, op: str = "", opcodes: Sequence[str] = (), target: 
     """
     rules = _rules()
     name, op, target = (text[:_LONGEST].lower() for text in (name, op, target))
+    if optimizing and (match := rules.updates.search(op or name)):
+        return "optimizer", f"op:{match.group()}"
     is_op = not op and rules.instructions.search(name) is not None
     return (
         _by_opcodes(rules, opcodes)

@@ -15,26 +15,28 @@ _HEAVY = ("gemm", "convolution", "attention")
 def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_device: np.ndarray) -> pd.DataFrame:
     """The table with each cost counted once: not in the ops around an op, and in the kernel that does the op's work.
 
-    Of several kernels, the longest of a heavy category does the work; if there is none, the longest of all. `launch` is
-    the row that launched each device row.
+    Of several kernels, the longest of a heavy category does the work; if there is none, the longest of all; a memory
+    copy or set only if there is no kernel. `launch` is the row that launched each device row.
     """
-    cost = np.isfinite(events["flops"].to_numpy())
+    amounts = {name: events[name].to_numpy().copy() for name in ("flops", "bytes")}
+    for values in amounts.values():
+        values[_has_inner(nested, np.isfinite(values))] = np.nan
+    cost = np.isfinite(amounts["flops"]) | np.isfinite(amounts["bytes"])
     if not cost.any():
         return events
-    flops, bytes_ = events["flops"].to_numpy().copy(), events["bytes"].to_numpy().copy()
-    outer = _has_inner(nested, cost)
-    flops[outer] = bytes_[outer] = np.nan
+    rows = np.arange(len(events))
     if (cost & on_device).any():
         done = _doing(events, _instruction(events), np.flatnonzero(on_device & cost), together=True)
-        other = on_device & cost & ~np.isin(np.arange(len(events)), done)
-        flops[other] = bytes_[other] = np.nan
+        other = on_device & cost & ~np.isin(rows, done)
+        for values in amounts.values():
+            values[other] = np.nan
     else:
-        rows = np.arange(len(events))
-        costing = inherit(nested, np.where(cost & ~outer, rows, -1))
+        costing = inherit(nested.parent, np.where(cost, rows, -1))
         op = np.where(on_device & (launch >= 0), costing[launch], -1)
         done = _doing(events, op, np.flatnonzero(op >= 0), together=False)
-        flops[done], bytes_[done] = flops[op[done]], bytes_[op[done]]
-    return events.assign(flops=flops, bytes=bytes_)
+        for values in amounts.values():
+            values[done] = values[op[done]]
+    return events.assign(**amounts)
 
 
 def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:
@@ -59,7 +61,7 @@ def _instruction(events: pd.DataFrame) -> np.ndarray:
 
 def _doing(events: pd.DataFrame, group: np.ndarray, rows: np.ndarray, *, together: bool) -> np.ndarray:
     """The row of each group that does the work; if `together`, all rows of the group with that kernel's name."""
-    heavy = events["category"].isin(_HEAVY).to_numpy()[rows]
+    heavy = 2 * events["category"].isin(_HEAVY).to_numpy()[rows] + (events["kind"] == "kernel").to_numpy()[rows]
     table = pd.DataFrame({"group": group[rows], "heavy": heavy, "ns": events["dur_ns"].to_numpy()[rows]})
     table["name"] = codes(events["name"])[rows] if together else rows
     best = table.groupby(["group", "name"], sort=False).agg({"heavy": "max", "ns": "sum"}).reset_index()

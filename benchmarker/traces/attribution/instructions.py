@@ -73,7 +73,7 @@ class _Explained:
 
     scope: str = ""
     leaf: str = ""
-    phase: str = "forward"
+    phase: str = ""
     members: str = ""
     opcode: str = ""
     category: str = ""
@@ -91,9 +91,10 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     if program is None or instruction is None:
         where = scope_path(path)
         own = leaf(where.scopes, known)
-        return _Explained(to_leaf(where.scopes, own), own, where.phase)
+        return _Explained(to_leaf(where.scopes, own), own, where.phase if path else "")
     members = program.members(instruction)
-    where = scope_path(_path(instruction, members))
+    own_path = _path(instruction, members)
+    where = scope_path(own_path)
     own = leaf(where.scopes, known)
     inside = [scope_path(each.paths[0]).scopes for each in members if each.paths]
     leaves = Counter(leaf(scopes, known) for scopes in inside)
@@ -105,7 +106,7 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     return _Explained(
         scope=to_leaf(where.scopes, own),
         leaf=own,
-        phase=where.phase,
+        phase=where.phase if own_path else "",
         members=";".join(sorted(paths)),
         opcode=instruction.opcode,
         category=category,

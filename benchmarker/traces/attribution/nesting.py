@@ -77,11 +77,13 @@ def _one_by_one(
         stack.append(row)
 
 
-def inherit(nested: Nest, own: np.ndarray) -> np.ndarray:
-    """Each row's own value, or if that is -1, the value of the nearest enclosing row that has one."""
-    found, above = own.copy(), nested.parent.copy()
+def inherit(parent: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Each row's own value, or if that is -1, the value of the nearest row above it that has one."""
+    found, above = own.copy(), parent.copy()
     rows = np.flatnonzero((found < 0) & (above >= 0))
-    while len(rows):  # each pass looks twice as far up
+    for _ in range(len(parent).bit_length()):  # each pass looks twice as far up
+        if not len(rows):
+            break
         at = above[rows]
         found[rows], above[rows] = found[at], above[at]
         rows = rows[(found[rows] < 0) & (above[rows] >= 0)]
@@ -103,7 +105,7 @@ def busy(
         tops, inside = np.ones(len(begin), bool), None
     else:
         tops, inside = nested.parent < 0, nested
-        end = _extended(end, nested)
+        end = extended(end, nested) if nested.overlapping else end
     tail = np.maximum(np.where(complete >= 0, complete, end), end)
     late = tail > end
     times = np.concatenate([begin[tops], end[tops], end[late], tail[late]])
@@ -136,14 +138,13 @@ def enclosed(begin: np.ndarray, end: np.ndarray, nested: Nest) -> np.ndarray:
     found = np.zeros(len(begin), np.int64)
     inner = np.flatnonzero(nested.parent >= 0)
     outer = nested.parent[inner]
-    np.add.at(found, outer, np.minimum(_extended(end, nested)[inner], end[outer]) - begin[inner])
+    until = extended(end, nested) if nested.overlapping else end
+    np.add.at(found, outer, np.minimum(until[inner], end[outer]) - begin[inner])
     return found
 
 
-def _extended(end: np.ndarray, nested: Nest) -> np.ndarray:
+def extended(end: np.ndarray, nested: Nest) -> np.ndarray:
     """The end of each row, moved to the latest end of the rows that it encloses if that is later."""
-    if not nested.overlapping:
-        return end
     end = end.copy()
     order = np.argsort(-nested.level, kind="stable")
     bounds = np.flatnonzero(np.diff(nested.level[order])) + 1

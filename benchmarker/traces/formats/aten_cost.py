@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 _SIZES = {
     "double": 8,
@@ -39,6 +39,10 @@ _MOST_DIMS, _LARGEST_DIM = 8, 1 << 40
 """A shape beyond these limits is rejected; within them, no cost is too large for a float."""
 
 
+Causal = Literal["half", "full"]
+"""How FLOPs of causal attention are counted: the products that the mask keeps, or all, as if there were no mask."""
+
+
 class _UnknownCostError(Exception):
     """The shapes, types or arguments do not fit the op."""
 
@@ -50,6 +54,7 @@ class _Call:
     dims: Sequence[Any]
     types: Sequence[Any]
     concrete: Sequence[Any]
+    causal: Causal
 
     def shape(self, position: int, *ranks: int) -> tuple[int, ...]:
         """A tensor's shape, which must have one of the ranks if any are given."""
@@ -110,22 +115,28 @@ def has_cost(op: str) -> bool:
 
 
 def aten_cost(
-    op: str, dims: Sequence[Sequence[int]], types: Sequence[str], concrete: Sequence[str] = ()
+    op: str,
+    dims: Sequence[Sequence[int]],
+    types: Sequence[str],
+    concrete: Sequence[str] = (),
+    causal: Causal = "half",
 ) -> tuple[float, float] | None:
     """FLOPs and minimum bytes moved by one execution; None if op, shapes or types are unknown or do not fit.
 
     `dims`, `types` and `concrete` are a trace's "Input Dims", "Input type" and "Concrete Inputs"; convolutions need the
     last for their strides. A multiplication and an addition are two FLOPs. Only products count, not the additions,
-    scalings or activations done with them. Bytes count every operand read once and every result written once. Attention
-    counts the full products: a causal mask does not halve them. Its backward pass counts the recomputed scores. Terms
-    added to the product (bias, mask) count as read; saved statistics are left out.
+    scalings or activations done with them. Bytes count every operand read once and every result written once. Causal
+    attention counts the products that its mask keeps, the diagonal by half: half of them all for as many queries as
+    keys (Dao, "FlashAttention-2", 2023, section 4.1), or all of them if `causal` is `full` or if it is not recorded
+    whether there is a mask. The backward pass counts the recomputed scores. Terms added to the product (bias, mask)
+    count as read; saved statistics are left out.
     """
     compute = _OPS.get(op) if isinstance(op, str) else None
     arguments = (dims, types, concrete)
     if compute is None or not all(isinstance(each, list | tuple) for each in arguments):
         return None
     try:
-        flops, moved = compute(_Call(*arguments))
+        flops, moved = compute(_Call(*arguments, causal))
     except _UnknownCostError:
         return None
     return float(flops), float(moved)
@@ -235,8 +246,8 @@ def _convolution_backward(call: _Call) -> _Cost:
     return flops * (of_input + of_weight), moved
 
 
-def _attention(call: _Call, *, bias: int = -1, ends: int = -1) -> _Cost:
-    """Scores and their product with the values.
+def _attention(call: _Call, *, causal: int, bias: int = -1, ends: int = -1, to_last: bool = False) -> _Cost:
+    """Scores and their product with the values; the argument at `causal` tells whether the mask is causal.
 
     Ops that take the ends of packed sequences (arguments at `ends` and after) have the heads after the sequence. If
     sequences are packed, the cost does not follow from the shapes.
@@ -246,15 +257,31 @@ def _attention(call: _Call, *, bias: int = -1, ends: int = -1) -> _Cost:
     batch, heads, queries, keys, width, value_width = _attended(call, 0, heads_last=ends >= 0)
     moved = call.bytes(0, 1, 2) + batch * heads * queries * value_width * call.width(0)
     read = call.optional(bias) if bias >= 0 else 0
-    return 2 * batch * heads * queries * keys * (width + value_width), moved + read
+    pairs = _pairs(call, causal, queries, keys, to_last=to_last)
+    return round(2 * batch * heads * pairs * (width + value_width)), moved + read
 
 
-def _attention_backward(call: _Call, *, out: int = 4, bias: int = -1) -> _Cost:
+def _attention_backward(call: _Call, *, causal: int, out: int = 4, bias: int = -1) -> _Cost:
     """Five products: the recomputed scores, and the gradients of scores, values, queries and keys."""
     batch, heads, queries, keys, width, value_width = _attended(call, 1)
     moved = call.bytes(0, out) + 2 * call.bytes(1, 2, 3)
     read = call.optional(bias) if bias >= 0 else 0
-    return 2 * batch * heads * queries * keys * (3 * width + 2 * value_width), moved + read
+    pairs = _pairs(call, causal, queries, keys)
+    return round(2 * batch * heads * pairs * (3 * width + 2 * value_width)), moved + read
+
+
+def _pairs(call: _Call, causal: int, queries: int, keys: int, *, to_last: bool = False) -> float:
+    """How many pairs of a query and a key are multiplied; the diagonal of a causal mask counts by half.
+
+    A causal mask begins at the first query and key, or if `to_last`, ends at the last of both.
+    """
+    kind = call.text(causal).lower()
+    if call.causal == "full" or kind not in ("true", "1", "2"):
+        return queries * keys
+    least = min(queries, keys)
+    beside = queries - least if not (to_last or kind == "2") else 0  # queries after the last key, which use all keys
+    before = keys - least if to_last or kind == "2" else 0  # keys before the first query, which all queries use
+    return least * least / 2 + beside * keys + before * queries
 
 
 def _attended(call: _Call, query: int, *, heads_last: bool = False) -> tuple[int, int, int, int, int, int]:
@@ -296,14 +323,18 @@ _OPS: dict[str, Callable[[_Call], _Cost]] = {
     "aten::cudnn_convolution": lambda call: _convolution(call, _CUDNN),
     "aten::cudnn_convolution_transpose": lambda call: _convolution(call, _CUDNN_TRANSPOSED),
     "aten::convolution_backward": _convolution_backward,
-    "aten::_scaled_dot_product_flash_attention": _attention,
-    "aten::_scaled_dot_product_flash_attention_for_cpu": lambda call: _attention(call, bias=5),
-    "aten::_scaled_dot_product_efficient_attention": lambda call: _attention(call, bias=3),
-    "aten::_scaled_dot_product_cudnn_attention": lambda call: _attention(call, bias=3),
-    "aten::_flash_attention_forward": lambda call: _attention(call, ends=3),
-    "aten::_efficient_attention_forward": lambda call: _attention(call, bias=3, ends=4),
-    "aten::_scaled_dot_product_flash_attention_backward": _attention_backward,
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda call: _attention_backward(call, bias=8),
-    "aten::_scaled_dot_product_efficient_attention_backward": lambda call: _attention_backward(call, out=5, bias=4),
-    "aten::_scaled_dot_product_cudnn_attention_backward": lambda call: _attention_backward(call, bias=8),
+    "aten::_scaled_dot_product_flash_attention": lambda call: _attention(call, causal=4),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": lambda call: _attention(call, causal=4, bias=5),
+    "aten::_scaled_dot_product_efficient_attention": lambda call: _attention(call, causal=6, bias=3),
+    "aten::_scaled_dot_product_cudnn_attention": lambda call: _attention(call, causal=6, bias=3),
+    "aten::_flash_attention_forward": lambda call: _attention(call, causal=8, ends=3, to_last=True),
+    "aten::_efficient_attention_forward": lambda call: _attention(call, causal=9, bias=3, ends=4),
+    "aten::_scaled_dot_product_flash_attention_backward": lambda call: _attention_backward(call, causal=11),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda call: _attention_backward(
+        call, causal=7, bias=8
+    ),
+    "aten::_scaled_dot_product_efficient_attention_backward": lambda call: _attention_backward(
+        call, causal=11, out=5, bias=4
+    ),
+    "aten::_scaled_dot_product_cudnn_attention_backward": lambda call: _attention_backward(call, causal=14, bias=8),
 }

@@ -17,7 +17,7 @@ import pandas as pd
 
 from benchmarker.formatting import count
 from benchmarker.traces.events import Texts, frame, grouped
-from benchmarker.traces.formats.aten_cost import aten_cost, has_cost
+from benchmarker.traces.formats.aten_cost import Causal, aten_cost, has_cost
 from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
 from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
@@ -34,27 +34,43 @@ _KINDS = {
     "runtime": "runtime",
 }
 """Kinds of events by lower-case category; a category that ends in `_runtime` or `_driver` is a runtime call."""
+_AS_KERNELS = "mtia_ccp_events"
+"""What MTIA's processors executed; left out if the file also has kernels, in which the same work is."""
+_COPY_OF = re.compile(r"\w+_mem(cpy|set)$")
+"""Categories of copies and sets on further accelerators."""
 _COPIES_OF_OTHERS = {"gpu_user_annotation", "trace", "overhead", "ac2g", "fwdbwd", "async_gpu"}
 """Categories that repeat other events, or that show the profiler itself."""
 _MODULE = "nn.Module: "
 _COLLECTIVE = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
 """Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
+_ROCPROF = re.compile(
+    r"(?:\d+ )?(?:(?P<api>CPU (?:HIP|HSA|KFD) API)|(?P<copy>COPY)|GPU(?P<gpu>\d+)|(?P<scope>Markers and Ranges))\b"
+)
+"""How rocprof names processes, with or without a number to sort them by; its events have no category."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 JAX_LIMIT = 1_000_000
 """JAX's viewer file silently ends at this many events (TF_PROFILER_TRACE_VIEWER_MAX_EVENTS raises the limit)."""
 _ASYNCHRONOUS = set("bneSTpF")
 _NO_DURATION = set("iIRCstfPNODVvc()=")
 """Events of the format that have no duration, by `ph`."""
-_LONGEST = 60
-"""Most characters of a category that a note shows."""
+CAUSAL: dict[Causal, str] = {
+    "half": "FLOPs of causal attention count the products that the mask keeps, half of them all",
+    "full": "FLOPs of causal attention count all products, as if there were no mask",
+}
+_OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
+_INSTANT = set("iI")
+_MEMORY = "[memory]"
+"""The name of PyTorch's events of allocated and freed memory."""
+_LONGEST, _MOST = 60, 12
+"""Most characters of a category, and most categories, that a note shows."""
 _NO_ARGS = Args()
 _INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num")
 
 
-def read(pieces: Iterator[bytes]) -> Reading:
+def read(pieces: Iterator[bytes], causal: Causal = "half") -> Reading:
     """Read the rows of a trace. Raises `msgspec.DecodeError` if it is not a trace."""
     source = JsonEvents()
-    table = _Rows()
+    table = _Rows(causal)
     for events in source.read(pieces):
         table.add(events)
     return table.reading(source)
@@ -63,7 +79,9 @@ def read(pieces: Iterator[bytes]) -> Reading:
 class _Rows:
     """The growing columns of a table, and counts of what is not in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, causal: Causal) -> None:
+        self.causal = causal
+        self.has_causal = False
         self.interned = Texts()
         self.parts: list[dict[str, np.ndarray]] = []
         self.processes: dict[Any, str] = {}
@@ -71,7 +89,7 @@ class _Rows:
         self.open: dict[Any, list[Slice]] = {}
         self.thread_numbers: dict[tuple[str, str], int] = {}
         self.seen = self.timeless = self.unmatched = self.unknown = self.asynchronous = 0
-        self.left_out: dict[str, int] = {}
+        self.left_out: Counter[str] = Counter()
         self.costs: dict[Any, tuple[float, float] | None] = {}
 
     def add(self, events: list[Slice]) -> None:
@@ -110,6 +128,8 @@ class _Rows:
             elif not isinstance(each.ph, str):
                 self.unknown += each.ph is not None or each.ts is not None or each.name != ""  # JAX ends a file with {}
             else:
+                if each.ph in _INSTANT:
+                    self.left_out["memory" if each.name == _MEMORY else "instant"] += 1
                 self.asynchronous += each.ph in _ASYNCHRONOUS
                 self.unknown += each.ph not in _ASYNCHRONOUS and each.ph not in _NO_DURATION
 
@@ -128,7 +148,10 @@ class _Rows:
             "op": numbers([each.hlo_op for each in args], lambda value: code(text_of(value or ""))),
             "program": numbers([each.hlo_module for each in args], lambda value: code(text_of(value or ""))),
             "scope": numbers([each.name for each in args], lambda value: code(text_of(value or ""))),
-            "device": numbers([each.device for each in args], lambda value: code(given_text(value))),
+            "device": numbers(
+                [each.dev_id if each.device is None else each.device for each in args],
+                lambda value: code(given_text(value)),
+            ),
             "stream": numbers([each.stream for each in args], lambda value: code(given_text(value))),
         }
         columns |= {name: integers(list(map(attrgetter(name), args))) for name in _INTEGERS}
@@ -165,7 +188,10 @@ class _Rows:
         if key not in self.costs:
             try:
                 dims, types, concrete = (msgspec.json.decode(part or b"[]") for part in key[1:])
-                self.costs[key] = aten_cost(key[0], dims, types, concrete)
+                self.costs[key], other = (
+                    aten_cost(key[0], dims, types, concrete, each) for each in (self.causal, _OTHER[self.causal])
+                )
+                self.has_causal |= self.costs[key] != other
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.costs[key] = None
         return self.costs[key] or _NO_COST
@@ -198,12 +224,11 @@ class _Rows:
         kind, name, step = self._kinds(found, torch)
         wanted = kind != _DROPPED
         kept = slice(None) if wanted.all() else wanted
-        notes = [
-            f"{count(number, 'event')} of the category {category[:_LONGEST] or '(none)'!r} left out"
-            for category, number in self.left_out.items()
-        ]
         if self.asynchronous:
-            notes.append(f"{count(self.asynchronous, 'event')} of asynchronous slices left out")
+            self.left_out["asynchronous"] += self.asynchronous
+        notes = [_left_out(self.left_out)] if self.left_out else []
+        if self.has_causal:
+            notes.append(CAUSAL[self.causal])
         device, track = self._tracks_of(found, kind)
         run = pd.factorize(found["run_id"], sort=True)[0]
         run[found["run_id"] == -1] = -1
@@ -236,6 +261,8 @@ class _Rows:
         code, values, each_of = self.interned.code, self.interned.values, self.interned.translated
         category, name = found["cat"], found["name"].copy()
         kind = each_of(category, lambda text: code(kept) if (kept := _kind_of(text, torch)) else _DROPPED)
+        if not (kind == code("kernel")).any():
+            kind[category == code(_AS_KERNELS)] = code("kernel")
         modules = self.interned.matching(name, lambda text: text.startswith(_MODULE))
         scope, step = code("scope"), np.full(len(kind), -1)
         kind[modules & (category == code("python_function"))] = scope
@@ -249,8 +276,11 @@ class _Rows:
             self._jax_kinds(found, kind)
             chosen = found["step_num"] >= 0
             kind[chosen], step[chosen] = code("step"), found["step_num"][chosen]
+        if any(match["api"] or match["gpu"] for match in map(_ROCPROF.match, self.processes.values()) if match):
+            self._rocprof_kinds(found, kind)
         dropped, counts = np.unique(category[kind == _DROPPED], return_counts=True)
-        self.left_out = {values()[each]: count for each, count in zip(dropped.tolist(), counts.tolist(), strict=True)}
+        for each, number in zip(dropped.tolist(), counts.tolist(), strict=True):
+            self.left_out[values()[each]] += number
         return kind, name, step
 
     def _jax_kinds(self, found: dict[str, np.ndarray], kind: np.ndarray) -> None:
@@ -265,6 +295,20 @@ class _Rows:
         device_kind = np.where(stream, np.where(copy, code("copy"), code("kernel")), _DROPPED)
         kind[:] = np.where(device, device_kind, host_kind)
 
+    def _rocprof_kinds(self, found: dict[str, np.ndarray], kind: np.ndarray) -> None:
+        """Set the kinds of a file of rocprof, where the process determines what an event is."""
+        code = self.interned.code
+        copy = self.interned.matching(found["name"], COPY.search)
+        for thread, (pid, _) in enumerate(self.thread_numbers):
+            match = _ROCPROF.match(self.processes.get(pid, ""))
+            if match:
+                rows = found["thread"] == thread
+                named = (
+                    "kernel" if match["gpu"] else "copy" if match["copy"] else "scope" if match["scope"] else "runtime"
+                )
+                kind[rows] = code(named)
+                kind[rows & copy & bool(match["gpu"])] = code("copy")
+
     def _tracks_of(self, found: dict[str, np.ndarray], kind: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Device and track of each row: an accelerator's stream, or a thread of the host."""
         code = self.interned.code
@@ -272,16 +316,19 @@ class _Rows:
         values, threads = self.interned.values(), list(self.thread_numbers)
         one_process = len({pid for pid, _ in threads}) < 2
         alike = Counter((pid, self._names(pid, tid)[1]) for pid, tid in threads)
+        only = {match["gpu"] for match in map(_ROCPROF.match, self.processes.values()) if match and match["gpu"]}
         keys = (found["thread"], found["device"], found["stream"], on_device)
         group, first = grouped(*keys, ordered=True)
         devices, tracks = [], []
-        for number, index, stream, accelerated in zip(*(key[first].tolist() for key in keys), strict=True):
-            pid, tid = threads[number]
+        for place, index, stream, accelerated in zip(*(key[first].tolist() for key in keys), strict=True):
+            pid, tid = threads[place]
             process, thread = self._names(pid, tid)
             if accelerated:
-                match, named = DEVICE.match(process), STREAM.search(thread)
-                devices.append(code(f"{match[1].lower()}:{match[2]}" if match else f"gpu:{values[index] or pid}"))
-                tracks.append(code(f"stream {named[1] if named else values[stream] or tid}"))
+                match, named, rocprof = DEVICE.match(process), STREAM.search(thread), _ROCPROF.match(process)
+                number = (rocprof["gpu"] if rocprof else "") or values[index] or (min(only) if len(only) == 1 else pid)
+                devices.append(code(f"{match[1].lower()}:{match[2]}" if match else f"gpu:{number}"))
+                track = f"stream {named[1] if named else values[stream] or tid}"
+                tracks.append(code(f"copies {tid}" if rocprof and rocprof["copy"] else track))
             else:
                 devices.append(code("cpu"))
                 label = thread if thread and alike[pid, thread] == 1 else f"{thread or 'thread'} {tid}"
@@ -303,4 +350,13 @@ def _kind_of(category: str, torch: bool) -> str | None:
         return "runtime"
     if category in _COPIES_OF_OTHERS or category == "python_function":
         return None
+    if _COPY_OF.match(category):
+        return "copy"
     return _KINDS.get(category, None if torch else "op")
+
+
+def _left_out(counts: Counter[str]) -> str:
+    """How many events of which categories are not in the table."""
+    texts = [f"{number} {category[:_LONGEST] or '(no category)'}" for category, number in counts.most_common(_MOST)]
+    more = len(counts) - len(texts)
+    return f"events left out: {', '.join(texts)}{f', and {more} more categories' if more else ''}"

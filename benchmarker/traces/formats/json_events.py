@@ -41,6 +41,7 @@ class Args(Struct, gc=False):
     sequence_nr: Any = msgspec.field(default=None, name="Sequence number")
     forward_thread: Any = msgspec.field(default=None, name="Fwd thread id")
     device: Any = None
+    dev_id: Any = msgspec.field(default=None, name="dev-id")
     stream: Any = None
     hlo_op: Any = None
     hlo_module: Any = None

@@ -164,7 +164,7 @@ def test_the_numbers_are_those_of_the_table(command, tmp_path):
     (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
     rows = {row["name"]: row for row in json.loads(command("kernels", "t.pb", "--json").stdout)}
     assert rows["dot.1"]["count"] == 2
-    assert (rows["dot.1"]["total_ns"], rows["dot.1"]["self_ns"], rows["dot.1"]["busy_ns"]) == (6000, 8000, 8000)
+    assert (rows["dot.1"]["total_ns"], rows["dot.1"]["self_ns"], rows["dot.1"]["busy_ns"]) == (8000, 8000, 8000)
     assert (rows["dot.1"]["flops"], rows["fusion.2"]["flops"]) == (96, None)
     scopes = {row["scope"]: row for row in json.loads(command("scopes", "t.pb", "--json").stdout)}
     assert (scopes["attn"]["root_ns"], scopes["attn"]["any_ns"], scopes["attn"]["pure_ns"]) == (8000, 12000, 8000)
@@ -233,3 +233,26 @@ def test_sql_works_where_nothing_can_be_written_beside(command, tmp_path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]
     assert command("trace", "t.json", "-o", "plain.json").returncode == 0
     assert json.loads((tmp_path / "plain.json").read_text())["traceEvents"]
+
+
+def test_causal_attention_says_how_its_flops_are_counted(command, tmp_path):
+    events = profiles.torch_events(1)
+    op = next(each for each in events if each.get("cat") == "cpu_op")
+    op["name"] = "aten::_scaled_dot_product_flash_attention"
+    op["args"] |= {
+        "Input Dims": [[1, 2, 4, 8]] * 3,
+        "Input type": ["float"] * 3,
+        "Concrete Inputs": [""] * 4 + ["True"],
+    }
+    (tmp_path / "t.json").write_bytes(profiles.torch_json(events))
+    flops = {}
+    for way in ("half", "full"):
+        shown = command("profile", "kernels", "t.json", "--json", f"--causal={way}")
+        assert "note: FLOPs of causal attention count" in shown.stderr
+        flops[way] = json.loads(shown.stdout)[0]["flops"]
+    assert flops == {"half": 2 * 2 * 8 * 16, "full": 2 * 2 * 16 * 16}
+    assert command("profile", "import", "t.json", "--causal=full").returncode == 0
+    refused(
+        command("profile", "ops", "t.events.parquet", "--causal=half"), "--causal=half", "import the profiler's file"
+    )
+    assert command("profile", "ops", "t.events.parquet").returncode == 0

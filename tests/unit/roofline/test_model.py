@@ -181,6 +181,13 @@ def test_kernels_are_of_one_step():
     assert each.name == "k"
 
 
+def test_a_kernel_beside_others_is_timed_by_its_own_duration():
+    kernel = Kernel(*("k",) * 6, 4, *(round(8e9),) * 2, round(4e9), *(2e9,) * 4, 1, 1, 0.0, 4096.0, 3072.0)
+    record = msgspec.structs.replace(make_gemm(4.0), kernels=[kernel], trace=TRACE)
+    (found,), _ = rooflines([record], Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
+    assert [each.achieved for each in found.points if each.level == "kernel"] == [4096 / 8]
+
+
 def test_kernels_of_one_name_and_scope_are_together_and_go_by_the_median_over_trials():
     def profiled(busy_s: float, trial: int):
         kernel = Kernel(*("k",) * 4, "mlp", "", 4, *(round(busy_s * 1e9),) * 3, *(2e9,) * 4, 1, 1, 0.0, 2048.0, 1536.0)

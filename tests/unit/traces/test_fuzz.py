@@ -43,7 +43,8 @@ def told(path: Path) -> Ingested | None:
     assert sum(each.root_ns for each in found.scopes) == trace.busy_ns
     assert sum(each.rows for each in found.scopes) == trace.kernels
     assert sum(sum(each.step_ns) for each in found.scopes) == rows.loc[rows["step"] >= 0, "busy_ns"].sum()
-    assert describe(rows, ["name"])["total_ns"].sum() <= rows["dur_ns"].sum()
+    lines = describe(rows, ["name"])
+    assert (lines["total_ns"] >= lines["self_ns"]).all()
     ops(events)
     kept = path.with_name("kept.parquet")
     kept.write_bytes(parquet.encode(found))
@@ -54,8 +55,11 @@ def told(path: Path) -> Ingested | None:
 def number_told(found: Ingested) -> int:
     """Events that the trace says are not in its rows."""
     texts = [*found.trace.missing, *found.trace.notes]
-    kinds = "valid time|could not be read|left out|an unknown type|no counterpart"
-    return sum(int(text.split()[0]) for text in texts if re.search(kinds, text))
+    kinds = "valid time|could not be read|an unknown type|no counterpart"
+    left_out = [text for text in found.trace.notes if text.startswith("events left out: ")]
+    return sum(int(text.split()[0]) for text in texts if re.search(kinds, text)) + sum(
+        int(number) for text in left_out for number in re.findall(r"[:,] (\d+) (?!instant)", text)
+    )
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -357,7 +361,7 @@ def test_any_events_of_a_space(tmp_path, events, device, clock):
 COUNTS = {
     "args_is_a_list_before_nan.json": (1, "2 events could not be read"),
     "argument_is_nan.json": (2, "1 event could not be read"),
-    "asynchronous.json": (1, "2 events of asynchronous slices left out"),
+    "asynchronous.json": (1, "events left out: 2 asynchronous"),
     "beside_is_deep.json.gz": (1, "the last 200011 bytes contain no complete event"),
     "clock_zero_and_epoch.json": (2, ""),
     "configuration_is_deep.pb.gz": (1, ""),
@@ -368,7 +372,7 @@ COUNTS = {
     "durations_are_negative_or_overflow.pb": (1, "3 events have no valid time"),
     "durations_of_a_hundred_years.json": (None, "the times are not those of a trace"),
     "empty_gzip.json.gz": (None, "the compressed file is cut short"),
-    "epoch_after_a_hundred_small_times.json.gz": (1, ""),
+    "epoch_after_a_hundred_small_times.json.gz": (1, "events left out: "),
     "events_within_another_list.json": (None, "the last 100 bytes contain no complete event"),
     "fusion_calls_itself.pb": (None, "its fusions nest too deep"),
     "fusions_grow_tenfold_at_each_level.pb.gz": (None, "its fusions nest too deep, or contain too many instructions"),
@@ -408,7 +412,7 @@ def test_what_once_failed(tmp_path, name):
         return
     assert found is not None
     assert found.trace.rows == rows
-    said = [*found.trace.missing, *found.trace.notes]
+    said = [each for each in [*found.trace.missing, *found.trace.notes] if not each.startswith("the phase of")]
     assert any(text in each for each in said) if text else said == []
 
 

@@ -66,8 +66,8 @@ def test_groups_are_those_of_pandas(rows, by):
         known = plain[plain[name].notna()].groupby(key)
         amount = known[name].sum().reindex(found.index)
         np.testing.assert_allclose(found[name], amount, rtol=1e-12)
-        busy_s = groups["busy_ns"].sum() / 1e9
-        np.testing.assert_allclose(found[rate], amount / busy_s.where(busy_s > 0), rtol=1e-9)
+        took_s = known["self_ns"].sum().reindex(found.index) / 1e9
+        np.testing.assert_allclose(found[rate], amount / took_s.where(took_s > 0), rtol=1e-9)
 
 
 def test_by_hand_and_in_order():
@@ -82,8 +82,46 @@ def test_by_hand_and_in_order():
     assert found["median_ns"].tolist() == [40, 15]
     assert found["p5_ns"].tolist() == [40, 10.5]
     assert found["std_ns"].tolist() == [0, 5]
-    assert found["flop_per_s"].tolist()[1] == 100 / 20e-9
+    assert found["flop_per_s"].tolist()[1] == pytest.approx(100 / 10e-9)
+    assert found["flops_share"].tolist()[1] == pytest.approx(10 / 30)
     assert np.isnan(found["flop_per_s"].tolist()[0])
+    assert np.isnan(found["flops_share"].tolist()[0])
+
+
+def test_a_rate_is_that_of_the_kernels_own_duration_though_others_ran_beside_it():
+    rows = [
+        {"kind": "kernel", "name": name, "dur_ns": 20, "self_ns": 20, "busy_ns": 10, "flops": 100.0, "bytes": 40.0}
+        for name in ("a", "b")
+    ]
+    found = describe(table(rows), ["name"])
+    assert found["busy_ns"].tolist() == [10, 10]
+    assert found["flop_per_s"].tolist() == pytest.approx([100 / 20e-9] * 2)
+    assert found["bytes_per_s"].tolist() == pytest.approx([40 / 20e-9] * 2)
+
+
+def test_an_asynchronous_op_lasts_until_it_is_complete():
+    """Launched in 2 ns, complete after 11; another op ran in between, so that only 5 ns are its own."""
+    dot = {"kind": "op", "name": "dot", "ts_ns": 5, "dur_ns": 2, "end_ns": 16, "self_ns": 5, "busy_ns": 5}
+    found = describe(table([{**dot, "flops": 110.0}]), ["name"])
+    assert found["flop_per_s"].tolist() == pytest.approx([10e9])
+    assert found["total_ns"].tolist() == [11]
+
+
+def test_the_rate_of_an_op_is_that_of_whole_calls_of_known_work():
+    """Of two calls, one has shapes: its product of 6 ns and the kernel of 4 ns that adds up its parts."""
+    host = {"kind": "op", "device": "cpu", "track": "t", "self_ns": 5, "dur_ns": 5, "name": "aten::mm"}
+    device = {"kind": "kernel", "op": "aten::mm", "name": "k"}
+    rows = [
+        {**host, "ts_ns": 0},
+        {**host, "ts_ns": 10},
+        {**device, "parent_id": 0, "dur_ns": 6, "self_ns": 6, "busy_ns": 3, "flops": 100.0},
+        {**device, "parent_id": 0, "dur_ns": 4, "self_ns": 4, "busy_ns": 4},
+        {**device, "parent_id": 1, "dur_ns": 90, "self_ns": 90, "busy_ns": 90},
+    ]
+    (found,) = ops(table(rows)).to_dict("records")
+    assert (found["device_ns"], found["kernel_ns"]) == (97, 100)
+    assert found["flop_per_s"] == pytest.approx(100 / 10e-9)
+    assert found["flops_share"] == pytest.approx(0.1)
 
 
 def test_a_row_within_another_of_its_group_is_not_counted_twice():
@@ -97,6 +135,20 @@ def test_a_row_within_another_of_its_group_is_not_counted_twice():
     )
     found = describe(frame, ["name"])
     assert found[["count", "total_ns", "self_ns"]].to_numpy().tolist() == [[3, 107, 107]]
+
+
+def test_total_is_never_below_self():
+    """The second row begins within the first, of the same name, and ends after it; the third is complete late."""
+    common = {"kind": "op", "name": "f", "track": "t", "device": "cpu"}
+    frame = table(
+        [
+            {**common, "ts_ns": 0, "dur_ns": 100, "self_ns": 40},
+            {**common, "ts_ns": 40, "dur_ns": 90, "self_ns": 90},
+            {**common, "ts_ns": 200, "dur_ns": 10, "end_ns": 230, "self_ns": 30},
+        ]
+    )
+    found = describe(frame, ["name"])
+    assert found[["total_ns", "self_ns"]].to_numpy().tolist() == [[160, 160]]
 
 
 def test_work_is_what_a_device_ran_or_the_hosts_ops():

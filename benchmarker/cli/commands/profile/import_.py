@@ -9,12 +9,13 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.profiles import cell, from_result
+from benchmarker.cli.display.profiles import causal_option, cell, from_result
 from benchmarker.cli.options.types import Folder
 from benchmarker.formatting import clean, count, si
 
 if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
+    from benchmarker.traces.formats.aten_cost import Causal
 
 
 @click.command("import")
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     type=Folder(),
     help="Folder for the event tables. [default: next to each trace]",
 )
+@causal_option
 @json_option
-def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
+def command(files: tuple[Path, ...], output: Path | None, causal: Causal | None, as_json: bool) -> int:
     """Convert profiler traces to event tables, which the other commands of `profile` read.
 
     FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
@@ -45,7 +47,7 @@ def command(files: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
         )
     for file, table in tables.items():
         try:
-            ingested = from_result(file)
+            ingested = from_result(file, causal)
         except UserError as error:
             click.echo(clean(f"benchmarker: error: {error}"), err=True)
             continue

@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
-from benchmarker.cli.display.profiles import cell, headline, phase_option, plain, print_frame_csv, top_option, warn
+from benchmarker.cli.display.profile_difference import show_difference
+from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
+from benchmarker.cli.display.profiles import cell, headline, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
+from benchmarker.records.profile import Scope
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from benchmarker.records.profile import Scope, Trace
+    from benchmarker.cli.display.profile_filters import Filters
+    from benchmarker.records.profile import Trace
+    from benchmarker.traces.ingest import Ingested
     from benchmarker.traces.profile_files import Profile
 
+_SORTS = ("root", "inclusive", "scope")
 _KNOWN = 30
 """Number of scope names that are listed if none matches the request."""
 
 
 @click.command("scopes")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--scope", help="Show only this scope.")
-@phase_option
+@filter_options
+@click.option("--sort", type=click.Choice(_SORTS), default="root", show_default=True, help="Column to sort by.")
 @top_option
 @json_option
 @csv_option
-def command(
-    results: tuple[Path, ...], scope: str | None, phase: str | None, top: int, as_json: bool, as_csv: bool
-) -> None:
+def command(results: tuple[Path, ...], filters: Filters, sort: str, top: int, as_json: bool, as_csv: bool) -> None:
     """Show the time of each scope in a profile; for several profiles, the times per step side by side.
+
+    With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
+    in the second, and their part of the whole difference, per step if both have steps.
+
+    INCLUSIVE is the busy time of all work beneath the scope, also in scopes within it. ROOT is that of the work in the
+    scope itself; SHARE, EACH and STEP are of ROOT. RAN is how often the scope ran, EXPECTED how often it should have.
 
     A compiler may fuse instructions of several scopes into one kernel. ROOT attributes such a kernel to the scope of
     its root instruction, so these times add up. ANY is the time of all kernels that contain an instruction of the
-    scope, PURE the time of those that contain nothing else. RAN is how often the scope ran, EXPECTED how often it
-    should have.
+    scope, PURE the time of those that contain nothing else.
 
     RESULT is a record of a profiled trial, an event table, a profiler's trace file, or a folder of records.
     """
     import pandas as pd
 
+    if len(results) == 2 and not any(result.is_dir() for result in results):
+        show_difference(results, ["leaf", "phase"], filters, top=top, as_json=as_json, as_csv=as_csv)
+        return
     with working("reading"):
         from benchmarker.traces.profile_files import names, profiles
 
@@ -52,12 +65,14 @@ def command(
     warn([each.ingested.trace for each in found], names(found), aside=as_json or as_csv)
     table = pd.DataFrame(
         [
-            {"result": name, **_row(of, profile.ingested.trace)}
+            {"result": name, **row}
             for name, profile in zip(names(found), found, strict=True)
-            for of in profile.ingested.scopes
-            if scope in (None, of.scope or OUTSIDE) and phase in (None, of.phase)
+            for row in _rows(profile.ingested, filters)
         ]
     )
+    if len(table):
+        column = sort if sort in table else f"{sort}_ns"
+        table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
     if as_json:
         print_json(plain(table))
     elif as_csv:
@@ -71,12 +86,30 @@ def command(
         _print_side_by_side(table, top)
 
 
-def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
+def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
+    """Return a line for each scope and phase; those with work only in scopes within them come last."""
+    from benchmarker.traces.scopes import inclusive, scopes
+
+    lines = replace(filters, scope=None, phase=None)
+    events = lines.events(ingested.events)
+    whole = events is ingested.events
+    of = ingested.scopes if whole else scopes(events, ingested.trace.steps, {}) if len(events) else []
+    within = inclusive(events)
+    beneath = {(row["scope"], row["phase"]): row["inclusive_ns"] for row in within.to_dict("records")}
+    own = {(each.scope, each.phase): each for each in of}
+    none = {key: Scope(*key, 0, None, None, 0, 0, 0, 0.0, []) for key in beneath if key not in own}
+    rows = [_row(each, beneath.get(key, 0), ingested.trace) for key, each in {**own, **none}.items()]
+    phase = "" if filters.phase == UNKNOWN else filters.phase
+    return [row for row in rows if filters.scope in (None, row["scope"]) and phase in (None, row["phase"])]
+
+
+def _row(scope: Scope, inclusive_ns: int, trace: Trace) -> dict[str, Any]:
     return {
         "scope": scope.scope or OUTSIDE,
-        "phase": scope.phase or "-",
+        "phase": scope.phase,
         "ran": scope.occurrences,
         "expected": scope.expected,
+        "inclusive_ns": inclusive_ns,
         "root_ns": scope.root_ns,
         "share": scope.root_ns / max(1, trace.busy_ns),
         "each_ns": scope.root_ns / scope.occurrences if scope.occurrences else None,
@@ -94,8 +127,10 @@ def _known(found: Sequence[Profile]) -> list[str]:
 
 
 def _print(table: pd.DataFrame, trace: Trace, top: int) -> None:
-    rows = [[cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
-    _print_top([name.removesuffix("_ns") for name in table.columns], rows, top)
+    alike = (table["any_ns"] == table["root_ns"]) & (table["pure_ns"] == table["root_ns"])
+    shown = table.dropna(axis=1, how="all").drop(columns=["any_ns", "pure_ns", "purity"] if alike.all() else [])
+    rows = [[cell(name, value) for name, value in row.items()] for row in shown.astype(object).to_dict("records")]
+    _print_top([name.removesuffix("_ns") for name in shown.columns], rows, top)
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable keeps some of them apart"
         click.echo(clean(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}"))
@@ -118,5 +153,5 @@ def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
     for scope, phase in lines:
         of = [cells.get((scope, phase, result)) for result in results]
         texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
-        rows.append([scope, phase, *texts])
+        rows.append([scope, cell("phase", phase), *texts])
     _print_top(["scope", "phase", *results], rows, top)

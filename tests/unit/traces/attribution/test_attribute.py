@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import profiles
 
 from benchmarker.traces.attribution.completion import completed
 from benchmarker.traces.events import constant, frame, words
@@ -114,6 +115,76 @@ def test_time_of_a_device_divides_among_what_runs_at_once(tmp_path):
     assert streams == {"": 67_000, "stream 7": 57_000, "stream 20": 20_000}
 
 
+def test_wall_time_is_that_of_the_trace_on_any_number_of_devices(tmp_path):
+    """Two devices that run side by side from 0 to 30 and from 10 to 20 µs."""
+    events = [
+        event("kernel", "k", at, dur, {"pid": number, "tid": 7}, device=number, stream=7)
+        for number, (at, dur) in enumerate([(0, 30), (10, 10)])
+    ]
+    trace = read(tmp_path, events).trace
+    assert trace.wall_ns == 30_000
+    assert {each.wall_ns for each in trace.devices} == {30_000}
+    assert (trace.busy_ns, trace.idle_ns, trace.busy_share) == (40_000, 20_000, pytest.approx(2 / 3))
+
+
+def test_idle_time_is_that_within_the_profiled_steps(tmp_path):
+    """A kernel that ran long before the steps, and a pause between two steps of 20 µs: neither makes idle time."""
+    events = [
+        kernel("before", 0, 10, 1),
+        event("user_annotation", "ProfilerStep#1", 1000, 20),
+        kernel("one", 1005, 5, 2),
+        event("user_annotation", "ProfilerStep#2", 2000, 20),
+        kernel("two", 2015, 15, 3),
+    ]
+    trace = read(tmp_path, events).trace
+    assert (trace.wall_ns, trace.busy_ns, trace.idle_ns) == (10_000 + 20_000 + 30_000, 30_000, 30_000)
+
+
+def test_kernels_of_graphs_have_no_op_and_every_table_says_so(tmp_path, command):
+    events = [
+        event("cpu_op", "aten::mm", 0, 10, External_id=1),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=1),
+        kernel("gemm", 5, 10, 1),
+        event("cuda_runtime", "cudaGraphLaunch", 20, 5, correlation=2),
+        *(kernel("in_graph", 30 + 50 * at, 45, 2) for at in range(2)),
+    ]
+    found = read(tmp_path, events)
+    text = "2 kernels and copies (90.0% of the busy time) were launched as graphs"
+    assert found.trace.missing == [f"{text}, which do not tell the op, scope and phase of each"]
+    assert work(found.events)["phase"].tolist() == ["forward", "", ""]
+    for table in (["kernels"], ["ops"], ["scopes"], ["kernels", "--by=phase"]):
+        shown = command("profile", *table, "trace.json").stdout
+        assert f"INCOMPLETE profile: {text}" in shown
+        assert "note: the phase of 90.0% of the busy time is unknown" in shown
+
+
+def test_an_unknown_phase_is_null(tmp_path, command):
+    """Another program's events have no phase; neither has a kernel that was launched outside any op."""
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"traceEvents": [event("cpu", "f", 0, 5)]}))
+    for table in (["kernels", "--by=phase"], ["scopes"]):
+        rows = json.loads(command("profile", *table, "other.json", "--json").stdout)
+        assert [row["phase"] for row in rows] == [None]
+    launched = [event("cuda_runtime", "cudaLaunchKernel", 0, 2, correlation=1), kernel("k", 5, 10, 1)]
+    trace = read(tmp_path, launched).trace
+    assert "1 kernels and copies (100.0% of the busy time) were launched outside any op" in trace.notes
+
+
+def test_kernels_under_backward_ops_are_backward_without_sequence_numbers(tmp_path):
+    events = []
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    names = ["aten::mm", "AddmmBackward0", node, "flash_attn::_flash_attn_backward"]
+    for number, name in enumerate(names, 1):
+        at = 100 * number
+        events += [
+            event("cpu_op", name, at, 50),
+            event("cpu_op", "aten::mm", at + 1, 40),
+            event("cuda_runtime", "cudaLaunchKernel", at + 5, 2, correlation=number),
+            kernel(f"k{number}", at + 10, 5, number),
+        ]
+    assert work(read(tmp_path, events).events)["phase"].tolist() == ["forward", *["backward"] * 3]
+
+
 def test_the_cost_of_an_op_is_that_of_its_heavy_kernel(tmp_path):
     found = read(tmp_path, TRAINING)
     flops = work(found.events).set_index("name")["flops"]
@@ -123,6 +194,51 @@ def test_the_cost_of_an_op_is_that_of_its_heavy_kernel(tmp_path):
     assert (table.loc["aten::addmm", "device_ns"], table.loc["aten::addmm", "count"]) == (35_000, 1)
     assert table.loc["aten::addmm", "flop_per_s"] == pytest.approx(2 * 4 * 16 * 8 / 35e-6)
     assert "flops" in describe(work(found.events), ["category"])
+
+
+def test_bytes_of_an_instruction_are_counted_once_though_it_ran_as_several_kernels(tmp_path):
+    """A fusion without a product reads and writes 64 bytes; a set of memory and two kernels executed it."""
+    gpu = profiles.Plane("/device:GPU:0")
+    common = {"program_id": 14, "hlo_op": "fusion.2"}
+    names = {"memset32_aligned1D": 9, "fusion_2": 4, "fusion_2__1": 1}
+    kernels = [gpu.event(name, at * 20_000_000, ns * 1000, **common) for at, (name, ns) in enumerate(names.items())]
+    gpu.line("Stream #7(Kernel)", kernels)
+    metadata = profiles.Plane("/host:metadata").program("jit_f(14)", profiles.small_program())
+    path = tmp_path / "t.xplane.pb"
+    path.write_bytes(profiles.space(metadata, gpu, profiles.Plane("/host:CPU")))
+    rows = work(ingest(path).events).set_index("name")
+    assert rows["bytes"].dropna().to_dict() == {"fusion_2": 2 * 2 * 4 * 4}
+
+
+def test_a_line_of_a_record_has_the_flops_of_all_its_rows(tmp_path):
+    """Two launches of one kernel: the shapes of only one are known."""
+    shapes = {"Input_Dims": [[2, 3], [3, 4]], "Input_type": ["float", "float"]}
+    events = []
+    for number, known in enumerate((shapes, {}), 1):
+        at = 100 * number
+        events += [
+            event("cpu_op", "aten::mm", at, 10, External_id=number, **known),
+            event("cuda_runtime", "cudaLaunchKernel", at + 1, 2, correlation=number),
+            kernel("sgemm", at + 20, 5 * number, number),
+        ]
+    lines = read(tmp_path, events).kernels()
+    assert [(each.count, each.self_ns, each.flops) for each in lines] == [(1, 10_000, None), (1, 5_000, 48.0)]
+
+
+def test_a_foreach_op_is_an_optimizers_only_within_its_step(tmp_path):
+    """The same kernel, launched by a step of Adam and by the clipping of gradients before it."""
+    name = "multi_tensor_apply_kernel<BinaryOpScalarFunctor>"
+    events = [
+        event("cpu_op", "aten::_foreach_mul_", 0, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=1),
+        kernel(name, 5, 3, 1),
+        event("user_annotation", "Optimizer.step#Adam.step", 20, 30),
+        event("cpu_op", "aten::_foreach_mul_", 22, 10),
+        event("cuda_runtime", "cudaLaunchKernel", 23, 2, correlation=2),
+        kernel(name, 27, 3, 2),
+    ]
+    rows = work(read(tmp_path, events).events)
+    assert rows["category"].tolist() == ["elementwise", "optimizer"]
 
 
 RECOMPUTED = [

@@ -309,6 +309,74 @@ elementwise    scale_kernel
 elementwise    jit_eltwise_fwd
 uncategorised  my_own_kernel
 uncategorised  void foo::bar(int)
+embedding      void split_embedding_codegen_forward_unweighted_kernel<float, float, float, int, 64ul, 8ul>
+embedding      void split_embedding_codegen_forward_weighted_v2_kernel<c10::Half, float>
+embedding      void split_embedding_backward_codegen_rowwise_adagrad_kernel_warp_per_row_1<fbgemm_gpu::x>
+embedding      void fbgemm_gpu::split_embedding_backward_codegen_find_long_segments(int const*)
+embedding      void fbgemm_gpu::bounds_check_indices_kernel_v1<long>
+embedding      void fbgemm_gpu::lxu_cache_lookup_kernel<long>
+embedding      void fbgemm_gpu::lru_cache_insert_kernel
+embedding      void fbgemm_gpu::linearize_cache_indices_kernel<long>
+embedding      void fbgemm_gpu::linearize_index_wo_infos_kernel<long>
+embedding      void int_nbit_split_embedding_codegen_forward_unweighted_kernel_small_L<>
+embedding      _ZN10fbgemm_gpu33dense_embedding_codegen_grad_indice_weights_kernelE
+memory         void fbgemm_gpu::permute_2D_lengths_kernel<int>
+memory         void fbgemm_gpu::permute_2D_data_kernel_vec<false, int, long, float>
+memory         void fbgemm_gpu::permute_pooled_embs_kernel<float>
+memory         void fbgemm_gpu::index_select_2d_kernel<long, float, 4>
+memory         void fbgemm_gpu::group_index_select_or_add_2d_kernel<>
+memory         void fbgemm_gpu::_block_bucketize_sparse_features_cuda_kernel2<>
+memory         void fbgemm_gpu::keyed_jagged_index_select_dim1_kernel
+quantisation   void fbgemm_gpu::_float_to_fused8bitrowwise_cuda_kernel<float>
+quantisation   void fbgemm_gpu::_fused8bitrowwise_to_float_cuda_kernel<>
+quantisation   void fbgemm_gpu::_float_to_bfloat16_cuda_kernel(float const*)
+quantisation   void fbgemm_gpu::_compute_FP8_quantize_cuda_kernel
+optimizer      void fbgemm_gpu::split_rowwise_adagrad_table_update_kernel
+optimizer      void fbgemm_gpu::dense_adagrad_kernel<float>
+gemm           void fbgemm_gpu::cutlass_gemm_f8f8bf16<>
+gemm           void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<fbgemm_gpu::Epilogue>>
+reduction      void fbgemm_gpu::_offsets_range_cuda_kernel<int>
+reduction      void at::native::(anonymous namespace)::adaptive_average_pool<c10::BFloat16>
+reduction      void at::native::(anonymous namespace)::adaptive_average_gradinput<float>
+reduction      void at::native::(anonymous namespace)::atomic_adaptive_average_gradinput<float>
+reduction      void at::native::(anonymous namespace)::avg_pool2d_out_cuda_frame<float, float, int>
+reduction      void at::native::(anonymous namespace)::adaptivemaxpool<float>
+reduction      void at::native::(anonymous namespace)::fractional_max_pool2d_out_cuda_frame<float>
+reduction      mloPoolingG
+reduction      mloPoolingForwardNaive.kd
+reduction      triton_poi_fused_avg_pool2d_3
+reduction      void cudnn::ops::pooling_bw_5d_kernel_max
+attention      _ZN5aiter sage_fwd_kernel
+attention      _sage_fwd
+attention      _attn_fwd_inner sageattn
+routing        void ck_tile::kentry<1, ck_tile::MoeSortingMultiPhaseKernel_P0_v1<>>
+routing        _ZN5aiter30grouped_topk_opt_sort_kernelI
+routing        void aiter::biased_grouped_topk
+routing        void moe_fused_gate_kernel<float>
+routing        _count_expert_num_tokens
+routing        _topk_forward
+routing        _unpermute_kernel
+routing        _sort_chunks_by_idxs_kernel
+routing        _row_id_map_pass_1_kernel
+routing        void tensorrt_llm::kernels::blockExpertPrefixSumKernel<32>
+routing        void tensorrt_llm::kernels::fusedBuildExpertMapsSortFirstTokenKernel<256>
+routing        void tensorrt_llm::kernels::cutlass_kernels::expandInputRowsKernel
+routing        _fwd_kernel_ep_scatter_1
+routing        _fwd_kernel_ep_gather
+routing        void vllm::moe::count_and_sort_expert_tokens_kernel<int>
+routing        _bitmatrix_metadata_compute_stage1
+routing        _expt_data_memset
+gemm           _fused_moe_kernel_gptq_awq
+gemm           _ZN7ck_tile6kentryILi1ENS_15MoeFlatmmKernelE
+gemm           _ZN5aiter38fmoe_stage1_bf16_pertokenFp8_g1u1_64x128_pf2E
+reduction      {NATIVE}(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<1>, LpNormFunctor<float>>
+reduction      void multi_tensor_apply_kernel<TensorListMetadata<1>, L2NormFunctor<float>>
+elementwise    void multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<float>, Sqrt<float>>
+elementwise    void multi_tensor_apply_kernel<TensorListMetadata<2>, ScaleFunctor<float, float>>
+optimizer      void multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float>>
+optimizer      void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctorMaster<float>>
+optimizer      void multi_tensor_apply_kernel<TensorListMetadata<4>, LAMBStage1Functor<float>>
+memory         void multi_tensor_apply_kernel<TensorListMetadata<2>, CopyFunctor<float>>
 """
 
 OPS = """
@@ -387,7 +455,6 @@ recurrent      vllm::selective_scan_fwd
 recurrent      vllm::mamba_mixer2
 recurrent      vllm::gated_delta_net
 optimizer      aten::_fused_adamw_
-optimizer      aten::_foreach_add_
 optimizer      aten::_amp_foreach_non_finite_check_and_unscale_
 optimizer      Optimizer.step#AdamW.step
 quantisation   _C::static_scaled_fp8_quant
@@ -448,6 +515,21 @@ elementwise    broadcast_multiply_fusion
 control        while.3
 uncategorised  vllm::moe_forward
 uncategorised  Torch-Compiled Region: 0/0
+memory         fbgemm::permute_2D_sparse_data
+memory         fbgemm::jagged_to_padded_dense
+quantisation   fbgemm::FloatToFP8RowwiseQuantized
+quantisation   fbgemm::FloatToFused8BitRowwiseQuantized
+reduction      fbgemm::asynchronous_complete_cumsum
+reduction      AdaptiveAvgPool2DBackward0
+attention      aiter::sage_fwd
+attention      sageattention::qk_int8_sv_f16
+routing        sgl_kernel::moe_fused_gate
+routing        aiter::topk_softmax
+reduction      aten::_foreach_norm
+elementwise    aten::_foreach_add_
+elementwise    aten::_foreach_mul_
+embedding      SplitLookupFunction_rowwise_adagrad_OpBackward0
+embedding      fbgemm::bounds_check_indices
 """
 
 TARGETS = """
@@ -573,6 +655,10 @@ GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64"
         ({"name": GEMM, "op": "aten::scaled_dot_product_attention"}, ("attention", "op:scaled_dot_product")),
         ({"name": "Memcpy DtoD (Device -> Device)", "op": "aten::copy_"}, ("memory", "name:memcpy")),
         ({"name": "elementwise_kernel", "op": "aten::fill_"}, ("memory", "op:aten::fill_")),
+        (
+            {"name": "multi_tensor", "op": "aten::_foreach_add_", "optimizing": True},
+            ("optimizer", "op:aten::_foreach_"),
+        ),
         ({"name": "multi_tensor_apply_kernel", "op": "aten::_foreach_copy_"}, ("memory", "op:aten::_foreach_copy")),
         ({"name": "aten::mm"}, ("gemm", "op:aten::mm")),
         ({"name": ""}, ("uncategorised", "")),

@@ -81,7 +81,7 @@ def test_a_row_inherits_from_the_nearest_around_it(rows, data):
             at = nested.parent[at]
         expected.append(own[at] if at >= 0 else -1)
     given_ = own.copy()
-    assert inherit(nested, own).tolist() == expected
+    assert inherit(nested.parent, own).tolist() == expected
     assert (own == given_).all()
 
 
@@ -193,7 +193,7 @@ def test_a_hundred_thousand_rows_within_each_other():
     start = time.process_time()
     nested = nest(np.zeros(count, np.int64), begin, end)
     assert nested.parent.tolist() == list(range(-1, count - 1))
-    assert inherit(nested, np.where(np.arange(count) == 7, 7, -1)).tolist() == [-1] * 7 + [7] * (count - 7)
+    assert inherit(nested.parent, np.where(np.arange(count) == 7, 7, -1)).tolist() == [-1] * 7 + [7] * (count - 7)
     own, _ = busy(begin, end, np.full(count, -1), nested)
     assert own[:-1].tolist() == [2.0] * (count - 1)
     assert own.sum() == 3 * count
@@ -210,5 +210,5 @@ def test_nothing():
     assert (len(nested.parent), nested.overlapping) == (0, 0)
     assert [len(each) for each in busy(none, none, none, nested)] == [0, 0]
     assert union_ns(none, none) == 0
-    assert len(inherit(nested, none)) == 0
+    assert len(inherit(nested.parent, none)) == 0
     assert len(enclosed(none, none, nested)) == 0

@@ -130,7 +130,7 @@ def test_flops_are_those_of_pytorchs_counter(case, tmp_path):
     calls = [event["args"] for event in events if event.get("name") == f"aten::{op}"]
     assert len(calls) == 1
     (call,) = calls
-    cost = aten_cost(f"aten::{op}", call["Input Dims"], call["Input type"], call["Concrete Inputs"])
+    cost = aten_cost(f"aten::{op}", call["Input Dims"], call["Input type"], call["Concrete Inputs"], "full")
     assert cost is not None
     assert cost[0] == UNCOUNTED.get(op, counter.get_total_flops() * SHARE.get(case, 1))
     assert cost[1] > 0
@@ -189,13 +189,70 @@ def test_a_convolutions_gradients_cost_by_those_asked_for():
     assert cost("") is None
 
 
-def test_attention_counts_full_products():
+CAUSAL = {
+    "_scaled_dot_product_flash_attention": (4, 0),
+    "_scaled_dot_product_flash_attention_for_cpu": (4, 0),
+    "_scaled_dot_product_efficient_attention": (6, 0),
+    "_scaled_dot_product_cudnn_attention": (6, 0),
+    "_flash_attention_forward": (8, 0),
+    "_efficient_attention_forward": (9, 0),
+    "_scaled_dot_product_flash_attention_backward": (11, 1),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": (7, 1),
+    "_scaled_dot_product_efficient_attention_backward": (11, 1),
+    "_scaled_dot_product_cudnn_attention_backward": (14, 1),
+}
+"""Positions of the argument that makes the mask causal, and of the query."""
+
+
+@pytest.mark.parametrize("op", CAUSAL)
+def test_causal_attention_counts_half_the_products_unless_all_are_wanted(op):
+    place, query = CAUSAL[op]
+    dims = [[2, 16, 16, 64]] * query + [[2, 16, 16, 64]] * 3 + [[]] * 2
+    dims += [[2, 16, 16, 64]] * (3 - len(dims) + 4) if query else []
+    types = [BF16] * len(dims)
+    for true in ("True", "1") if op == "_efficient_attention_forward" else ("True",):
+        concrete = [""] * place + [true]
+        half, full = (aten_cost(f"aten::{op}", dims, types, concrete, causal) for causal in ("half", "full"))
+        assert (half[0], half[1]) == (full[0] / 2, full[1])
+        assert aten_cost(f"aten::{op}", dims, types, [""] * place + ["False"]) == full
+        assert aten_cost(f"aten::{op}", dims, types, []) == full
+
+
+@pytest.mark.parametrize("op", CAUSAL)
+def test_the_argument_that_makes_a_mask_causal_is_where_pytorch_has_it(op):
+    torch = pytest.importorskip("torch")
+    names = [each.name for each in getattr(torch.ops.aten, op).default._schema.arguments]
+    assert names[CAUSAL[op][0]] in ("is_causal", "custom_mask_type")
+
+
+@pytest.mark.parametrize(
+    ("op", "kind", "queries", "keys", "pairs"),
+    [
+        ("aten::_scaled_dot_product_efficient_attention", "True", 4, 6, 8),
+        ("aten::_scaled_dot_product_efficient_attention", "True", 6, 4, 8 + 2 * 4),
+        ("aten::_flash_attention_forward", "True", 4, 6, 8 + 2 * 4),
+        ("aten::_flash_attention_forward", "True", 1, 1024, 0.5 + 1023),
+        ("aten::_flash_attention_forward", "True", 6, 4, 8),
+        ("aten::_efficient_attention_forward", "1", 4, 6, 8),
+        ("aten::_efficient_attention_forward", "2", 4, 6, 8 + 2 * 4),
+    ],
+)
+def test_a_causal_mask_begins_at_the_first_or_ends_at_the_last(op, kind, queries, keys, pairs):
+    """The pairs of a query and a key that the mask keeps, those on the diagonal by half."""
+    packed = "forward" in op
+    q, k = ([1, queries, 1, 8], [1, keys, 1, 8]) if packed else ([1, 1, queries, 8], [1, 1, keys, 8])
+    place = CAUSAL[op.removeprefix("aten::")][0]
+    cost = aten_cost(op, [q, k, k, [], [], []], [BF16] * 3, [""] * place + [kind])
+    assert cost[0] == 2 * pairs * 16
+
+
+def test_attention_counts_its_products():
     q, k, v = [2, 8, 16, 64], [2, 2, 24, 64], [2, 2, 24, 32]
     scores = 2 * 8 * 16 * 24
     forward = 2 * scores * 96, 2 * (2 * 8 * 16 * 64 + 2 * 2 * 24 * 96 + 2 * 8 * 16 * 32)
     for kind in ("flash", "efficient", "cudnn"):
         name = f"aten::_scaled_dot_product_{kind}_attention"
-        assert aten_cost(name, [q, k, v, [], []], [BF16] * 3, ["", "", "", "0.", "True"]) == forward
+        assert aten_cost(name, [q, k, v, [], []], [BF16] * 3, ["", "", "", "0.", "False"]) == forward
     biased = aten_cost("aten::_scaled_dot_product_efficient_attention", [q, k, v, [2, 8, 16, 24]], [BF16] * 4)
     assert biased == (forward[0], forward[1] + 2 * scores)
 

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarker.traces.formats import chrome
 from benchmarker.traces.ingest import ingest
+from benchmarker.traces.statistics import work
 
 EPOCH_US = 1_763_000_000_000_000
 
@@ -42,7 +43,10 @@ def test_categories_say_what_an_event_is():
     left_out = ["python_function", "gpu_user_annotation", "Trace", "overhead", "ac2g", "fwdbwd"]
     found = read(*(op(each, cat=each) for each in (*categories, *left_out)))
     assert kinds(found) == categories
-    assert sorted(found.notes) == sorted(f"1 event of the category {each.lower()!r} left out" for each in left_out)
+    (note,) = found.notes
+    assert sorted(note.removeprefix("events left out: ").split(", ")) == sorted(
+        f"1 {each.lower()}" for each in left_out
+    )
     assert found.lost == ()
 
 
@@ -205,7 +209,7 @@ def test_the_file_of_jax_viewer():
         ["train", "step", "", "cpu", "process 7 python", 3, -1, ""],
     ]
     assert found.lost == ()
-    assert found.notes == ("1 event of the category '(none)' left out",)
+    assert found.notes == ("events left out: 1 (no category)",)
 
 
 def test_on_a_cpu_the_ops_of_jax_are_those_with_an_instruction():
@@ -243,7 +247,7 @@ def test_events_without_duration_are_passed_over_and_unknown_ones_told():
     found = read(op(), *others, {"ph": "b"}, {"ph": "n"}, {"ph": "e"}, {"ph": "Q"}, {"ph": 5}, {"name": "x"}, {})
     assert len(found.events) == 1
     assert found.lost == ("3 events have an unknown type",)
-    assert found.notes == ("3 events of asynchronous slices left out",)
+    assert found.notes == ("events left out: 3 asynchronous, 2 instant",)
 
 
 def test_hostile_names_are_kept_as_they_are(tmp_path):
@@ -256,3 +260,54 @@ def test_an_empty_list_has_no_rows():
     found = read()
     assert len(found.events) == 0
     assert found.lost == ()
+
+
+def test_memory_and_synchronisation_events_are_told_with_their_counts():
+    memory = [{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": at} for at in range(3)]
+    synchronised = [op("Stream Sync", cat="cuda_sync")] * 2
+    assert read(op(), *memory, *synchronised, schemaVersion=1).notes == ("events left out: 3 memory, 2 cuda_sync",)
+
+
+def test_a_long_list_of_categories_is_cut():
+    (note,) = read(op(), *(op(cat=f"c{at}" * 50) for at in range(20)), schemaVersion=1).notes
+    assert note.endswith("and 8 more categories")
+    assert len(note) < 1000
+
+
+def test_what_mtia_executed_is_work():
+    device = op("fc", cat="mtia_ccp_events", args={"device": 3})
+    found = read(op(), device, schemaVersion=1)
+    assert kinds(found)["fc"] == "kernel"
+    assert found.events["device"].tolist() == ["cpu", "gpu:3"]
+    assert kinds(read(op(), device, op("k", cat="kernel"), schemaVersion=1)) == {"aten::mm": "op", "k": "kernel"}
+
+
+def rocprof(gpus: int) -> list[dict]:
+    """A file of rocprof: two kernels and a copy, and the calls that launched them."""
+    names = {1: "COPY", 2: "0 CPU HIP API", 3: "CPU HSA API", 0: "Markers and Ranges"}
+    names |= {6 + gpu: f"{2 + gpu} GPU{gpu}" for gpu in range(gpus)}
+    named = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in names.items()]
+    place = {"ph": "X", "dur": "5", "tid": 4}
+    return [
+        *named,
+        {**place, "name": "hipLaunchKernel", "pid": 2, "ts": "1"},
+        {**place, "name": "hsa_signal_wait", "pid": 3, "ts": "1"},
+        {**place, "name": "Cijk_Ailk", "pid": 6, "ts": "10", "args": {"dev-id": "0", "queue-id": "0"}},
+        {**place, "name": "FillBuffer", "pid": 5 + gpus, "ts": "20", "args": {"dev-id": "1"}},
+        {**place, "name": "CopyHostToDevice", "pid": 1, "ts": "30", "args": {"dev-id": "1"}},
+        {**place, "name": "step", "pid": 0, "ts": "0"},
+    ]
+
+
+def test_a_file_of_rocprof_has_kernels_and_copies_and_its_calls_are_no_work():
+    found = read(*rocprof(2))
+    rows = {row["name"]: (row["kind"], row["device"]) for row in found.events.to_dict("records")}
+    assert rows == {
+        "hipLaunchKernel": ("runtime", "cpu"),
+        "hsa_signal_wait": ("runtime", "cpu"),
+        "Cijk_Ailk": ("kernel", "gpu:0"),
+        "FillBuffer": ("copy", "gpu:1"),
+        "CopyHostToDevice": ("copy", "gpu:1"),
+        "step": ("scope", "cpu"),
+    }
+    assert work(found.events)["name"].tolist() == ["Cijk_Ailk", "FillBuffer", "CopyHostToDevice"]

@@ -1,0 +1,99 @@
+"""Options that choose among the work of a profile, shared by its tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.options.types import Integer
+from benchmarker.comparing.profiled_parts import OUTSIDE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the work that a table shows must be; None: anything."""
+
+    name: str | None
+    category: str | None
+    scope: str | None
+    phase: str | None
+    device: str | None
+    stream: str | None
+    step: int | None
+
+    def events(self, events: pd.DataFrame, column: str = "name") -> pd.DataFrame:
+        """Return the event table in which only the chosen rows are work; `--name` is searched in `column`.
+
+        No row is removed, so that rows can still be found by their number; if nothing is chosen, the table is empty.
+        """
+        from benchmarker.traces.attribution.categories import categories
+        from benchmarker.traces.events import words
+        from benchmarker.traces.statistics import work
+
+        if self.category not in (None, *categories()):
+            raise UserError(f"--category={self.category}: the categories are {', '.join(categories())}")
+        rows = work(events)
+        chosen = rows["kind"] != ""
+        for name, wanted in (("category", self.category), ("device", self.device), ("step", self.step)):
+            if wanted is not None:
+                chosen &= rows[name] == wanted
+        if self.scope is not None:
+            chosen &= rows["leaf"] == ("" if self.scope == OUTSIDE else self.scope)
+        if self.phase is not None:
+            chosen &= rows["phase"] == ("" if self.phase == UNKNOWN else self.phase)
+        if self.stream is not None:
+            chosen &= rows["track"].isin([self.stream, f"stream {self.stream}"])
+        if self.name is not None:
+            chosen &= rows[column].astype(object).str.contains(_pattern(self.name))
+        if chosen.all():
+            return events
+        if not chosen.any():
+            return events.iloc[:0]
+        kinds = [*events["kind"].cat.categories, ""]
+        number = events["kind"].cat.codes.to_numpy().copy()
+        number[rows.index[~chosen]] = len(kinds) - 1
+        return events.assign(kind=words(number, kinds))
+
+
+def filter_options(function: _F) -> _F:
+    """Add the options to a command, which gets them as `filters`."""
+
+    @wraps(function)
+    def command(*args: Any, **given: Any) -> Any:
+        own = {field: given.pop(field) for field in Filters.__dataclass_fields__}
+        return function(*args, filters=Filters(**own), **given)
+
+    for option in (
+        click.option("--step", type=Integer(min=0), help="Show only this profiled step; the first is 0."),
+        click.option("--stream", help="Show only this stream or thread."),
+        click.option("--device", help="Show only this device: gpu:0, cpu, ..."),
+        click.option(
+            "--phase", type=click.Choice(["forward", "backward", "remat", UNKNOWN]), help="Show only this phase."
+        ),
+        click.option("--scope", help="Show only what is attributed to this scope."),
+        click.option("--category", metavar="NAME", help="Show only this category: gemm, memory, ..."),
+        click.option(
+            "--name", metavar="PATTERN", help="Show only names in which this regular expression is found, in any case."
+        ),
+    ):
+        command = option(command)
+    return command  # type: ignore[return-value]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise UserError(f"--name={text}: not a regular expression: {error}; put \\ before a bracket or a dot") from None
