@@ -186,7 +186,7 @@ def _design(record: Record) -> Iterator[str]:
 
 def _identity(record: Record) -> Iterator[str]:
     """Ids contain the time at which they were made: that of the run first, then that of the trial, then its start."""
-    run, trial, started = _made_at(record.run_id), _made_at(record.trial_id), _started_at(record)
+    run, trial, started = made_at(record.run_id), made_at(record.trial_id), _started_at(record)
     if run and trial and trial < run:
         yield "its trial_id is older than its run_id"
     if started is None:
@@ -199,7 +199,7 @@ def _identity(record: Record) -> Iterator[str]:
         yield f"it computed with {record.software.threads} threads, but {record.case.threads} were requested"
 
 
-def _made_at(name: str) -> float | None:
+def made_at(name: str) -> float | None:
     """Return the time in an id, s since 1970; None if there is none, as in a record that was made for a test."""
     return _time(found[1], "%Y%m%dT%H%M%S.%f") if (found := _ID.fullmatch(name)) else None
 

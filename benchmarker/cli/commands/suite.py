@@ -17,12 +17,15 @@ from click.core import ParameterSource
 from benchmarker.api.claim import Claim
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.submissions import print_submissions
 from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import store_options
 from benchmarker.cli.options.types import Folder, Number
 from benchmarker.cli.preview import preview
 from benchmarker.hooks import registry
 from benchmarker.planning import factors, suites
+from benchmarker.procurement import submission
 from benchmarker.proving.proof import load_proof, prove
 
 if TYPE_CHECKING:
@@ -141,6 +144,30 @@ def run_command(
     if dry_run:
         return preview(plan, results, False, as_json)
     return execute_plan(plan, results, resume, as_json)
+
+
+@command.command("check")
+@click.argument("results", metavar="RESULT|BUNDLE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--suite",
+    metavar="NAME|FILE",
+    help="The suite or the plan file that was to be run. [default: the suite of the name that the run states]",
+)
+@json_option
+def check_command(results: tuple[Path, ...], suite: str | None, as_json: bool) -> int:
+    """Check runs of a suite as handed in: list everything that is missing, failed, disturbed, changed or invalid.
+
+    RESULT is the folder of a run, or a folder of runs; BUNDLE is a packed run, which is not unpacked. Checked are the
+    suite, cases, trials, energy and profiles if the suite requests them, disturbances, the consistency of records,
+    machine and software, and checksums. The exit status is 0 if nothing is found, otherwise 1.
+    """
+    with working("checking"):
+        checked = [each for result in results for each in submission.check(result, suite)]
+    if as_json:
+        print_json(checked)
+    else:
+        print_submissions(checked)
+    return 1 if any(each.findings for each in checked) else 0
 
 
 def _proofs() -> list[str]:

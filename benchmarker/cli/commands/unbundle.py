@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.options.types import Folder, Integer
+from benchmarker.formatting import clean
 
 
 @click.command("unbundle", short_help="Verify a packed run and unpack it.")
@@ -27,13 +29,27 @@ from benchmarker.cli.options.types import Folder, Integer
 @click.option("--check", is_flag=True, help="Verify only; do not unpack.")
 @click.option("--sha256", metavar="HEX", help="Expected SHA-256 of FILE, as printed by `bundle`.")
 @click.option(
+    "--signed-by",
+    metavar="KEY",
+    type=click.Path(path_type=Path),
+    help="Public SSH key, or file of allowed signers; FILE.sig must be a signature by one of them.",
+)
+@click.option(
     "--max-size",
     metavar="GIB",
     type=Integer(min=1),
     help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
 )
 @json_option
-def command(file: Path, to: Path, check: bool, sha256: str | None, max_size: int | None, as_json: bool) -> int:
+def command(
+    file: Path,
+    to: Path,
+    check: bool,
+    sha256: str | None,
+    signed_by: Path | None,
+    max_size: int | None,
+    as_json: bool,
+) -> int:
     """Verify every byte and every record of a bundle, then unpack its run.
 
     If any check fails, all faults are listed, nothing is unpacked and the exit status is 1. Checksums show that nothing
@@ -41,14 +57,18 @@ def command(file: Path, to: Path, check: bool, sha256: str | None, max_size: int
     """
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UserError("--sha256 must be 64 hexadecimal digits, as printed by `bundle`")
-    done = unbundle(file, None if check else to, sha256=sha256, max_bytes=max_size and max_size * 2**30)
+    max_bytes = max_size and max_size * 2**30
+    done = unbundle(file, None if check else to, sha256=sha256, signers=signed_by, max_bytes=max_bytes)
+    if signed_by is None and path_of(file).exists():
+        click.echo(f"benchmarker: {clean(str(path_of(file)))} is not verified; name its key with --signed-by", err=True)
     warn(done.manifest)
     print_faults(done.faults)
     if as_json:
         folder = str(done.folder) if done.folder else None
-        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder})
+        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder, "signer": done.signer})
         return 1 if done.faults else 0
     verdict = f"NOT VERIFIED: {len(done.faults)} faults" if done.faults else "verified"
     where = str(done.folder) if done.folder else "nowhere"
-    print_table(None, [*summary(done.manifest), ["bundle", verdict], ["unpacked to", where]])
+    signed = [["signed by", done.signer]] if done.signer else []
+    print_table(None, [*summary(done.manifest), ["bundle", verdict], *signed, ["unpacked to", where]])
     return 1 if done.faults else 0

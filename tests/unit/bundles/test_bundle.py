@@ -754,7 +754,7 @@ def test_a_changed_byte_is_named_with_its_file(packed, tmp_path):
 
 def test_a_zip_that_is_cut_short_is_refused(packed, tmp_path):
     whole = packed.read_bytes()
-    for length in range(0, len(whole), 97):
+    for length in (*range(0, len(whole), 97), *range(len(whole) - 30, len(whole))):
         packed.write_bytes(whole[:length])
         with pytest.raises(UserError, match="is not a zip file, or is truncated or damaged"):
             unbundle(packed, tmp_path / "theirs")
@@ -834,7 +834,6 @@ def test_the_command_line_packs_and_unpacks(command, run, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["folder"] == f"results/{RUN}"
     assert command("show", f"results/{RUN}").returncode == 0
-    assert command("validate", "results").stdout == "2 valid, 0 faulty\n"
     again = command("unbundle", f"{RUN}.zip")
     assert again.returncode == 2
     assert "exists already" in again.stderr
