@@ -138,12 +138,12 @@ def _suite(plan: Plan, expected: PlannedSuite | None) -> Iterator[Finding]:
     if expected is None:
         if stated.name not in suites.names():
             what = f"no suite named {stated.name!r} comes with benchmarker; name its plan file with --suite"
-            yield Finding("changed", str(stated.id), what)
+            yield Finding("changed", "suite", what)
         else:
             expected = expected_suite(stated.name)
     if expected and expected.sha256 != stated.sha256:
-        for each in differences(expected, stated):
-            yield Finding("changed", f"suite {expected.id} -> {stated.id}", each)
+        yield Finding("changed", "suite", f"it is {stated.id} instead of {expected.id}")
+        yield from (Finding("changed", "suite", each) for each in differences(expected, stated))
     requested = {number: case.settings for case in stated.cases for number in case.case_numbers}
     for number, case in enumerate(plan.cases):
         if number not in requested:

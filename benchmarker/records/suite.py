@@ -73,7 +73,7 @@ class SuiteCase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if self.name:
             return f"{self.name} ({self.settings.get('framework')})"
         work = _work(self)
-        return label(work, list(work))
+        return label(work, list(dict.fromkeys(["problem", "framework", *work])))
 
 
 class PlannedSuite(SuiteId, frozen=True, forbid_unknown_fields=True, kw_only=True):

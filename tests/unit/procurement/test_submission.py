@@ -120,10 +120,10 @@ def test_a_case_that_is_left_out_is_missing_with_its_reason(run, suite):
 def test_a_suite_that_was_changed_is_named_with_what_changed(run, suite, tmp_path):
     asked = tmp_path / "asked.toml"
     asked.write_text(SUITE.replace("trials = 2", "trials = 9").replace("blocks = 1", "blocks = 7"))
-    of = f"suite {expected_suite(str(asked)).id} -> {expected_suite(str(suite)).id}"
     assert findings(run, asked) == [
-        ("changed", of, "trials 9 -> 2"),
-        ("changed", of, "blocks 7 -> 1 in 2 of 2 cases"),
+        ("changed", "suite", f"it is {expected_suite(str(suite)).id} instead of {expected_suite(str(asked)).id}"),
+        ("changed", "suite", "trials 9 -> 2"),
+        ("changed", "suite", "blocks 7 -> 1 in 2 of 2 cases"),
     ]
 
 
