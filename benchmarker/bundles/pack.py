@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import IO
 
 from benchmarker.api.errors import UserError
+from benchmarker.bundles import signature
 from benchmarker.bundles.environment import Environment
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
 from benchmarker.bundles.redact import Redactor
-from benchmarker.bundles.run_files import in_folder, read_run
+from benchmarker.bundles.run_files import ANNOTATED, in_folder, read_run
 from benchmarker.files import atomic
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling, DeviceKey, key_of
@@ -44,23 +45,25 @@ _OWN = (store.MANIFEST, store.ENVIRONMENT, store.CEILINGS)
 
 @dataclass(frozen=True, slots=True)
 class Bundled:
-    """A bundle that was written."""
+    """A bundle that was written, and its signature if it was signed."""
 
     path: Path
     size_bytes: int
     sha256: str
     manifest: Manifest
+    signature: Path | None = None
 
 
 def bundle(
-    folder: Path, output: Path | None = None, *, profiles: bool = True, redact: bool = False
+    folder: Path, output: Path | None = None, *, profiles: bool = True, redact: bool = False, key: Path | None = None
 ) -> Bundled | tuple[Remark, ...]:
     """Pack the run in `folder` into a zip (by default RUN_ID.zip in the working directory), completely or not at all.
 
     Without `profiles`, event tables and profiler files are left out, and the manifest lists them. With `redact`, hosts
-    and graphics cards get pseudonyms, and files that may name them in other ways are left out too. If the plan or a
-    record is damaged, or a record belongs to another run, nothing is written and the faults are returned. Raises
-    `UserError` if `folder` does not contain a run, if another process is using it, or if the zip cannot be written.
+    and graphics cards get pseudonyms, and files that may name them in other ways are left out too. With `key`, an SSH
+    key signs the zip. If the plan or a record is damaged, or a record belongs to another run, nothing is written and
+    the faults are returned. Raises `UserError` if `folder` does not contain a run, if another process is using it, if
+    the zip cannot be signed, or if it cannot be written.
     """
     with _still(folder):
         earlier = _earlier(folder)
@@ -110,7 +113,10 @@ def bundle(
                     files=packed,
                 )
                 _add(archive, top, store.MANIFEST, atomic.encode(manifest))
-            return Bundled(output, os.fstat(file.fileno()).st_size, sha256_of(file), manifest)
+            size_bytes, sha256 = os.fstat(file.fileno()).st_size, sha256_of(file)
+            if key:
+                atomic.write(signature.path_of(output), signature.sign(file, key))
+            return Bundled(output, size_bytes, sha256, manifest, signature.path_of(output) if key else None)
 
 
 def sha256_of(file: BufferedReader | BufferedRandom) -> str:
@@ -169,7 +175,7 @@ def _survey(folder: Path, profiles: bool, earlier: Manifest | None) -> tuple[lis
 
 
 def _is_profile(path: str) -> bool:
-    return path.endswith((".events.parquet", ".annotated.json.gz")) or (".profile." in path and path.endswith(".gz"))
+    return path.endswith((".events.parquet", ANNOTATED)) or (".profile." in path and path.endswith(".gz"))
 
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from benchmarker.bundles.manifest import Remark, Trials
+from benchmarker.bundles.manifest import Manifest, Remark, Trials
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
 from benchmarker.records import ceilings, plan, record, store
@@ -15,6 +16,9 @@ from benchmarker.records.record import Record
 
 MAX_JSON_BYTES = 2**24
 """Largest plan, record or other JSON file. A record this large has more than a million timed blocks."""
+
+ANNOTATED = ".annotated.json.gz"
+"""Ending of the traces that `trace` and `sql` store next to a record."""
 
 Content = Callable[[str], bytes | Fault]
 """Returns the content of a file of the run by its path, or why it cannot be read."""
@@ -47,6 +51,30 @@ def in_folder(folder: Path) -> Content:
 def too_large(path: str, max_bytes: int) -> Fault:
     """Return the fault of a JSON file that exceeds the limit."""
     return Fault(Path(path), f"larger than {max_bytes} bytes, the limit for a JSON file")
+
+
+def against_manifest(folder: Path, paths: Iterable[str]) -> list[Remark]:
+    """Return which files of an unpacked run are not as its manifest states; none if there is no manifest.
+
+    Annotated traces are left out: commands store them next to the records.
+    """
+    try:
+        manifest = Manifest.read((folder / store.MANIFEST).read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        return [Remark(store.MANIFEST, str(error))]
+    there = {path for path in paths if path != store.MANIFEST and not path.endswith(ANNOTATED)}
+    faults = []
+    for packed in manifest.files:
+        if packed.path not in there:
+            faults.append(Remark(packed.path, "in the manifest, but not here"))
+            continue
+        with (folder / packed.path).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != packed.sha256:
+                faults.append(Remark(packed.path, "changed: its SHA-256 differs from the manifest"))
+    listed = {packed.path for packed in manifest.files}
+    return faults + [Remark(path, "not in the manifest") for path in sorted(there - listed)]
 
 
 def read_run(paths: Iterable[str], content: Content, seen: Callable[[Record], None] | None = None) -> Run:

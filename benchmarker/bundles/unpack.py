@@ -13,19 +13,22 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from benchmarker.api.errors import UserError
+from benchmarker.bundles import signature
 from benchmarker.bundles.manifest import MAX_FILES, Manifest, Packed, Remark, folded, name_trouble
 from benchmarker.bundles.pack import sha256_of
 from benchmarker.bundles.run_files import MAX_JSON_BYTES, read_run, too_large
 from benchmarker.bundles.untrusted_zip import Archive, DamagedError, Entry
 from benchmarker.files.atomic import Fault
 from benchmarker.records import store
+from benchmarker.records.plan import Plan
+from benchmarker.records.record import Record
 
 _MAX_BYTES = 10 * 2**30
 _EASY_BYTES, _EASY_RATIO = 2**30, 100
@@ -33,26 +36,41 @@ _EASY_BYTES, _EASY_RATIO = 2**30, 100
 
 @dataclass(frozen=True, slots=True)
 class Unbundled:
-    """The manifest of a bundle, the faults found, and where its run was unpacked (None if it was not)."""
+    """The manifest of a bundle, its plan, the faults found, where its run was unpacked, and who signed it.
+
+    `folder` is None if the run was not unpacked, `signer` if the signature was not verified.
+    """
 
     manifest: Manifest
+    plan: Plan | None
     faults: tuple[Remark, ...]
     folder: Path | None = None
+    signer: str | None = None
 
 
-def unbundle(path: Path, to: Path | None, *, sha256: str | None = None, max_bytes: int | None = None) -> Unbundled:
+def unbundle(
+    path: Path,
+    to: Path | None,
+    *,
+    sha256: str | None = None,
+    signers: Path | None = None,
+    max_bytes: int | None = None,
+    seen: Callable[[Record], None] | None = None,
+) -> Unbundled:
     """Verify the bundle at `path`, then unpack its run into the folder `to`; with None, only verify it.
 
-    Nothing is written before everything is verified. `sha256` is the expected hash of the zip. Bundles of more than
-    `max_bytes` unpacked are refused; the default is a hundred times the size of the zip, but at least 1 GiB and at most
-    10 GiB. Raises `UserError` if the file is not a bundle, is too large or has another hash, if its run exists already,
-    or if `to` cannot be written.
+    Nothing is written before everything is verified. `sha256` is the expected hash of the zip; `signers` are the public
+    keys of which one must have signed it. Bundles of more than `max_bytes` unpacked are refused; the default is a
+    hundred times the size of the zip, but at least 1 GiB and at most 10 GiB. `seen` is called with each record. Raises
+    `UserError` if the file is not a bundle, is too large, has another hash or no such signature, if its run exists
+    already, or if `to` cannot be written.
     """
     with _opened(path) as file:
         if sha256 and (found := sha256_of(file)) != sha256.lower():
             raise UserError(
                 f"{path} is not the expected file: its SHA-256 is {found}; check the hash or request the bundle again"
             )
+        signer = signature.verify(file, path, signers) if signers else None
         try:
             archive = Archive(file, MAX_FILES)
         except DamagedError as error:
@@ -63,10 +81,11 @@ def unbundle(path: Path, to: Path | None, *, sha256: str | None = None, max_byte
         _refuse_bomb(path, manifest, archive, max_bytes)
         files, faults = _verified(manifest, archive)
         named = {fault.path for fault in faults}
-        faults += [fault for fault in _read(manifest, archive, files) if fault.path not in named]
+        plan, wrong = _read(manifest, archive, files, seen)
+        faults += [fault for fault in wrong if fault.path not in named]
         if faults or to is None:
-            return Unbundled(manifest, tuple(faults))
-        return Unbundled(manifest, (), _unpack(archive, manifest, content, files, to))
+            return Unbundled(manifest, plan, tuple(faults), signer=signer)
+        return Unbundled(manifest, plan, (), _unpack(archive, manifest, content, files, to), signer)
 
 
 @contextmanager
@@ -161,8 +180,10 @@ def _check(archive: Archive, entry: Entry, packed: Packed, sink: BufferedWriter 
     return None if digest.hexdigest() == packed.sha256 else "changed: its SHA-256 differs from the manifest"
 
 
-def _read(manifest: Manifest, archive: Archive, files: Mapping[str, Entry]) -> list[Remark]:
-    """Return the faults of the plan and the records among these files, whose bytes are as the manifest states."""
+def _read(
+    manifest: Manifest, archive: Archive, files: Mapping[str, Entry], seen: Callable[[Record], None] | None
+) -> tuple[Plan | None, list[Remark]]:
+    """Return the plan, and the faults of plan and records among these files, whose bytes are as the manifest states."""
     limit = archive.most_bytes(MAX_JSON_BYTES)
 
     def content(path: str) -> bytes | Fault:
@@ -170,7 +191,7 @@ def _read(manifest: Manifest, archive: Archive, files: Mapping[str, Entry]) -> l
             return too_large(path, limit)
         return archive.content(files[path], limit)
 
-    run = read_run(files, content)
+    run = read_run(files, content, seen)
     faults = list(run.faults)
     if run.plan and run.plan.run_id != manifest.run_id:
         faults.append(Remark(store.PLAN, f"belongs to run {run.plan.run_id}, not to {manifest.run_id}"))
@@ -178,7 +199,7 @@ def _read(manifest: Manifest, archive: Archive, files: Mapping[str, Entry]) -> l
         faults.append(Remark(store.MANIFEST, f"states suite {manifest.suite}, which is not that of the plan"))
     if len(files) == len(manifest.files) and not faults and run.trials != manifest.trials:
         faults.append(Remark(store.MANIFEST, f"states {manifest.trials}, but the files contain {run.trials}"))
-    return faults
+    return run.plan, faults
 
 
 def _unpack(archive: Archive, manifest: Manifest, content: bytes, files: Mapping[str, Entry], to: Path) -> Path:

@@ -169,7 +169,8 @@ def _find_directory(file: IO[bytes], size_bytes: int, max_files: int) -> int:
 def _ends_earlier(file: IO[bytes], size_bytes: int) -> bool:
     """Whether the end of a zip stands before the end of the file, as far back as `zipfile` looks."""
     file.seek(max(0, size_bytes - 2**16 - _END.size))
-    return 0 <= file.read().find(b"PK\5\6") < min(size_bytes, 2**16 + _END.size) - _END.size
+    last = file.read()
+    return 0 <= last.rfind(b"PK\5\6") < len(last) - _END.size
 
 
 def _refuse_gaps(file: IO[bytes], infos: Sequence[zipfile.ZipInfo], directory_at: int) -> None:

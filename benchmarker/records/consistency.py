@@ -7,6 +7,7 @@ threshold of a certain version, and a trial that was measured passes them all.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,11 @@ def _equal(one: float, other: float) -> bool:
 
 
 def _s(seconds: float) -> str:
-    return si(seconds, "s")
+    return _text(seconds, "s")
+
+
+def _text(value: float, unit: str) -> str:
+    return si(value, unit) if math.isfinite(value) else f"{value} {unit}"
 
 
 def _stages(record: Record) -> Iterator[str]:
@@ -186,7 +191,7 @@ def _design(record: Record) -> Iterator[str]:
 
 def _identity(record: Record) -> Iterator[str]:
     """Ids contain the time at which they were made: that of the run first, then that of the trial, then its start."""
-    run, trial, started = _made_at(record.run_id), _made_at(record.trial_id), _started_at(record)
+    run, trial, started = made_at(record.run_id), made_at(record.trial_id), _started_at(record)
     if run and trial and trial < run:
         yield "its trial_id is older than its run_id"
     if started is None:
@@ -199,7 +204,7 @@ def _identity(record: Record) -> Iterator[str]:
         yield f"it computed with {record.software.threads} threads, but {record.case.threads} were requested"
 
 
-def _made_at(name: str) -> float | None:
+def made_at(name: str) -> float | None:
     """Return the time in an id, s since 1970; None if there is none, as in a record that was made for a test."""
     return _time(found[1], "%Y%m%dT%H%M%S.%f") if (found := _ID.fullmatch(name)) else None
 
@@ -236,7 +241,7 @@ def _energy(record: Record, energy: Energy) -> Iterator[str]:
         parts = [each.energy_J for each in several if each.energy_J is not None]
         low, high = min(parts, default=0.0), sum(parts)  # two meters may read the same: then one of them counts
         if value is not None and not low * (1 - _ROUNDING) <= value <= high * (1 + _ROUNDING):
-            yield f"energy.{name} is {si(value, 'J')}, but its sensors measured {si(high, 'J')}"
+            yield f"energy.{name} is {_text(value, 'J')}, but its sensors measured {_text(high, 'J')}"
     for each, window_s in zip(energy.sensors, windows, strict=True):
         yield from (f"the sensor {each.id} {each.domain}: {text}" for text in _sensor(each, window_s))
 
@@ -250,11 +255,11 @@ def _window_s(sensor: SensorEnergy) -> float | None:
 def _sensor(sensor: SensorEnergy, window_s: float | None) -> Iterator[str]:
     energy, mean, polled = sensor.energy_J, sensor.mean_W, sensor.polled_J
     if energy is not None and window_s and mean is not None and not _equal(mean * window_s, energy):
-        yield f"{si(mean, 'W')} for {_s(window_s)} are not {si(energy, 'J')}"
+        yield f"{_text(mean, 'W')} for {_s(window_s)} are not {_text(energy, 'J')}"
     if sensor.method == "polled" and energy is not None and polled is not None and not _equal(energy, polled):
-        yield f"{si(energy, 'J')} were polled, but also {si(polled, 'J')}"
+        yield f"{_text(energy, 'J')} were polled, but also {_text(polled, 'J')}"
     if sensor.ratio is not None and energy is not None and polled and not _equal(sensor.ratio * polled, energy):
-        yield f"the ratio of {si(energy, 'J')} and {si(polled, 'J')} is not {sensor.ratio:.4g}"
+        yield f"the ratio of {_text(energy, 'J')} and {_text(polled, 'J')} is not {sensor.ratio:.4g}"
     if not _ascending(sensor.p50_W, sensor.p95_W, sensor.peak_W):
         yield "its percentiles do not ascend"
 

@@ -70,8 +70,10 @@ class SuiteCase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     case_numbers: list[Count]
 
     def __str__(self) -> str:
+        if self.name:
+            return f"{self.name} ({self.settings.get('framework')})"
         work = _work(self)
-        return self.name or label(work, list(work))
+        return label(work, list(dict.fromkeys(["problem", "framework", *work])))
 
 
 class PlannedSuite(SuiteId, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,6 +114,11 @@ def of_case(settings: Mapping[str, Value]) -> dict[str, Value]:
     }
 
 
+def with_defaults(settings: Settings) -> dict[str, Value]:
+    """Return the settings of a case with the defaults of those that are not stated, except the problem's parameters."""
+    return {**_DEFAULTS, **settings}
+
+
 def fingerprint(cases: Sequence[Settings], trials: int, design: str) -> str:
     """Return the SHA-256 of a suite: of its distinct cases in any order, its number of trials, and its design.
 
@@ -141,7 +148,7 @@ def differences(one: PlannedSuite, other: PlannedSuite) -> list[str]:
         if same := next((each for each in additional if _work(each) == _work(case)), None):
             missing.remove(case)
             additional.remove(same)
-            before, after = _DEFAULTS | case.settings, _DEFAULTS | same.settings
+            before, after = with_defaults(case.settings), with_defaults(same.settings)
             changed.update(f"{name} {text(before[name])} -> {text(after[name])}" for name in varying([before, after]))
     found += [f"{change} in {count} of {len(ours)} cases" for change, count in sorted(changed.items())]
     for what, cases in (("missing", missing), ("additional", additional)):

@@ -23,6 +23,7 @@ SECTIONS = {
         "suite list": "List the benchmark suites.",
         "suite run": "Run a benchmark suite.",
         "suite score": "Score results over all cases, one figure per metric.",
+        "suite check": "List what is missing or changed in a submission.",
         "suite accept": "Check records against a reference: PASS or FAIL.",
         "bundle create": "Pack a run with checksums, for hand-in.",
         "bundle verify": "Verify a packed run.",

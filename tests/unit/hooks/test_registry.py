@@ -13,7 +13,7 @@ def test_built_in_plugins_enter_by_the_entry_points():
     assert {"framework.jax", "framework.torch", "framework.numpy", "problem.gemm", "workload.gemm.jax"} <= set(
         addresses
     )
-    assert addresses["problem.gemm"].distribution == "benchmarker"
+    assert addresses["problem.gemm"].distribution == "framework-benchmarker"
 
 
 def test_an_unknown_name_gives_the_nearest_ones():

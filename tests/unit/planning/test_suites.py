@@ -23,6 +23,7 @@ def test_a_suite_is_a_plan_that_compares_frameworks_with_enough_trials(name):
     assert (suite.plan.name, suite.plan.version) == (name, "1")
     assert suite.plan.axes == {"framework": ["jax", "torch"]}
     tables = factors.expand(suite.plan)
+    assert all(table[factors.CASE_NAME] for table in tables)
     assert {table["problem"] for table in tables} == {"gemm", "attention", "gpt2"}
     assert {table.get("mode", "inference") for table in tables} >= {"inference", "training"}
     assert suite.summary
@@ -82,6 +83,7 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     found = json.loads(command("suite", "list", "--json").stdout)
     assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
     assert [each["name"] for each in found] == [*suites.names(), "gpu-proof"]
+    assert [each["version"] for each in found] == ["1", "1", None]
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,14 @@ def test_numbers_that_are_not_finite_have_no_hash():
 
 def test_differences_are_named():
     one = suite({**GEMM, "blocks": 5}, {**SECOND, "blocks": 5}, {"problem": "nap"})
-    other = suite(GEMM, SECOND, {"problem": "doze"}, {"problem": "sleep"}, trials=2, names=["", "", "a nap"])
+    doze = {"problem": "doze", "framework": "toy"}
+    other = suite(GEMM, SECOND, doze, {"problem": "sleep"}, trials=2, names=["", "", "a nap"])
     assert differences(one, one) == []
     assert differences(one, other) == [
         "trials 6 -> 2",
         "blocks 5 -> 100 in 2 of 3 cases",
         "1 missing: problem=nap",
-        "2 additional: a nap; problem=sleep",
+        "2 additional: a nap (toy); problem=sleep",
     ]
 
 

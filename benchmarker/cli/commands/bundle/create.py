@@ -29,14 +29,20 @@ from benchmarker.formatting import si
     is_flag=True,
     help="Replace host names, UUIDs and paths; leave out logs and profiles, which may hold some.",
 )
+@click.option(
+    "--sign",
+    metavar="KEY",
+    type=click.Path(path_type=Path),
+    help="Sign the zip file with this SSH key; the signature is FILE.sig.",
+)
 @json_option
-def command(run: Path, output: Path | None, profiles: bool, redact: bool, as_json: bool) -> int:
+def command(run: Path, output: Path | None, profiles: bool, redact: bool, sign: Path | None, as_json: bool) -> int:
     """Pack the folder of a run into a zip file, with a manifest of checksums and a description of the machines.
 
     The command prints the SHA-256 of the zip file. Send it to the recipient separately from the zip file. If a record
     is damaged or belongs to another run, nothing is written and the exit status is 1.
     """
-    bundled = bundle(run, output, profiles=profiles, redact=redact)
+    bundled = bundle(run, output, profiles=profiles, redact=redact, key=sign)
     if not isinstance(bundled, Bundled):
         print_faults(bundled)
         click.echo("benchmarker: nothing was written: fix these files, or move them away", err=True)
@@ -50,10 +56,12 @@ def command(run: Path, output: Path | None, profiles: bool, redact: bool, as_jso
                 "path": str(bundled.path),
                 "size_bytes": bundled.size_bytes,
                 "sha256": bundled.sha256,
+                "signature": str(bundled.signature) if bundled.signature else None,
                 "manifest": bundled.manifest,
             }
         )
         return 0
     file = f"{bundled.path}, {si(bundled.size_bytes, 'B')}"
-    print_table(None, [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256]])
+    signed = [["signature", str(bundled.signature)]] if bundled.signature else []
+    print_table(None, [*summary(bundled.manifest), ["bundle", file], ["sha256", bundled.sha256], *signed])
     return 0

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.bundles.signature import path_of
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.cli.display.bundles import print_faults, summary, warn
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.options.types import Folder, Integer
-from benchmarker.formatting import count
+from benchmarker.formatting import clean, count
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,6 +29,12 @@ def verifying_options(function: _F) -> _F:
             metavar="GIB",
             type=Integer(min=1),
             help="Maximum unpacked size.  [default: 10, or 1 if 10 GiB is over 100 times the size of FILE]",
+        ),
+        click.option(
+            "--signed-by",
+            metavar="KEY",
+            type=click.Path(path_type=Path),
+            help="Public SSH key, or file of allowed signers; FILE.sig must be a signature by one of them.",
         ),
         click.option("--sha256", metavar="HEX", help="Expected SHA-256 of FILE, as printed by `bundle create`."),
         click.argument("file", metavar="FILE", type=click.Path(path_type=Path)),
@@ -56,18 +63,29 @@ def command(to: Path, check: bool, **options: Any) -> int:
     return receive(None if check else to, **options)
 
 
-def receive(to: Path | None, file: Path, sha256: str | None, max_size: int | None, as_json: bool) -> int:
+def receive(
+    to: Path | None,
+    file: Path,
+    sha256: str | None,
+    signed_by: Path | None,
+    max_size: int | None,
+    as_json: bool,
+) -> int:
     """Verify a bundle, unpack it below `to` if that is given, and print the outcome; returns the exit status."""
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UserError("--sha256 must be 64 hexadecimal digits, as printed by `bundle create`")
-    done = unbundle(file, to, sha256=sha256, max_bytes=max_size and max_size * 2**30)
+    max_bytes = max_size and max_size * 2**30
+    done = unbundle(file, to, sha256=sha256, signers=signed_by, max_bytes=max_bytes)
+    if signed_by is None and path_of(file).exists():
+        click.echo(f"benchmarker: {clean(str(path_of(file)))} is not verified; name its key with --signed-by", err=True)
     warn(done.manifest)
     print_faults(done.faults)
     if as_json:
         folder = str(done.folder) if done.folder else None
-        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder})
+        print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder, "signer": done.signer})
         return 1 if done.faults else 0
     verdict = f"NOT VERIFIED: {count(len(done.faults), 'fault')}" if done.faults else "verified"
     where = str(done.folder) if done.folder else "nowhere"
-    print_table(None, [*summary(done.manifest), ["bundle", verdict], ["unpacked to", where]])
+    signed = [["signed by", done.signer]] if done.signer else []
+    print_table(None, [*summary(done.manifest), ["bundle", verdict], *signed, ["unpacked to", where]])
     return 1 if done.faults else 0

@@ -14,13 +14,14 @@ from benchmarker.proving.proof import load_proof, proofs
 @click.command("list")
 @json_option
 def command(as_json: bool) -> None:
-    """List the suites with their number of cases and trials of each case, or of claims, and their run time.
+    """List the suites with version, number of cases and trials of each case, or of claims, and run time.
 
     No framework is started. Cases that a framework does not support here are left out when the suite runs.
     """
     found: list[dict[str, Any]] = [
         {
             "name": suite.name,
+            "version": suite.plan.version,
             "cases": len(factors.expand(suite.plan)),
             "trials": suite.plan.trials,
             "claims": None,
@@ -35,6 +36,7 @@ def command(as_json: bool) -> None:
         found.append(
             {
                 "name": name,
+                "version": None,
                 "cases": None,
                 "trials": None,
                 "claims": claims,
