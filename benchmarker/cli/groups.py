@@ -95,8 +95,9 @@ class Group(click.Group):
     def _is_for_default(self, ctx: click.Context, word: str) -> bool:
         if word.startswith("-"):
             return not any(word in param.opts for param in self.get_params(ctx))
-        misspelt = self._near(ctx, word) and not Path(word).exists()
-        return bool(self.prefix) and self.get_command(ctx, word) is None and not misspelt
+        if not self.prefix or self.get_command(ctx, word):
+            return False
+        return Path(word).exists() or not self._near(ctx, word)
 
     def _near(self, ctx: click.Context, word: str) -> str | None:
         """Return the full name of the command whose name, former name, or name within its group is spelt most alike."""

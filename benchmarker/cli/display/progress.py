@@ -33,14 +33,16 @@ def progress_options(function: _F) -> _F:
     """Add `--verbose` and `--quiet` to a command; what it calls asks `verbose` and `quiet`."""
     for option in (
         click.option(
-            *("-q", "--quiet"),
+            "-q",
+            "--quiet",
             is_flag=True,
             expose_value=False,
             callback=_remember,
             help="Print no progress, only failures and notes.",
         ),
         click.option(
-            *("-v", "--verbose"),
+            "-v",
+            "--verbose",
             is_flag=True,
             expose_value=False,
             callback=_remember,

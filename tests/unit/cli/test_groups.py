@@ -134,7 +134,7 @@ def test_help_imports_no_command():
         (["run", "--problem=gtp2"], "--warm", ["--warmup-steps"]),
         (["run", "--precision"], "bf", ["bf16"]),
         (["run", "--problem"], "gp", ["gpt2"]),
-        (["bundle", "create"], "--pro", ["--profiles"]),
+        (["bundle", "create"], "--out", ["--output"]),
     ],
 )
 def test_commands_and_options_are_completed(words, incomplete, expected):

@@ -94,7 +94,7 @@ def command(
         if not all(frameworks := [each.strip() for each in framework.split(",")]):
             raise UserError(f"--framework={framework}: a name is missing")
         description = replace(description, axes={**description.axes, "framework": frameworks})
-    given = {name: value for name, value in (("device", device), ("threads", threads)) if value is not None}
+    given = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
     description = replace(description, base={**description.base, **given})
     return execute_plan(made(description), results, resume, dry_run, as_json)
 
