@@ -104,7 +104,7 @@ def operations(study: Study) -> tuple[Section | None, list[str]]:
             faults.append(f"{record.trial_id}: has a profile, but no event table next to its record")
             continue
         try:
-            parts.append(_listing(name, _ops(path)))
+            parts.append(listing(name, _ops(path)))
         except UserError as error:
             faults.append(str(error))
     lead = [
@@ -134,7 +134,7 @@ _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes"
 _LEFT_OUT = ("total_ns", "self_ns", "mean_ns", "p5_ns", "min_ns", "max_ns", "std_ns", "flops", "bytes")
 
 
-def _listing(name: str, table: pd.DataFrame) -> Listing:
+def listing(name: str, table: pd.DataFrame) -> Listing:
     """Return the table of the longest ops, with the others summed up in the last row."""
     table = table.drop(columns=[each for each in _LEFT_OUT if each in table]).dropna(axis=1, how="all")
     program = ""

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.ceilings import computed_in, key_of
 from benchmarker.records.configurations import DEFAULTS, configurations, label, varying
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from benchmarker.api.problem import Problem, Work
-    from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.ceilings import Ceiling, Ceilings
+    from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
 
 Level = Literal["step", "scope", "kernel"]
@@ -130,6 +132,10 @@ def measured_roof(record: Record, ceilings: Ceilings) -> Roof | None:
     compute, memory = ceilings.compute(record), ceilings.memory(record)
     if compute is None or memory is None:
         return None
+    return _measured(compute, memory)
+
+
+def _measured(compute: Ceiling, memory: Ceiling) -> Roof:
     source = f"measured {compute.measured_at[:10]} by {compute.framework} gemm, {memory.framework} stream"
     return Roof(compute.value, memory.value, f"{compute.device} {compute.precision}", source)
 
@@ -206,15 +212,42 @@ def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) ->
     )
 
 
+def of_trace(name: str, trace: Trace, kernels: Sequence[Kernel], roof: Roof) -> Roofline:
+    """Return the kernels of a trace under a roof."""
+    points = _points_of_kernels([(trace, kernels)], roof)
+    return Roofline(configuration=name, trials=1, roof=roof, points=points, model_s=None)
+
+
+def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) -> Roof:
+    """Return the roof of a device by its name. Raises `UserError` if it is not known."""
+    if source == "vendor":
+        found = vendor_peaks.peak(device)
+        peak = found.products_per_s(precision) if found else None
+        if found is None or peak is None or found.bytes_per_s is None:
+            names = ", ".join(each.name for each in vendor_peaks.peaks())
+            raise UserError(f"the vendor data file has no {precision} peak for {device}; it has {names}")
+        return Roof(peak, found.bytes_per_s, f"{found.name} {precision}", found.source)
+    computed = PRECISIONS[precision].compute
+    for key in {each.device: None for each in ceilings.known if each.device.name == device}:
+        compute, memory = ceilings.of(key, "compute", computed), ceilings.of(key, "memory")
+        if compute and memory:
+            return _measured(compute, memory)
+    raise UserError(
+        f"no ceiling of {device} in {precision} is known: run `benchmarker ceilings` there, or give --roof=vendor"
+    )
+
+
 def _kernels(records: Sequence[Record], roof: Roof) -> list[Point]:
+    return _points_of_kernels([(record.trace, record.kernels) for record in records if record.trace], roof)
+
+
+def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof: Roof) -> list[Point]:
     """Return points of kernels with known FLOPs and bytes, added up by name and scope; medians over trials."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for record in records:
-        if record.trace is None:
-            continue
-        steps = max(1, record.trace.steps)
+    for trace, kernels in profiles:
+        steps = max(1, trace.steps)
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        for each in record.kernels:
+        for each in kernels:
             if each.flops and each.bytes and each.self_ns:
                 name = f"{each.name} ({each.scope})" if each.scope else each.name
                 amounts = each.flops, each.bytes, each.self_ns / 1e9

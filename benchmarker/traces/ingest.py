@@ -33,6 +33,8 @@ _GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
 _LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
+_SEEN = 512
+"""Bytes of a file that are looked at to tell whether it is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def read(path: Path, causal: Causal = "half") -> Reading:
     first = next(pieces, b"")
     if not first:
         raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
+    if what := foreign(first):
+        raise UserError(f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX or JSON with traceEvents")
     try:
         if first.lstrip()[:1] in (b"{", b"["):
             reading = chrome.read(chain([first], pieces), causal)
@@ -108,6 +112,16 @@ def read(path: Path, causal: Causal = "half") -> Reading:
     if source.cut_short:
         return replace(reading, lost=(*reading.lost, "the compressed file is cut short"))
     return reading
+
+
+def foreign(first: bytes) -> str:
+    """What a file is that begins with these bytes and can be no trace; empty if it may be one."""
+    if first.startswith(b"SQLite format 3\0"):
+        return "an SQLite database, such as Nsight Systems and rocprofv3 write"
+    beginning = first[:_SEEN]
+    text = beginning.decode("utf-8", "ignore")
+    is_text = len(text.encode()) > len(beginning) - 4 and all(char.isprintable() or char.isspace() for char in text)
+    return "a text file" if is_text and first.lstrip()[:1] not in (b"{", b"[") else ""
 
 
 def _steps(events: pd.DataFrame) -> list[int]:

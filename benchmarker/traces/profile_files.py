@@ -15,10 +15,12 @@ from benchmarker.records.record import Record
 from benchmarker.traces import parquet
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.chrome import CAUSAL
-from benchmarker.traces.ingest import Expected, Ingested, ingest
+from benchmarker.traces.formats.source import Source
+from benchmarker.traces.ingest import Expected, Ingested, foreign, ingest
 
 EVENTS = ".events.parquet"
 ANNOTATED = ".annotated.json.gz"
+_ENDINGS = (".gz", ".json", ".parquet", ".pb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,45 @@ class Profile:
     path: Path
     record: Record | None
     ingested: Ingested
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file looks like an event table or a profiler's trace; it may still be damaged."""
+    first = _beginning(path)
+    return (
+        first.startswith(parquet.MAGIC)
+        or first.lstrip()[:1] == b"["
+        or b'"traceEvents"' in first
+        or (bool(first) and path.name.removesuffix(".gz").endswith(".pb"))
+    )
+
+
+def what_else(path: Path) -> str:
+    """What a file is if it is neither a trace nor JSON; empty if it may be one of these, or is no file."""
+    first = _beginning(path)
+    return (
+        "" if is_trace(path) or first.lstrip()[:1] in (b"", b"{") else foreign(first) or "not a record and not a trace"
+    )
+
+
+def traces_in(folder: Path) -> Path | None:
+    """A trace in a folder that contains no JSON file that could be a record; None if there is none."""
+    if not folder.is_dir():
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.suffix in _ENDINGS and path.is_file())
+    if any(path.suffix == ".json" and not is_trace(path) for path in files):
+        return None
+    return next((path for path in files if is_trace(path)), None)
+
+
+def _beginning(path: Path) -> bytes:
+    """The first bytes of a file, decompressed; empty if it is no file or cannot be read."""
+    if not path.is_file():
+        return b""
+    try:
+        return next(Source(path).pieces(), b"")
+    except UserError:
+        return b""
 
 
 def profiles(results: Sequence[Path], causal: Causal | None = None) -> list[Profile]:
@@ -43,7 +84,9 @@ def profiles(results: Sequence[Path], causal: Causal | None = None) -> list[Prof
             continue
         tables = sorted(result.rglob(f"*{EVENTS}"))
         if not tables:
-            raise UserError(f"{result} contains no record with a profile; run with --profile")
+            inside = traces_in(result)
+            remedy = f"name one of its traces, such as {inside}" if inside else "run with --profile"
+            raise UserError(f"{result} contains no record with a profile; {remedy}")
         paths = [_record_path(table) if _record_path(table).exists() else table for table in tables]
         found += [_profile(path, causal) for path in paths]
     return found

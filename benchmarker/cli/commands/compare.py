@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_classical, print_family, print_speedups
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
+from benchmarker.cli.options.results import traces_of
 from benchmarker.comparing import matching, profiled_parts, suites
 from benchmarker.comparing.classical import classical
 from benchmarker.comparing.judge import compare
@@ -75,11 +76,17 @@ def command(
     RESULT is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
     the others is compared with it, case by case. With --by, or with a single RESULT, configurations that differ in
     only one axis are compared. Trials of one interleaved run are paired by round; other trials are not paired, and the
-    output says so. With --level, each scope or kernel that takes at least 1% of the busy time is compared.
+    output says so. With --level, each scope or kernel that takes at least 1% of the busy time is compared. Two profiler
+    traces or event tables are shown side by side without a verdict, by kernel, or by scope with --level=scope.
 
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
     """
+    if traces := traces_of(results):
+        options = {"--by": by, "--baseline": baseline, "--fail-on": fail_on, "--plot": plot, "--speedup": speedup}
+        options |= {"--classical": classically, "--unit=block": unit == "block"}
+        _compare_traces(traces, level, [name for name, value in options.items() if value], as_json)
+        return 0
     if baseline is not None and by is None:
         raise UserError(
             "--baseline is a value of the axis that --by names; without --by, the first RESULT is the baseline"
@@ -130,3 +137,17 @@ def command(
         if tables:
             print_classical(tables, tests=classically)
     return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)
+
+
+def _compare_traces(traces: list[Path], level: Level, given: list[str], as_json: bool) -> None:
+    """Show two traces side by side."""
+    from benchmarker.cli.display.profile_difference import show_difference
+    from benchmarker.cli.display.profile_filters import Filters
+    from benchmarker.cli.display.profiles import TOP
+
+    if len(traces) != 2:
+        raise UserError("compare shows what differs between two traces; give two, or records")
+    if given:
+        raise UserError(f"one trace of each side gives no verdict: leave {', '.join(given)} out, or compare records")
+    by = ["leaf", "phase"] if level == "scope" else ["name", "category"]
+    show_difference(traces, by, Filters(), top=TOP, as_json=as_json, as_csv=False)

@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
+from benchmarker.cli.options.results import traces_of
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
@@ -51,7 +53,8 @@ def command(
 ) -> int:
     """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
 
-    RESULT is a record, the folder of a run, or a folder of runs. With several, the baseline is the first or the one
+    RESULT is a record, the folder of a run, or a folder of runs; or all are profiler traces or event tables, for a
+    report on where their time goes. With several records, the baseline is the first or the one
     that --baseline names, and each of the others is compared with it. With --by, or with a single RESULT,
     configurations that differ in only one axis are compared. If it is not clear which axis, frameworks are compared. If
     nothing can be compared, the report states why.
@@ -68,6 +71,13 @@ def command(
         raise UserError(f"report needs the module '{error.name}'; {installing('report')}") from error
     if output.suffix.lower() not in ENDINGS:
         raise UserError(f"--output={output}: the name of a report must end in {' or '.join(ENDINGS)}")
+    if traces := traces_of(results):
+        if by or baseline or fail_on:
+            raise UserError("traces give no verdicts: leave --by, --baseline and --fail-on out, or name records")
+        from benchmarker.report.traced import page as page_of_traces
+
+        _write(output, render(page_of_traces([(path, from_result(path)) for path in traces], title)))
+        return 0
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     read = [(result, *store.read([result])) for result in results]
     for _, _, faults in read:
@@ -79,15 +89,18 @@ def command(
     with working(f"writing {output}"):
         study = gather(read, rules, by=by, baseline=baseline, title=title)
         content, unread = page(study)
-        encoded = render(content)
-        try:
-            atomic.write(output, encoded)
-        except OSError as error:
-            raise UserError(f"cannot write {output}: {error.strerror}") from error
+        _write(output, render(content))
     told = {str(fault) for _, _, faults in read for fault in faults}
     for text in [*(str(fault) for fault in study.faults if str(fault) not in told), *unread]:
         click.echo(f"benchmarker: cannot read {clean(text)}", err=True)
-    click.echo(f"report: {clean(str(output))} ({si(len(encoded), 'B')})", err=True)
     family = study.family
     judged: list[Comparison | GeometricMean] = [*family.comparisons, *family.geometric_means] if family else []
     return 1 if study.faults or unread else status_of(judged, unwanted, strict)
+
+
+def _write(output: Path, encoded: bytes) -> None:
+    try:
+        atomic.write(output, encoded)
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror}") from error
+    click.echo(f"report: {clean(str(output))} ({si(len(encoded), 'B')})", err=True)

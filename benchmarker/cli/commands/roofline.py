@@ -9,12 +9,14 @@ import click
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.profiles import WIDEST, top_option
+from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
 from benchmarker.cli.display.table import shortened
+from benchmarker.cli.options.results import traces_of
 from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings, store
-from benchmarker.roofline.model import BEYOND, Level, Source, beyond, rooflines
+from benchmarker.roofline.model import BEYOND, Level, Source, beyond, named_roof, of_trace, rooflines
 
 if TYPE_CHECKING:
     from benchmarker.roofline.model import Point, Roofline
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
 )
+@click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
+@click.option("--precision", type=click.Choice(list(PRECISIONS)), help="The precision of a trace.")
 @top_option
 @click.option(
     "-o",
@@ -45,24 +49,43 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(
-    results: tuple[Path, ...], level: Level | None, source: Source, top: int, output: Path | None, as_json: bool
+    results: tuple[Path, ...],
+    level: Level | None,
+    source: Source,
+    device: str | None,
+    precision: str | None,
+    top: int,
+    output: Path | None,
+    as_json: bool,
 ) -> int:
     """Show how close steps, scopes and kernels come to the roofline of their device.
 
-    RESULT is a record, the folder of a run, or a folder of runs. INTENSITY is the work in FLOP per byte. The attainable
+    RESULT is a record, the folder of a run, or a folder of runs; or all are profiler traces or event tables, which do
+    not name their device and precision: give both. INTENSITY is the work in FLOP per byte. The attainable
     FLOP/s are the smaller of the peak and the bandwidth times the intensity. SHARE is the minimum time that this allows
     divided by the measured time. FLOPs and bytes of steps and scopes are computed by formula, those of kernels from
     their shapes.
 
     The exit status is 1 if a file cannot be read or a record has no roof, and 2 if no record has a roof.
     """
-    records, faults = store.read(list(results))
+    traces = traces_of(results)
+    if traces and not (device and precision):
+        raise UserError("a trace does not name its device and precision; give --device=NAME and --precision=NAME")
+    records, faults = ([], []) if traces else store.read(list(results))
+    if records and (device or precision):
+        raise UserError("records name their device and precision; leave --device and --precision out")
     known = ceilings.known(results)
     for fault in (*faults, *known.faults):
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if not records:
+    reasons: list[str] = []
+    if traces and device and precision:
+        roof = named_roof(device, precision, known, source)
+        profiled = [(str(path), from_result(path)) for path in traces]
+        found = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
+    elif not records:
         raise UserError("no record was read; name records, runs, or folders of runs")
-    found, reasons = rooflines(records, known, source)
+    else:
+        found, reasons = rooflines(records, known, source)
     if not found:
         raise UserError("; ".join(reasons) or "every trial failed")
     if level:

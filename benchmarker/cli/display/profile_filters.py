@@ -25,13 +25,13 @@ UNKNOWN = "unknown"
 class Filters:
     """What the work that a table shows must be; None: anything."""
 
-    name: str | None
-    category: str | None
-    scope: str | None
-    phase: str | None
-    device: str | None
-    stream: str | None
-    step: int | None
+    name: str | None = None
+    category: str | None = None
+    scope: str | None = None
+    phase: str | None = None
+    device: str | None = None
+    stream: str | None = None
+    step: int | None = None
 
     def events(self, events: pd.DataFrame, column: str = "name") -> pd.DataFrame:
         """Return the event table in which only the chosen rows are work; `--name` is searched in `column`.

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 SORTS = ("total", "self", "busy", "count", "mean", "median", "max", "name")
+TOP = 30
+"""Lines of a table unless --top gives another number."""
 WIDEST = 56
 """Longer names are shortened in the middle in tables; JSON and CSV contain them in full."""
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
@@ -57,7 +59,7 @@ causal_option = click.option(
     help="FLOPs of causal attention: the half of the products that the mask keeps, or all. [default: half]",
 )
 top_option = click.option(
-    "--top", type=Integer(min=0), default=30, show_default=True, help="Maximum number of lines; 0 shows all."
+    "--top", type=Integer(min=0), default=TOP, show_default=True, help="Maximum number of lines; 0 shows all."
 )
 
 

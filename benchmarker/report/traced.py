@@ -1,0 +1,76 @@
+"""The page of traces without records: where the time of each goes, and what differs between two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from benchmarker.formatting import si
+from benchmarker.report.page_model import Page, Section
+from benchmarker.report.profiles import listing
+from benchmarker.traces.difference import difference
+from benchmarker.traces.scopes import inclusive
+from benchmarker.traces.statistics import describe, ops, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.records.profile import Trace
+    from benchmarker.traces.ingest import Ingested
+
+
+def page(traces: Sequence[tuple[Path, Ingested]], title: str | None) -> Page:
+    """Return the page of one or more traces; of two, the second is compared with the first."""
+    sections = [_section(f"trace{number}", path, ingested) for number, (path, ingested) in enumerate(traces)]
+    if len(traces) == 2:
+        sections.insert(0, _difference(traces))
+    doubts = [
+        f"{path.name}: {text}" for path, ingested in traces for text in (*ingested.trace.missing, *ingested.trace.notes)
+    ]
+    return Page(
+        title=title or " and ".join(path.name for path, _ in traces),
+        subtitle=f"{len(traces)} profiler trace{'s' * (len(traces) > 1)} · times are those under the profiler",
+        cards=(),
+        warnings=tuple(doubts),
+        factors=tuple((path.name, _headline(ingested.trace)) for path, ingested in traces),
+        sections=tuple(sections),
+    )
+
+
+def _headline(trace: Trace) -> str:
+    whole = [each for each in trace.devices if not each.track]
+    wall, busy, idle = (si(ns / 1e9, "s") for ns in (max(each.wall_ns for each in whole), trace.busy_ns, trace.idle_ns))
+    devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices together"
+    return f"{trace.steps} steps; wall {wall}; {devices}: busy {busy} ({trace.busy_share:.0%}), idle {idle}"
+
+
+def _section(key: str, path: Path, ingested: Ingested) -> Section:
+    rows = work(ingested.events)
+    tables = {
+        "By category": describe(rows, ["category"]),
+        "Kernels": describe(rows, ["name", "category"]),
+        "Ops": ops(ingested.events),
+        "Scopes": _scopes(ingested),
+    }
+    return Section(key, path.name, (), tuple(listing(name, table) for name, table in tables.items() if len(table)))
+
+
+def _scopes(ingested: Ingested) -> pd.DataFrame:
+    """The inclusive time of each scope, and the time of its own."""
+    own = pd.DataFrame(
+        [(each.scope, each.phase, each.root_ns) for each in ingested.scopes], columns=["scope", "phase", "root_ns"]
+    )
+    made = inclusive(ingested.events).merge(own, on=["scope", "phase"], how="left").fillna({"root_ns": 0})
+    return made.sort_values("inclusive_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _difference(traces: Sequence[tuple[Path, Ingested]]) -> Section:
+    (_, before), (_, after) = traces
+    per_step = bool(before.trace.steps and after.trace.steps)
+    steps = (before.trace.steps, after.trace.steps) if per_step else (1, 1)
+    table = difference(work(before.events), work(after.events), ["name", "category"], steps)
+    lead = f"Busy time of each kernel{' per step' if per_step else ''} in the first trace and in the second. "
+    lead += "One profile of each gives no verdict."
+    return Section("difference", "What differs", (lead,), (listing("Kernels", table),))
