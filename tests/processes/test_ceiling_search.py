@@ -7,6 +7,7 @@ import pytest
 from support.records import make_ceiling, make_record
 
 from benchmarker.cli.commands.ceilings import _missing
+from benchmarker.planning import ceiling_search
 from benchmarker.planning.ceiling_search import MEASURE, SEARCH, ceilings_of, final, last_cache_bytes, rate_of, search
 from benchmarker.records import ceilings, store
 from benchmarker.records.record import Blocks, CostPart, Failure
@@ -96,14 +97,17 @@ def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
 @pytest.mark.slow
 def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     """Sizes and times of a real search are cut down; all else is as the command does it."""
-    env = {"PYTHONPATH": str(tmp_path)}
-    (tmp_path / "sitecustomize.py").write_text(
-        "import benchmarker.planning.ceiling_search as s, msgspec\n"
-        "s.CPU_SIDES = (64, 128); s.LEAST_ARRAY_BYTES = 2**20; s.last_cache_bytes = lambda: 0\n"
-        "s.SEARCH = msgspec.structs.replace(s.SEARCH, blocks=3, seconds=0.1)\n"
-        "s.MEASURE = msgspec.structs.replace(s.MEASURE, preheat=False, blocks=3, seconds=0.1)\n"
-    )
-    done = cli("ceilings", "--framework=numpy", "--precision=fp32,fp64", "--trials=2", "--json", env=env)
+    short = {
+        "CPU_SIDES": (64, 128),
+        "LEAST_ARRAY_BYTES": 2**20,
+        "last_cache_bytes": lambda: 0,
+        "SEARCH": msgspec.structs.replace(SEARCH, blocks=3, seconds=0.1),
+        "MEASURE": msgspec.structs.replace(MEASURE, preheat=False, blocks=3, seconds=0.1),
+    }
+    for name, value in short.items():
+        monkeypatch.setattr(ceiling_search, name, value)
+    words = ("ceilings", "--framework=numpy", "--precision=fp32,fp64", "--trials=2")
+    done = cli(*words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [(each["resource"], each["precision"]) for each in found] == [
@@ -112,17 +116,18 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
         ("memory", "fp32"),
     ]
     assert all(each["low"] <= each["value"] <= each["high"] and each["trials"] == 2 for each in found)
-    assert json.loads(cli("ceilings", "--known", "--json", env=env).stdout) == found
+    assert json.loads(cli("ceilings", "--known", "--json").stdout) == found
     assert "left out" in done.stderr  # NumPy does no triad
-    run = cli("run", "--framework=numpy", "--problem=gemm", "--m=64", "--n=64", "--k=64", "--blocks=3", env=env)
+    run = cli("run", "--framework=numpy", "--problem=gemm", "--m=64", "--n=64", "--k=64", "--blocks=3")
     assert run.returncode == 0
-    shown = cli("show", "results", "--json", env=env)
+    shown = cli("show", "results", "--json")
     derived = [each["metrics"] for each in json.loads(shown.stdout)]
     assert all(metrics["roof_share"]["value"] > 0 for metrics in derived)
     assert all(metrics["mfu_measured"]["value"] is not None for metrics in derived)
-    roofline = cli("roofline", "results", env=env)
+    roofline = cli("roofline", "results")
     assert roofline.returncode == 0, roofline.stderr
     assert "ridge at" in roofline.stdout
+    assert "is complete: nothing is left to resume" in cli(*words, "--resume").stderr
     assert len(list((tmp_path / "results").glob(f"*/{store.CEILINGS}"))) == 1
 
 
