@@ -11,6 +11,11 @@ def clean(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the text, shortened in the middle to this many characters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"
+
+
 _FORMULA = re.compile(r"\s*[=+\-@]|[\t\r]")
 
 
