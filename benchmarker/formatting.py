@@ -18,6 +18,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the text, shortened in the middle to this many characters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"
+
+
 _FORMULA = re.compile(r"\s*[=+\-@]|[\t\r]")
 
 

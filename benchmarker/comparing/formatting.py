@@ -27,7 +27,7 @@ def line(comparison: Comparison) -> str:
     if comparison.design_effect is not None:
         parts.append(f"design effect {comparison.design_effect:.3g}x")
     if comparison.low_noise_ratio is not None:
-        parts.append(f"p10 B/A {_figure(comparison.low_noise_ratio)}")
+        parts.append(f"p10 B/A {figure(comparison.low_noise_ratio)}")
     return "; ".join(parts)
 
 
@@ -59,11 +59,11 @@ def ratio(comparison: Comparison | GeometricMean) -> str:
     if comparison.ratio is None:
         return "-"
     if comparison.low is None or comparison.high is None:
-        return f"{_figure(comparison.ratio)} [no interval]"
-    return f"{_figure(comparison.ratio)} [{_figure(comparison.low)}, {_figure(comparison.high)}]"
+        return f"{figure(comparison.ratio)} [no interval]"
+    return f"{figure(comparison.ratio)} [{figure(comparison.low)}, {figure(comparison.high)}]"
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
     """Format a ratio with three decimals, or with three significant digits if it is far from 1."""
     return f"{value:.3f}" if 0.1 <= value < 100 else f"{value:.3g}"
 

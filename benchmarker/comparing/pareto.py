@@ -41,9 +41,13 @@ def front(records: Sequence[Record], names: Sequence[str], derive: Derive) -> Fr
     are compared; their uncertainty is ignored. Raises `UserError` if a metric is unknown, or if no configuration has
     all metrics.
     """
+    return front_of(configurations(records), names, derive)
+
+
+def front_of(groups: Sequence[Configuration], names: Sequence[str], derive: Derive) -> Front:
+    """Mark the Pareto-optimal ones of these configurations, like `front`."""
     found: list[tuple[Configuration, tuple[float, ...]]] = []
     metrics: tuple[Metric, ...] = ()
-    groups = configurations(records)
     for group in groups:
         derived = [derive(record) for record in group.records if record.error is None]
         if unknown := [name for each in derived for name in names if name not in each]:

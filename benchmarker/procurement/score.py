@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from benchmarker.procurement.sides import Pair, Sides
     from benchmarker.records.record import Failure, Record
 
+METRICS = ("samples_per_s", "samples_per_J")
+"""The metrics that are scored unless others are named; every case must have the first."""
+
 
 class Side(Struct, frozen=True, kw_only=True):
     """One side's trials of all cases: their suites, how many were planned and succeeded, and what is missing.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.report import summary
+from benchmarker.report import answer, summary
 from benchmarker.report.environment import environment
 from benchmarker.report.faults import faults
+from benchmarker.report.measured import measured
 from benchmarker.report.method import method, repeating
 from benchmarker.report.page_model import Page
 from benchmarker.report.power import time_series
 from benchmarker.report.profiles import kernels, operations
 from benchmarker.report.rooflines import roofs
+from benchmarker.report.scores import acceptance, scores
 from benchmarker.report.speed import throughput, times
 from benchmarker.report.sweeps import sweeps
 from benchmarker.report.trade_offs import fronts
@@ -27,6 +29,9 @@ def page(study: Study) -> tuple[Page, list[str]]:
     tables, unread_tables = operations(study)
     unread = [*unread_lines, *unread_tables]
     found = (
+        measured(study),
+        scores(study),
+        acceptance(study),
         verdicts(study),
         summary.results(study),
         throughput(study),
@@ -45,9 +50,8 @@ def page(study: Study) -> tuple[Page, list[str]]:
     made = Page(
         summary.title(study),
         summary.subtitle(study),
-        tuple(summary.cards(study)),
-        tuple(summary.warnings(study)),
-        tuple(summary.shared(study)),
+        tuple(answer.cards(study)),
+        tuple(answer.doubts(study)),
         tuple(each for each in found if each),
     )
     return made, unread

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
 
 if TYPE_CHECKING:
+    from benchmarker.comparing.matching import Match, Side
     from benchmarker.records.record import Record
 
 
@@ -19,9 +21,9 @@ def choose(
 ) -> tuple[Matching | None, str]:
     """Return what is compared, or None and the reason if it is ambiguous what to compare within one result.
 
-    Of several results, the baseline is the first, or the one that `baseline` names. With `by`, `baseline` is a value
-    of that axis. Without `by`, results of different work are not compared. Raises `UserError` if the requested
-    comparison is not possible, or if a result is named twice.
+    Of several results, the baseline is the first, or the one that `baseline` names; the sides have the names of their
+    results. With `by`, `baseline` is a value of that axis. Without `by`, results of different work are not compared.
+    Raises `UserError` if the requested comparison is not possible, or if a result is named twice.
     """
     seen: set[Path] = set()
     for name, _ in results:
@@ -31,8 +33,11 @@ def choose(
     if by is not None:
         return matching.by([record for _, records in results for record in records], by, baseline), ""
     if len(results) > 1:
-        made = matching.between(_first(results, baseline), lenient=True)
-        return (made, "") if made.matches else (None, "; ".join(made.notes).removeprefix("not compared: "))
+        made = matching.between(first(results, baseline), lenient=True)
+        if not made.matches:
+            return None, "; ".join(made.notes).removeprefix("not compared: ")
+        names = {record.trial_id: name for name, records in results for record in records}
+        return replace(made, matches=tuple(_called(match, names) for match in made.matches)), ""
     if baseline is not None:
         raise UserError("--baseline names a value of the axis of --by, or one of several results; give one of these")
     records = results[0][1]
@@ -46,7 +51,7 @@ def choose(
         return None, reason
 
 
-def _first(results: Sequence[tuple[str, Sequence[Record]]], baseline: str | None) -> list[tuple[str, Sequence[Record]]]:
+def first(results: Sequence[tuple[str, Sequence[Record]]], baseline: str | None) -> list[tuple[str, Sequence[Record]]]:
     """Return the results with the baseline first."""
     if baseline is None:
         return list(results)
@@ -54,4 +59,13 @@ def _first(results: Sequence[tuple[str, Sequence[Record]]], baseline: str | None
     if not chosen:
         names = ", ".join(name for name, _ in results)
         raise UserError(f"--baseline={baseline}: no such result was given; there are: {names}")
-    return [*chosen, *(result for result in results if result not in chosen)]
+    return [*chosen, *(result for result in results if result[0] != chosen[0][0])]
+
+
+def _called(match: Match, names: Mapping[str, str]) -> Match:
+    """Return the match with its sides named after their results."""
+
+    def called(side: Side) -> Side:
+        return replace(side, name=names[side.records[0].trial_id])
+
+    return replace(match, baseline=called(match.baseline), contender=called(match.contender))

@@ -10,7 +10,6 @@ import msgspec
 from benchmarker.machine import description
 from benchmarker.records.configurations import environment_of
 from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
-from benchmarker.report.study import short
 
 if TYPE_CHECKING:
     from benchmarker.records.record import Record
@@ -28,7 +27,10 @@ _SAME = {"cpu.model": "processor", "cpu.usable_cores": "usable_cores"}
 
 def environment(study: Study) -> Section:
     """Return the section on the machine, device, versions and settings of each side."""
-    sides = _sides(study)
+    sides = {
+        side or "all trials": [record for group in groups for record in group.records]
+        for side, groups in study.sides.items()
+    }
     found = {name: [_properties(record) for record in records] for name, records in list(sides.items())[:MOST_SIDES]}
     names = list(dict.fromkeys(key for several in found.values() for each in several for key in each))
     different, single, equal = [], [], []
@@ -65,17 +67,6 @@ def environment(study: Study) -> Section:
 
 def _count(number: int) -> str:
     return f"{number} {'property' if number == 1 else 'properties'}"
-
-
-def _sides(study: Study) -> dict[str, list[Record]]:
-    """Return the records of each side by name; all records together if nothing is compared."""
-    found: dict[str, dict[str, Record]] = {}
-    for match in study.matches:
-        for side in (match.baseline, match.contender):
-            found.setdefault(side.name, {}).update({record.trial_id: record for record in side.records})
-    if not found:
-        return {"all trials": study.records}
-    return {short(name): list(records.values()) for name, records in found.items()}
 
 
 def _properties(record: Record) -> dict[str, str]:
@@ -137,7 +128,7 @@ def _noise(study: Study) -> list[Listing]:
     return [
         Listing(
             "Causes of timing noise",
-            Table((Column("host"), Column("cause")), tuple(rows), rest),
+            Table((Column("host"), Column("cause", prose=True)), tuple(rows), rest),
             caption,
             folded=len(rows) > 6,
         )

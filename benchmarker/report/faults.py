@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.disturbances import COUNTED_S, disturbances
+from benchmarker.hooks.names import name
+from benchmarker.records.configurations import factors
 from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
 
 if TYPE_CHECKING:
@@ -30,8 +32,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
     unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]
     unreadable += [("", text) for text in unread]
     unrun: list[tuple[Cell, ...]] = [
-        (f"{each.case.framework} {each.case.problem} {each.case.mode} {each.case.precision}", each.trials, each.run_id)
-        for each in study.planned.unrun
+        (name(factors(each.case)), each.trials, each.run_id) for each in study.planned.unrun
     ]
     trial = Column("trial", numeric=True)
     parts = [
@@ -54,11 +55,11 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
             unrun,
             "The run was interrupted; its command continues with --resume.",
         ),
-        _listing("Left out", (Column("what and why"),), [(text,) for text in study.planned.left_out]),
-        _listing("Files that could not be read", (Column("file"), Column("reason")), unreadable),
+        _listing("Left out", (Column("what and why", prose=True),), [(text,) for text in study.planned.left_out]),
+        _listing("Files that could not be read", (Column("file"), Column("reason", prose=True)), unreadable),
         _listing(
             "Disturbed trials",
-            (Column("configuration"), trial, Column("cause"), Column("trial id")),
+            (Column("configuration"), trial, Column("cause", prose=True), Column("trial id")),
             disturbed,
             "Disturbed trials are still counted. A disturbance is a reason to check a result, or to repeat the trial.",
         ),

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import shortened, si
 from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Table
+from benchmarker.report.text import readable
 
-WIDEST = 44
+WIDEST = 56
 """Longer row names are shortened in the middle."""
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 _FORMATS = {"s": "~s", "%": ".0%"}
@@ -31,7 +32,7 @@ def specification(figure: Figure) -> dict[str, Any]:
         "key": figure.key,
         "traces": [_trace(figure, mark) for mark in figure.marks],
         "layout": _layout(figure),
-        "rows": [plain(_cut(row)) for row in figure.rows],
+        "rows": [plain(shortened(row, WIDEST)) for row in figure.rows],
         "data": data(figure.data),
     }
 
@@ -39,18 +40,14 @@ def specification(figure: Figure) -> dict[str, Any]:
 def data(table: Table) -> dict[str, Any]:
     """Return a table as plain values; control characters in texts are escaped."""
     return {
-        "columns": [{"name": clean(each.name), "unit": each.unit} for each in table.columns],
-        "rows": [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
+        "columns": [{"name": readable(each.name), "unit": each.unit} for each in table.columns],
+        "rows": [[readable(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows],
     }
 
 
 def plain(text: str) -> str:
     """Return a text that Plotly shows unchanged."""
-    return clean(text).translate(_ENTITIES)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[: WIDEST // 2]}…{text[-(WIDEST // 2) + 1 :]}"
+    return readable(text).translate(_ENTITIES)
 
 
 def _trace(figure: Figure, mark: Mark) -> dict[str, Any]:
@@ -126,7 +123,7 @@ def _points(figure: Figure, mark: Points) -> dict[str, Any]:
     if not mark.listed:
         found["showlegend"] = False
     if mark.labels:
-        found |= {"mode": f"{found['mode']}+text", "text": [plain(_cut(text)) for text in mark.labels]}
+        found |= {"mode": f"{found['mode']}+text", "text": [plain(shortened(text, WIDEST)) for text in mark.labels]}
     if any(low is not None for low in mark.low):
         found["error_x"] = _errors(mark.x, mark.low, mark.high)
     return found

@@ -1,36 +1,60 @@
-"""Build the study behind a page from records: what is compared, and the verdicts."""
+"""Build the study behind a page from records: what is compared, the verdicts, the scores and the acceptance."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarker.api.errors import UserError
 from benchmarker.comparing import suites
 from benchmarker.comparing.judge import compare
+from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import cached, load_metrics
+from benchmarker.procurement import costs, reference, sides, weights
+from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import asked
+from benchmarker.procurement.score import METRICS, score
 from benchmarker.records import ceilings, store
-from benchmarker.report.choose import choose
+from benchmarker.report.choose import choose, first
 from benchmarker.report.study import Study, beside
 from benchmarker.traces.profile_files import EVENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarker.comparing.results import Rules
     from benchmarker.files.atomic import Fault
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.procurement.accept import Acceptance
+    from benchmarker.procurement.score import Scores
     from benchmarker.records.record import Record
+
+    Read = Sequence[tuple[Path, Sequence[Record], Sequence[Fault]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Procurement:
+    """The files of a procurement: prices, weights of cases, and bounds that must be met."""
+
+    cost: Path | None = None
+    weights: Path | None = None
+    reference: Path | None = None
 
 
 def gather(
-    read: Sequence[tuple[Path, Sequence[Record], Sequence[Fault]]],
+    read: Read,
     rules: Rules,
     *,
     by: str | None = None,
     baseline: str | None = None,
+    procurement: Procurement = Procurement(),
     title: str | None = None,
 ) -> Study:
-    """Judge the records of results, each of which has at least one record. Raises `UserError` like `choose`."""
+    """Judge the records of results, each of which has at least one record.
+
+    Raises `UserError` like `choose`, if a file of the procurement is not valid, or if it asks for a score and there is
+    only one side.
+    """
     results = [result for result, _, _ in read]
     groups = [(str(result), records) for result, records, _ in read]
     known = ceilings.known(results)
@@ -38,6 +62,7 @@ def gather(
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
     notes = [*made.notes, *suites.notes(made.matches, store.suites(results))] if made else []
+    scores, unscored = _scores(read, derive, by, baseline, procurement)
     return Study(
         results=groups,
         faults=[*(fault for _, _, found in read for fault in found), *planned.faults, *known.faults],
@@ -50,6 +75,55 @@ def gather(
         telemetry=beside(results, store.TELEMETRY),
         tables=beside(results, EVENTS),
         ceilings=known,
-        axis=by,
+        scores=scores,
+        unscored=unscored,
+        acceptances=_acceptances(read, derive, procurement.reference) if procurement.reference else (),
         title=title,
     )
+
+
+def _scores(
+    read: Read, derive: Derive, by: str | None, baseline: str | None, given: Procurement
+) -> tuple[Scores | None, str]:
+    """Return the scores of `suite score`, or None and the reason; there are none of one result without an axis."""
+    if len(read) == 1 and by is None:
+        if given.cost or given.weights:
+            raise UserError("--cost and --weights need two results, or an axis with --by")
+        return None, ""
+    if by is not None and not (given.cost or given.weights or len(read) > 1):
+        return None, ""
+    groups = [(str(result), records) for result, records, _ in read]
+    try:
+        if by is not None:
+            records = [record for _, several in groups for record in several]
+            found = sides.of_axis(records, asked([result for result, _, _ in read], records).unrun, by, baseline, None)
+        else:
+            unrun = {str(result): asked([result], records).unrun for result, records, _ in read}
+            found = sides.of_results([(name, own, unrun[name]) for name, own in first(groups, baseline)])
+    except UserError as error:
+        return None, str(error)
+    return (
+        score(
+            found,
+            [*METRICS, *([costs.COST_METRIC] if given.cost else [])],
+            derive,
+            weights=weights.read(given.weights) if given.weights else weights.Weights(),
+            costs=costs.read(given.cost) if given.cost else None,
+            required=METRICS[:1],
+            rules=Rules(),
+            known_suites=store.suites(result for result, _, _ in read),
+        ),
+        "",
+    )
+
+
+def _acceptances(read: Read, derive: Derive, path: Path) -> list[tuple[str, Acceptance]]:
+    """Judge each result like `suite accept`."""
+    wanted = reference.read(path)
+    try:
+        return [
+            (str(result), accept(wanted, records, asked([result], records).unrun, derive))
+            for result, records, _ in read
+        ]
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error

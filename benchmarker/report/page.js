@@ -48,7 +48,7 @@
       made.fillcolor = colour + "40";
       made.width = 0.55;
     } else {
-      made.line = { color: colour, width: look === "line" ? 1.5 : 2, dash: DASHES[series % 8] };
+      made.line = { color: colour, width: look === "line" ? 1.5 : 2, dash: DASHES[symbol % 8] };
       made.marker = { color: colour, symbol: SYMBOLS[symbol % 8], size: look.startsWith("small") ? 7 : 11, line: { color: colours.paper, width: 1 } };
       if (look === "small") Object.assign(made.marker, { color: colours.ink, symbol: "circle-open", line: { color: colours.ink, width: 1.5 } });
       if (look === "hollow") Object.assign(made.marker, { symbol: `${SYMBOLS[symbol % 8]}-open`, line: { color: colour, width: 1.5 } });
@@ -104,9 +104,10 @@
     return layout;
   }
 
+  const placeOf = (figure) => document.getElementById(`plot-${figure.key}`);
+  const widthOf = (figure) => (printing.matches ? PRINTED : placeOf(figure).clientWidth);
   function draw(figure) {
-    const place = document.getElementById(`plot-${figure.key}`);
-    const width = printing.matches ? PRINTED : place.clientWidth;
+    const place = placeOf(figure), width = widthOf(figure);
     if (!width) return;
     const colours = palette();
     Plotly.react(place, figure.traces.map((trace) => themed(trace, colours, figure)), layoutOf(figure, width, colours), {
@@ -114,7 +115,21 @@
     });
     place.dataset.drawn = "yes";
   }
-  const drawAll = () => figures.forEach(draw);
+  // Draw figures when they are scrolled to, and all of them before printing. Until then, they take the same space.
+  const drawAll = () => figures.forEach((figure) => {
+    if (printing.matches || placeOf(figure).dataset.drawn) draw(figure);
+    else reserve(figure, palette());
+  });
+  function reserve(figure, colours) {
+    placeOf(figure).style.minHeight = `${layoutOf(figure, widthOf(figure), colours).height}px`;
+  }
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((each) => each.isIntersecting)) {
+      seen.unobserve(entry.target);
+      draw(byKey.get(entry.target.dataset.figure));
+    }
+    root.dataset.drawn ||= String(Math.round(performance.now()));
+  }, { rootMargin: "50%" });
 
   applyTheme();
   // In print, open all folded parts except the data of figures.
@@ -231,13 +246,8 @@
   });
   document.querySelectorAll("[data-searched]").forEach((box) => box.querySelector("input").addEventListener("input", () => filter(box)));
 
-  // Draw figures one by one, so that the page can be read in the meantime.
-  const left = [...figures];
-  (function next() {
-    const figure = left.shift();
-    if (figure) {
-      draw(figure);
-      setTimeout(next, 0);
-    } else root.dataset.drawn = String(Math.round(performance.now()));
-  })();
+  const colours = figures.length ? palette() : null;
+  for (const figure of figures) reserve(figure, colours);
+  for (const figure of figures) seen.observe(placeOf(figure));
+  if (!figures.length) root.dataset.drawn = "0";
 })();

@@ -8,6 +8,8 @@ from typing import Literal
 from benchmarker.comparing.results import Verdict
 
 Cell = str | int | float | bool | None
+RATIO = "ratio"
+"""The unit of columns of ratios."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +17,14 @@ class Column:
     """A column of a table.
 
     `unit` is the unit of its numbers (`%` for shares), `numeric` is set if it has any. `command` is set if its texts
-    are commands, whose words are not broken across lines.
+    are commands, whose words are not broken across lines, `prose` if they are sentences.
     """
 
     name: str
     unit: str = ""
     numeric: bool = False
     command: bool = False
+    prose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +143,29 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A verdict at the top of the page: the verdict, its subject, the figure, and what the figure means."""
+    """An answer at the top of the page: the verdict, a sentence with its subject, the figure, and what it means."""
 
     verdict: Verdict | Literal["none"]
-    about: str
+    word: str
+    sentence: str
     figure: str
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """What one should know before believing the answer, and the key of the section with the details."""
+
+    text: str
+    section: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
-    """The whole page; `factors` are names and values common to all trials."""
+    """The whole page."""
 
     title: str
     subtitle: str
     cards: tuple[Card, ...]
-    warnings: tuple[str, ...]
-    factors: tuple[tuple[str, str], ...]
+    doubts: tuple[Doubt, ...]
     sections: tuple[Section, ...]

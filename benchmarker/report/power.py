@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from benchmarker.report.study import Study
 
     Line = tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]
+    Drawn = tuple[str, int, npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 MOST_TRIALS = 6
 MOST_LINES = 8
@@ -29,43 +30,46 @@ SENSOR = ["meter", "id", "domain"]
 def time_series(study: Study) -> tuple[Section | None, list[str]]:
     """Return power and temperature of the first trial of each configuration, and the unreadable time series."""
     sensed = [
-        (group.label, record, study.telemetry[record.trial_id])
+        (group, record, study.telemetry[record.trial_id])
         for group in study.groups
         if (record := next((each for each in group.records if each.trial_id in study.telemetry), None))
     ]
     if not sensed:
         return None, []
-    powers: list[Line] = []
-    temperatures: list[Line] = []
+    powers: list[Drawn] = []
+    temperatures: list[Drawn] = []
     faults = []
-    for label, record, path in sensed[:MOST_TRIALS]:
+    for group, record, path in sensed[:MOST_TRIALS]:
         try:
             one, two = _lines(path)
         except UserError as error:
             faults.append(str(error))
             continue
-        name = f"{label}, trial {record.trial}"
-        powers += [(f"{name}, {sensor}", x, y) for sensor, x, y in one]
-        temperatures += [(f"{name}, {sensor}", x, y) for sensor, x, y in two]
+        name = f"{group.label}, trial {record.trial}"
+        powers += [(f"{name}, {sensor}", group.series, x, y) for sensor, x, y in one]
+        temperatures += [(f"{name}, {sensor}", group.series, x, y) for sensor, x, y in two]
     left = f"Only the first {MOST_TRIALS} of {len(sensed)} configurations are shown. " * (len(sensed) > MOST_TRIALS)
+    several = len(study.sides) > 1
     figures = (
-        _figure("power", "Power over time", "power", "W", powers, left),
-        _figure("temperature", "Temperature over time", "temperature", "°C", temperatures, left),
+        _figure("power", "Power over time", "power", "W", powers, left, several),
+        _figure("temperature", "Temperature over time", "temperature", "°C", temperatures, left, several),
     )
     found = tuple(each for each in figures if each)
     return (Section("time_series", "Power and temperature", (), found) if found else None), faults
 
 
-def _figure(key: str, title: str, quantity: str, unit: str, lines: list[Line], left: str) -> Figure | None:
-    lines = [line for line in lines if len(line[1])]
+def _figure(
+    key: str, title: str, quantity: str, unit: str, lines: list[Drawn], left: str, several: bool
+) -> Figure | None:
+    lines = [line for line in lines if len(line[2])]
     if not lines:
         return None
     shown = lines[:MOST_LINES]
     if len(shown) < len(lines):
         left += f"{len(shown)} of {len(lines)} sensors are drawn; `benchmarker telemetry` shows the others."
     marks = tuple(
-        Points(name, index, tuple(x.tolist()), tuple(y.tolist()), look="line")
-        for index, (name, x, y) in enumerate(shown)
+        Points(name, series if several else index, tuple(x.tolist()), tuple(y.tolist()), look="line", symbol=index)
+        for index, (name, series, x, y) in enumerate(shown)
     )
     rows = tuple((mark.name, x, y) for mark in marks for x, y in zip(mark.x, mark.y, strict=True))
     return Figure(

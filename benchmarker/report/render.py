@@ -11,9 +11,11 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from benchmarker.formatting import clean, si
+from benchmarker.comparing.formatting import figure
+from benchmarker.formatting import si
 from benchmarker.report.figures import escaped, specification
-from benchmarker.report.page_model import Cell, Column, Figure
+from benchmarker.report.page_model import RATIO, Cell, Column, Figure
+from benchmarker.report.text import prose, readable
 
 if TYPE_CHECKING:
     from benchmarker.report.page_model import Page
@@ -21,12 +23,15 @@ if TYPE_CHECKING:
 MARKS = {"faster": "▲", "better": "▲", "slower": "▼", "worse": "▼", "same": "=", "undecided": "?", "none": "-"}
 """Signs of verdicts, so that they do not differ by colour alone."""
 
+LONG = 30
+"""Tables with more rows scroll in a box of their own, and are laid out when they are scrolled to."""
+
 
 def render(page: Page) -> bytes:
     """Return the HTML; the same page always gives the same bytes."""
 
     def shown(value: object) -> object:
-        return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        return readable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     here = files(__package__)
     environment = Environment(
@@ -38,7 +43,9 @@ def render(page: Page) -> bytes:
         page=page,
         marks=MARKS,
         amount=cell,
+        prose=prose,
         heading=heading,
+        is_long=lambda table: len(table.rows) > LONG,
         is_figure=lambda part: isinstance(part, Figure),
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
         script=Markup((here / "page.js").read_text("utf-8")),  # noqa: S704
@@ -69,6 +76,8 @@ def cell(value: Cell, column: Column) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
+    if column.unit == RATIO:
+        return figure(value)
     if column.unit == "%":
         return f"{value:.1%}"
     if column.unit:

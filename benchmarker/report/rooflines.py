@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
-from benchmarker.report.study import short
 
 if TYPE_CHECKING:
-    from benchmarker.report.study import Study
+    from benchmarker.report.study import Group, Study
     from benchmarker.roofline.model import Level, Point, Roof, Roofline
 
 MOST_CONFIGURATIONS = 8
@@ -21,18 +20,13 @@ ROOF = 7
 
 
 def roofs(study: Study) -> Section | None:
-    """Return the roofline of each result, or why there is none."""
-    found: list[tuple[str, Roofline]] = []
-    lacking: dict[str, None] = {}
-    for result, several, reasons in study.rooflines:
-        of = f"{result} " if len(study.results) > 1 else ""
-        found += [(f"{of}{short(each.configuration)}", each) for each in several]
-        lacking |= dict.fromkeys(reasons)
+    """Return the rooflines, or why there are none."""
+    found, lacking = study.rooflines
     without = [f"No roofline: {reason}." for reason in lacking]
     figure = _figure(study, found) if any(_drawable(each) for _, each in found) else None
     if figure is None:
         return Section("roofline", "Roofline", tuple(without[:MOST_SENTENCES])) if without else None
-    lead = [_sentence(name, each.points[0]) for name, each in found[:MOST_SENTENCES] if each.points]
+    lead = [_sentence(group.label, each.points[0]) for group, each in found[:MOST_SENTENCES] if each.points]
     return Section("roofline", "Roofline", (*lead, *without[:MOST_SENTENCES]), (figure,))
 
 
@@ -45,21 +39,22 @@ def _drawable(found: Roofline) -> list[Point]:
     return [each for each in found.points if each.flops]
 
 
-def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
+def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
     amount = si
     shown = found[:MOST_CONFIGURATIONS]
-    points = [(name, index, each) for index, (name, of) in enumerate(shown) for each in _drawable(of)[:MOST_POINTS]]
-    xs = [each.intensity for _, _, each in points]
+    points = [(index, each) for index, (_, of) in enumerate(shown) for each in _drawable(of)[:MOST_POINTS]]
+    xs = [each.intensity for _, each in points]
     least, most = min(xs) / 4, max(xs) * 4
     marks = [_roof(roof, least, most) for roof in dict.fromkeys(of.roof for _, of in shown)]
-    for series, (name, _) in enumerate(shown):
+    for number, (group, _) in enumerate(shown):
+        name = group.label
         for symbol, level in enumerate(LEVELS):
-            these = [each for _, index, each in points if index == series and each.level == level]
+            these = [each for index, each in points if index == number and each.level == level]
             if these:
                 marks.append(
                     Points(
                         name,
-                        series,
+                        group.series if len(study.sides) > 1 else number,
                         tuple(each.intensity for each in these),
                         tuple(each.achieved for each in these),
                         tuple(
@@ -74,7 +69,7 @@ def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
                 )
     rows: list[tuple[Cell, ...]] = [
         (
-            name,
+            group.label,
             each.level,
             each.name,
             each.intensity,
@@ -84,7 +79,7 @@ def _figure(study: Study, found: list[tuple[str, Roofline]]) -> Figure:
             each.share,
             each.time_s,
         )
-        for name, of in found
+        for group, of in found
         for each in of.points
     ]
     columns = (

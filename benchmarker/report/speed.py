@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarker.records.step_times import step_times
 from benchmarker.report.page_model import Axis, Bars, Boxes, Cell, Column, Figure, Mark, Points, Section, Table
-from benchmarker.report.study import MOST_DRAWN, drawn
+from benchmarker.report.study import MOST_DRAWN, drawn, named_columns, names_of, panels, row_names
 from benchmarker.stats.classical import Description, describe
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 
@@ -20,20 +20,27 @@ if TYPE_CHECKING:
 
 def throughput(study: Study) -> Section:
     """Return samples per second and, if energy was measured, per joule."""
-    found = [
-        _bars(study, "samples_per_s", "Throughput", "samples/s"),
-        _bars(study, "samples_per_J", "Work per joule", "samples/J"),
-    ]
+    rates = _panels(study, "samples_per_s", "Throughput", "samples/s")
+    energies = _panels(study, "samples_per_J", "Work per joule", "samples/J")
     lead = []
-    if found[1] is None:
+    if not energies:
         why = "; ".join(study.reasons("samples_per_J")[:3]) or "no trial succeeded"
         lead.append(f"No samples/J: {why}.")
-    return Section("throughput", "Throughput and energy", tuple(lead), tuple(each for each in found if each))
+    return Section("throughput", "Throughput and energy", tuple(lead), (*rates, *energies))
 
 
-def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
-    """Return a bar for each configuration: the median over trials, with its interval or with the trials as dots."""
-    groups = [group for group in study.groups if study.values(group, metric)]
+def _panels(study: Study, metric: str, title: str, unit: str) -> list[Figure]:
+    """Return a figure for each problem that has values of a metric."""
+    return [
+        figure
+        for key, problem, groups in panels(study)
+        if (figure := _bars(study, groups, metric, f"{title}{problem}, {unit}", unit, f"{metric}{key}"))
+    ]
+
+
+def _bars(study: Study, every: Sequence[Group], metric: str, title: str, unit: str, key: str) -> Figure | None:
+    """Return a bar for each group: the median over trials, with its interval or with the trials as dots."""
+    groups = [group for group in every if study.values(group, metric)]
     if not groups:
         return None
     shown, left = drawn(groups)
@@ -44,7 +51,7 @@ def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
     for series in dict.fromkeys(group.series for group in shown):
         at = tuple(index for index, group in enumerate(shown) if group.series == series)
         low, high = (tuple(each[end] if (each := intervals[i]) else None for i in at) for end in (0, 1))
-        name = shown[at[0]].series_name
+        name = shown[at[0]].side or "median"
         marks.append(Bars(name, series, at, tuple(medians[i] for i in at), low, high))
     few = [i for i in range(len(shown)) if intervals[i] is None]
     if few:
@@ -63,13 +70,13 @@ def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
     ]
     caption = "A bar is the median over trials" + "".join(f"; {kind}" for kind in kinds if kind) + "."
     rows: list[tuple[Cell, ...]] = [
-        (group.label, each, *(interval or (None, None)), len(of), " ".join(f"{value:.6g}" for value in of))
+        (*names_of(study, group), each, *(interval or (None, None)), len(of), " ".join(f"{value:.6g}" for value in of))
         for group, each, interval, of in zip(groups, medians, intervals, values, strict=True)
     ]
-    rows += [(group.label, None, None, None, 0, "") for group in study.groups if not study.values(group, metric)]
     kind = unit.replace("samples", "1")
+    rows += [(*names_of(study, group), None, None, None, 0, "") for group in every if not study.values(group, metric)]
     columns = (
-        Column("configuration"),
+        *named_columns(study),
         Column(metric, kind, numeric=True),
         Column("interval_from", kind, numeric=True),
         Column("interval_to", kind, numeric=True),
@@ -77,13 +84,13 @@ def _bars(study: Study, metric: str, title: str, unit: str) -> Figure | None:
         Column("values of the trials"),
     )
     return Figure(
-        metric,
-        f"{title}, {unit}",
+        key,
+        title,
         caption,
         Axis(unit, limit=(0.0,)),
         tuple(marks),
         Table(columns, tuple(rows)),
-        rows=tuple(group.label for group in shown),
+        rows=row_names([(group.case, group) for group in shown]),
         left_out=left,
     )
 
@@ -95,24 +102,27 @@ FIVE = ("p5", "q1", "median", "q3", "p95")
 
 def times(study: Study) -> Section | None:
     """Return boxes of the step times of timed blocks and, if trials were profiled, of scopes."""
-    parts = [each for each in (_blocks(study), _scopes(study)) if each]
+    parts = [*_blocks(study), *(each for each in [_scopes(study)] if each)]
     return Section("times", "Step times", (), tuple(parts)) if parts else None
 
 
-def _blocks(study: Study) -> Figure | None:
-    found = [
-        (group.label, group, describe(np.concatenate([step_times(record) for record in timed])))
-        for group in study.groups
-        if (timed := [record for record in group.records if record.blocks and record.blocks.duration_ns])
-    ]
-    if not found:
-        return None
+def _blocks(study: Study) -> list[Figure]:
+    """Return a figure for each problem."""
     caption = (
         "All timed blocks of a configuration together. The box spans the quartiles, the line in it is the median, and "
         "the whiskers reach to the 5th and 95th percentile. Blocks of one process are not independent, so verdicts "
         "are based on trials."
     )
-    return _boxes("blocks", "Step time of timed blocks", caption, found, "timed blocks")
+    return [
+        _boxes(study, f"blocks{key}", f"Step time of timed blocks{problem}", caption, found, "timed blocks")
+        for key, problem, groups in panels(study)
+        if (found := [each for group in groups if (each := _timed(group))])
+    ]
+
+
+def _timed(group: Group) -> tuple[str, Group, Description] | None:
+    times = [step_times(record) for record in group.records if record.blocks and record.blocks.duration_ns]
+    return (group.case, group, describe(np.concatenate(times))) if times else None
 
 
 def _scopes(study: Study) -> Figure | None:
@@ -130,7 +140,7 @@ def _scopes(study: Study) -> Figure | None:
         return None
     largest = sorted(found, key=lambda key: (-max(median(values) for _, values in found[key]), key))
     rows = [
-        (" · ".join(filter(None, (*key, group.label))), group, describe(values))
+        (" · ".join(filter(None, (*key, group.case))), group, describe(values))
         for key in largest
         for group, values in found[key]
     ]
@@ -142,10 +152,12 @@ def _scopes(study: Study) -> Figure | None:
     )
     large = [key for key in largest if max(median(values) for _, values in found[key]) >= least]
     number = sum(len(found[key]) for key in large)
-    return _boxes("scopes", "Step time of scopes, profiled", caption, rows, "profiled steps", min(number, MOST_DRAWN))
+    title = "Step time of scopes, profiled"
+    return _boxes(study, "scopes", title, caption, rows, "profiled steps", min(number, MOST_DRAWN))
 
 
 def _boxes(
+    study: Study,
     key: str,
     title: str,
     caption: str,
@@ -162,17 +174,24 @@ def _boxes(
     marks = []
     for series in dict.fromkeys(group.series for _, group, _ in shown):
         at = tuple(index for index, (_, group, _) in enumerate(shown) if group.series == series)
-        five = tuple((each.p5, each.q1, each.median, each.q3, each.p95) for _, _, each in (shown[i] for i in at))
-        marks.append(Boxes(shown[at[0]][1].series_name, series, at, five))
-    columns = (Column("what"), *(Column(f"{name}_s", "s", numeric=True) for name in FIVE), Column(of, numeric=True))
-    rows = tuple((name, each.p5, each.q1, each.median, each.q3, each.p95, each.n) for name, _, each in found)
+        values = tuple((each.p5, each.q1, each.median, each.q3, each.p95) for _, _, each in (shown[i] for i in at))
+        marks.append(Boxes(shown[at[0]][1].side or "trials", series, at, values))
+    columns = (
+        *named_columns(study),
+        *(Column(f"{name}_s", "s", numeric=True) for name in FIVE),
+        Column(of, numeric=True),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (name, *names_of(study, group)[1:], each.p5, each.q1, each.median, each.q3, each.p95, each.n)
+        for name, group, each in found
+    ]
     return Figure(
         key,
         title,
         caption,
         Axis("step time", "s", limit=(0.0,)),
         tuple(marks),
-        Table(columns, rows),
-        rows=tuple(name for name, _, _ in shown),
+        Table(columns, tuple(rows)),
+        rows=row_names([(name, group) for name, group, _ in shown]),
         left_out=left,
     )

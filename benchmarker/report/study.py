@@ -1,16 +1,19 @@
-"""The data behind a page: records by result and configuration, their metrics, and their verdicts."""
+"""The data behind a page: records by case and side, their metrics, and their verdicts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarker.records.configurations import Factors, Value, configurations, environment_of, label, text, varying
+from benchmarker.formatting import shortened
+from benchmarker.hooks import names
+from benchmarker.records.configurations import Factors, Value, configurations, factors, text, varying
+from benchmarker.report.page_model import Column
 from benchmarker.roofline.model import rooflines
 
 if TYPE_CHECKING:
@@ -18,26 +21,35 @@ if TYPE_CHECKING:
     from benchmarker.comparing.results import Family, Rules
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
+    from benchmarker.procurement.accept import Acceptance
     from benchmarker.procurement.completeness import Asked
+    from benchmarker.procurement.score import Scores
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.record import Record
     from benchmarker.roofline.model import Roofline
 
 MOST_DRAWN = 40
 """Largest number of configurations drawn in a figure; its data table has all."""
+WIDEST_NAME, WIDEST_SHARED = 160, 400
+"""Longer names of cases, and of what they share, are shortened in the middle."""
 _BARE = ("framework", "problem", "result")
 """Factors whose values are shown without the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The trials of one configuration in one result: one bar, box or point. `series` determines its colour."""
+    """The trials of one case on one side: one bar, box or point. `series` is the number of the side, and its colour."""
 
-    label: str
+    case: str
+    side: str
     factors: Factors
     records: tuple[Record, ...]
     series: int
-    series_name: str
+
+    @property
+    def label(self) -> str:
+        """The case and the side in a few words."""
+        return " ".join(filter(None, (self.case, self.side)))
 
     @property
     def ok(self) -> list[Record]:
@@ -49,9 +61,9 @@ class Group:
 class Study:
     """All data of the page, read and judged; `unjudged` is the reason why there is no comparison.
 
-    `results` holds the records by the result that they were read from, `planned` what their plans ask
-    for beyond them; `axis` is the value of --by. `telemetry` and
-    `tables` are the time series and event tables next to the records, by trial.
+    `results` holds the records by the result that they were read from, `planned` what their plans ask for beyond them.
+    `telemetry` and `tables` are the time series and event tables next to the records, by trial. `scores` are those of
+    `suite score`, or None with the reason in `unscored`; `acceptances` are those of `suite accept`, by result.
     """
 
     results: Sequence[tuple[str, Sequence[Record]]]
@@ -65,7 +77,9 @@ class Study:
     telemetry: Mapping[str, Path]
     tables: Mapping[str, Path]
     ceilings: Ceilings
-    axis: str | None = None
+    scores: Scores | None = None
+    unscored: str = ""
+    acceptances: Sequence[tuple[str, Acceptance]] = ()
     title: str | None = None
 
     @cached_property
@@ -75,38 +89,97 @@ class Study:
         return [once[trial] for trial in sorted(once)]
 
     @cached_property
-    def groups(self) -> list[Group]:
-        """Configurations in the order of results and plans."""
-        found: list[tuple[dict[str, Value], tuple[Record, ...]]] = []
-        for result, records in self.results:
-            more = {"result": result} if len(self.results) > 1 else {}
-            for value, of in self._by_axis(records).items():
-                for each in configurations(of):
-                    apart = {self.axis: value} if self.axis and value else {}
-                    found.append(({**more, **apart, **each.factors}, each.records))
-        names = telling([factors for factors, _ in found])
-        labels = [named(factors, names) or str(factors["problem"]) for factors, _ in found]
-        key = next((name for name in ("framework", "result", self.axis) if name in names), None)
-        values = list(dict.fromkeys(text(factors.get(key)) if key else "" for factors, _ in found))
-        colours = [text(factors.get(key)) if key else "" for factors, _ in found]
-        return [
-            Group(label, factors, records, values.index(colour), colour or "trials")
-            for label, (factors, records), colour in zip(labels, found, colours, strict=True)
-        ]
-
-    def _by_axis(self, records: Sequence[Record]) -> dict[str, list[Record]]:
-        """Return records by the value of an axis outside the case, such as the host; all under "" for other axes."""
-        found: dict[str, list[Record]] = {}
-        for record in records:
-            around = {name.replace("-", "_"): each for name, each in environment_of(record).items()}
-            axis = (self.axis or "").replace("-", "_")
-            found.setdefault(text(around[axis]) if axis in around else "", []).append(record)
+    def sides(self) -> dict[str, list[Group]]:
+        """The groups of each side, the baseline first; without comparisons, of each result or framework."""
+        found: dict[str, list[Group]] = {}
+        for group in sorted(self.groups, key=lambda group: group.series):
+            found.setdefault(group.side, []).append(group)
         return found
 
     @cached_property
-    def rooflines(self) -> list[tuple[str, list[Roofline], list[str]]]:
-        """Each result with the rooflines of its configurations, and the reasons why others have none."""
-        return [(result, *rooflines(records, self.ceilings)) for result, records in self.results]
+    def groups(self) -> list[Group]:
+        """Every case on every side, in the order of plans; the sides of a case are next to each other."""
+        return self._grouped[0]
+
+    @property
+    def shared(self) -> str:
+        """What all cases have in common, in words."""
+        return self._grouped[1]
+
+    @cached_property
+    def _grouped(self) -> tuple[list[Group], str]:
+        sides, cases = self._matched
+        results = {record.trial_id: result for result, records in self.results for record in records}
+        parts: dict[str, list[Record]] = {}
+        for record in self.records:
+            side = sides.get(record.trial_id)
+            if side is None:
+                side = results[record.trial_id] if len(self.results) > 1 else self._similar(record, set(sides.values()))
+            parts.setdefault(side, []).append(record)
+        order = {side: number for number, side in enumerate(dict.fromkeys([*sides.values(), *parts]))}
+        found: dict[str, list[tuple[str, Factors, tuple[Record, ...]]]] = {}
+        for side in sorted(parts, key=lambda side: order[side]):
+            for each in configurations(parts[side]):
+                first = each.records[0].trial_id
+                found.setdefault(cases.get(first, first), []).append((side, each.factors, each.records))
+        titles = [names.common(*(names.title(case) for _, case, _ in of)) for of in found.values()]
+        every = [(title, *each) for title, of in zip(titles, found.values(), strict=True) for each in of]
+        own = [names.title(case) for _, _, case, _ in every]
+        titled = [title for title, *_ in every]
+        named = names.names([case for _, _, case, _ in every], self.apart, titled if titled != own else ())
+        groups = [
+            Group(shortened(name or title, WIDEST_NAME), short(side), case, records, order[side])
+            for name, (title, side, case, records) in zip(named.each, every, strict=True)
+        ]
+        return groups, shortened(named.shared, WIDEST_SHARED)
+
+    @cached_property
+    def apart(self) -> set[str]:
+        """The factors that name sides and not cases: those in which matches differ, frameworks if there is no match."""
+        if not self.matches:
+            several = len(self.results) == 1 and len({record.case.framework for record in self.records}) > 1
+            return {"framework"} if several else set()
+        return {
+            name
+            for match in self.matches
+            for name in varying([factors(side.records[0].case) for side in (match.baseline, match.contender)])
+        }
+
+    @cached_property
+    def _matched(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The side and the case of each compared trial; a case is called after the first trial of its baseline."""
+        sides, cases = {}, {}
+        for match in self.matches:
+            for side in (match.baseline, match.contender):
+                for record in side.records:
+                    sides[record.trial_id] = side.name
+                    cases[record.trial_id] = match.baseline.records[0].trial_id
+        return sides, cases
+
+    def _similar(self, record: Record, sides: Collection[str]) -> str:
+        """Return the side that a trial without a counterpart would be on."""
+        known = factors(record.case)
+        own = [f"{name}={text(known[name])}" for name in sorted(self.apart & known.keys())]
+        return next((side for side in sides if {*side.split()} <= {*own}), " ".join(own))
+
+    def case_of(self, match: Match) -> str:
+        """Return the name of the case of a match."""
+        return self._names[match.baseline.records[0].trial_id]
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {record.trial_id: group.case for group in self.groups for record in group.records}
+
+    @cached_property
+    def rooflines(self) -> tuple[list[tuple[Group, Roofline]], list[str]]:
+        """The groups that have a roofline, and the reasons why others have none."""
+        found: list[tuple[Group, Roofline]] = []
+        lacking: dict[str, None] = {}
+        for group in self.groups:
+            several, reasons = rooflines(group.records, self.ceilings)
+            found += [(group, each) for each in several]
+            lacking |= dict.fromkeys(reasons)
+        return found, list(lacking)
 
     def values(self, group: Group, metric: str) -> list[float]:
         """Return the values of a metric over the trials of a configuration, leaving out trials without one."""
@@ -148,13 +221,37 @@ def short(name: str) -> str:
     return re.sub(r"(^|\s)(framework|problem)=(?=\S)", r"\1", name)
 
 
-def about(case: Factors, *sides: str) -> str:
-    """Return the subject of a comparison: its case, then the given sides."""
-    return " ".join(filter(None, (short(label(case, list(case))), *map(short, sides))))
-
-
 def _key(these: Factors, names: Sequence[str]) -> tuple[Value, ...]:
     return tuple(these.get(name) for name in names)
+
+
+def named_columns(study: Study) -> tuple[Column, ...]:
+    """Return the columns that name a case and its side in a table, without those that are empty."""
+    return (Column("case"), *((Column("side"),) if any(study.sides) else ()))
+
+
+def names_of(study: Study, group: Group) -> tuple[str, ...]:
+    """Return the cells of these columns."""
+    return (group.case, *((group.side,) if any(study.sides) else ()))
+
+
+def panels(study: Study) -> list[tuple[str, str, list[Group]]]:
+    """Return the groups of each problem, with what to add to the key and to the title of its figure."""
+    found: dict[str, list[Group]] = {}
+    for group in study.groups:
+        found.setdefault(str(group.factors["problem"]), []).append(group)
+    if len(found) == 1:
+        return [("", "", study.groups)]
+    return [(f"-{number}", f", {problem}", groups) for number, (problem, groups) in enumerate(found.items())]
+
+
+def row_names(rows: Sequence[tuple[str, Group]]) -> tuple[str, ...]:
+    """Return the names of the rows of a figure; of rows in succession with the same name, the others have the side."""
+    names = [None, *(name for name, _ in rows)]
+    return tuple(
+        group.side if name == last and group.side else f"{name} {group.side}".strip()
+        for last, (name, group) in zip(names, rows, strict=False)
+    )
 
 
 def beside(results: Sequence[Path], ending: str) -> dict[str, Path]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
+from benchmarker.hooks import names
 from benchmarker.records.configurations import DEFAULTS, Value
 from benchmarker.report.page_model import Axis, Column, Figure, Points, Section, Table
-from benchmarker.report.study import named, telling
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Group, Study
@@ -20,8 +20,8 @@ MOST_CURVES = 8
 
 def sweeps(study: Study) -> Section | None:
     """Return samples and tokens per second over each varied number; a line joins cases equal in all other factors."""
-    names = {name for group in study.groups for name in group.factors} - {"seed", "gpu", *DEFAULTS}
-    varied = sorted(name for name in names if _varies(study, name))
+    every = {name for group in study.groups for name in group.factors} - {"seed", "gpu", *DEFAULTS}
+    varied = sorted(name for name in every if _varies(study, name))
     varied = [*(name for name in FIRST if name in varied), *(name for name in varied if name not in FIRST)]
     figures = [
         figure
@@ -46,22 +46,25 @@ def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure
     for group in study.groups:
         x, y = _number(group.factors.get(name)), study.median(group, metric)
         if x is not None and y is not None:
-            rest = tuple((key, value) for key, value in group.factors.items() if key != name)
+            rest = ((group.side, group.series), *((key, value) for key, value in group.factors.items() if key != name))
             curves.setdefault(rest, []).append((x, y, group))
     lines = {rest: sorted(of, key=lambda each: each[0]) for rest, of in curves.items() if len(of) > 1}
     if not lines:
         return None
-    needed = telling([dict(rest) for rest in lines])
-    labels = [named(dict(rest), needed) or unit for rest in lines]
+    cases = names.names([dict(rest[1:]) for rest in lines], study.apart, [name for _ in lines]).each
+    sides = [group.side for ((_, _, group), *_) in lines.values()]
+    labels = [" ".join(filter(None, pair)) or unit for pair in zip(cases, sides, strict=True)]
     pairs = list(zip(labels, lines.values(), strict=True))
+    several = len(study.sides) > 1
     marks = tuple(
         Points(
             label,
-            index,
+            of[0][2].series if several else index,
             tuple(x for x, _, _ in of),
             tuple(y for _, y, _ in of),
             tuple(f"{label}, {name}={x:g}: {si(y, '1/s')} {unit}" for x, y, _ in of),
             look="line and dots",
+            symbol=index,
         )
         for index, (label, of) in enumerate(pairs[:MOST_CURVES])
     )

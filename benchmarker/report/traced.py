@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from benchmarker.formatting import si
-from benchmarker.report.page_model import Page, Section
+from benchmarker.formatting import count, si
+from benchmarker.report.page_model import Doubt, Page, Section
 from benchmarker.report.profiles import listing
 from benchmarker.traces.difference import difference
 from benchmarker.traces.scopes import inclusive
@@ -27,14 +27,15 @@ def page(traces: Sequence[tuple[Path, Ingested]], title: str | None) -> Page:
     if len(traces) == 2:
         sections.insert(0, _difference(traces))
     doubts = [
-        f"{path.name}: {text}" for path, ingested in traces for text in (*ingested.trace.missing, *ingested.trace.notes)
+        Doubt(f"{path.name}: {text}", f"trace{number}")
+        for number, (path, ingested) in enumerate(traces)
+        for text in (*ingested.trace.missing, *ingested.trace.notes)
     ]
     return Page(
         title=title or " and ".join(path.name for path, _ in traces),
-        subtitle=f"{len(traces)} profiler trace{'s' * (len(traces) > 1)} · times are those under the profiler",
+        subtitle=f"{count(len(traces), 'profiler trace')} · times are those under the profiler",
         cards=(),
-        warnings=tuple(doubts),
-        factors=tuple((path.name, _headline(ingested.trace)) for path, ingested in traces),
+        doubts=tuple(doubts),
         sections=tuple(sections),
     )
 
@@ -43,7 +44,7 @@ def _headline(trace: Trace) -> str:
     whole = [each for each in trace.devices if not each.track]
     wall, busy, idle = (si(ns / 1e9, "s") for ns in (max(each.wall_ns for each in whole), trace.busy_ns, trace.idle_ns))
     devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices together"
-    return f"{trace.steps} steps; wall {wall}; {devices}: busy {busy} ({trace.busy_share:.0%}), idle {idle}"
+    return f"{count(trace.steps, 'step')}; wall {wall}; {devices}: busy {busy} ({trace.busy_share:.0%}), idle {idle}"
 
 
 def _section(key: str, path: Path, ingested: Ingested) -> Section:
@@ -54,7 +55,8 @@ def _section(key: str, path: Path, ingested: Ingested) -> Section:
         "Ops": ops(ingested.events),
         "Scopes": _scopes(ingested),
     }
-    return Section(key, path.name, (), tuple(listing(name, table) for name, table in tables.items() if len(table)))
+    lead = (f"{_headline(ingested.trace)}.",)
+    return Section(key, path.name, lead, tuple(listing(name, table) for name, table in tables.items() if len(table)))
 
 
 def _scopes(ingested: Ingested) -> pd.DataFrame:

@@ -1,19 +1,23 @@
-"""Trade-offs: throughput against energy and against numeric error, with the Pareto-optimal configurations."""
+"""Trade-offs: throughput against energy and against numeric error, within the same work."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from benchmarker.api.errors import UserError
-from benchmarker.comparing.pareto import front
+from benchmarker.comparing.pareto import front_of
 from benchmarker.formatting import count, si
-from benchmarker.records.configurations import configurations
-from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
-from benchmarker.report.study import MOST_DRAWN
+from benchmarker.records.configurations import Configuration, work
+from benchmarker.report.page_model import Axis, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.study import MOST_DRAWN, named_columns, names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarker.comparing.pareto import Front
-    from benchmarker.report.study import Study
+    from benchmarker.report.study import Group, Study
 
 AGAINST = (
     ("samples_per_J", "energy", "samples/J", False),
@@ -21,94 +25,114 @@ AGAINST = (
 )
 """What throughput is traded for: the metric, its name, its axis title, and whether the axis is logarithmic."""
 
+MOST_FIGURES = 12
 MOST_LABELLED = 12
+SEARCHED = 10
 
 
 def fronts(study: Study) -> Section | None:
-    """Return a figure for each of these metrics that trials have."""
-    figures = [figure for each in AGAINST if (figure := _figure(study, *each))]
-    return Section("pareto", "Trade-offs", (), tuple(figures)) if figures else None
+    """Return for each of these metrics the table of all configurations, and a figure for each work with several."""
+    works: dict[bytes, list[Group]] = {}
+    for group in study.groups:
+        works.setdefault(msgspec.json.encode(work(group.records[0].case)), []).append(group)
+    several = [groups for groups in works.values() if len(groups) > 1]
+    parts = [part for each in AGAINST for part in _parts(study, several, *each)]
+    lead = (
+        "Only configurations of the same work are compared: problem, mode, precision and parameters are equal. One is "
+        "Pareto-optimal if no other is at least as good in both metrics and better in one. Medians over trials are "
+        "compared; their uncertainty is not taken into account."
+    )
+    return Section("pareto", "Trade-offs", (lead,), tuple(parts)) if parts else None
 
 
-def _figure(study: Study, metric: str, words: str, axis: str, log: bool) -> Figure | None:
-    found: list[tuple[str, Front]] = []
-    for result, records in study.results:
-        if any(metric in study.derive(record) for record in records):
-            try:
-                found.append((result, front(records, ["samples_per_s", metric], study.derive)))
-            except UserError:  # no configuration has both: nothing to draw
-                continue
+def _parts(
+    study: Study, works: Sequence[Sequence[Group]], metric: str, words: str, axis: str, log: bool
+) -> list[Figure | Listing]:
+    found: list[tuple[list[Group], Front]] = []
+    for groups in works:
+        of = {group.records[0].trial_id: group for group in groups}
+        try:
+            several = [Configuration(group.factors, group.records) for group in groups]
+            made = front_of(several, ["samples_per_s", metric], study.derive)
+        except UserError:  # no configuration has both: nothing to draw
+            continue
+        if len(made.points) > 1:
+            found.append(([of[point.configuration.records[0].trial_id] for point in made.points], made))
     if not found:
-        return None
-    labels = {group.records[0].trial_id: group.label for group in study.groups}
-    marks: list[Points] = []
-    rows: list[tuple[Cell, ...]] = []
-    number = 0
-    for series, (result, one) in enumerate(found):
-        several = [(point, labels.get(point.configuration.records[0].trial_id, "")) for point in one.points]
-        rows += [(label, result, *point.values, point.optimal) for point, label in several]
-        shown = [each for each in several if each[0].optimal]
-        shown += [each for each in several if not each[0].optimal]
-        shown = shown[: max(0, MOST_DRAWN - number)]
-        number += len(shown)
-        of = f", {result}" if len(found) > 1 else ""
-        for optimal in (True, False):
-            these = sorted(
-                (each for each in shown if each[0].optimal == optimal), key=lambda each: each[0].values[::-1]
-            )
-            if these:
-                marks.append(
-                    Points(
-                        ("optimal" if optimal else "not optimal") + of,
-                        series,
-                        tuple(point.values[1] for point, _ in these),
-                        tuple(point.values[0] for point, _ in these),
-                        tuple(
-                            f"{label}: {si(point.values[0], '1/s')} samples/s, {point.values[1]:.3g} {axis}"
-                            for point, label in these
-                        ),
-                        look="line and dots" if optimal else "hollow",
-                        labels=tuple(label for _, label in these) if len(rows) <= MOST_LABELLED else (),
-                    )
-                )
-    if log and any(x <= 0 for mark in marks for x in mark.x):
-        log = False  # an exact result cannot be shown on a logarithmic axis
-    unit = found[0][1].metrics[1].unit
-    missing = sum(one.left_out for _, one in found)
-    notes = [
-        f"Only {number} of {len(rows)} configurations are drawn, optimal ones first; the data table has all."
-        if number < len(rows)
-        else "",
-        f"{count(missing, 'configuration has', 'configurations have')} no value of one of the two metrics."
-        if missing
-        else "",
-        "The work per step is not the same in all configurations." if _unlike(study) else "",
-        "The optimal configurations are determined separately for each result." if len(found) > 1 else "",
-    ]
+        return []
     columns = (
-        Column("configuration"),
-        Column("result"),
+        *named_columns(study),
         Column("samples_per_s", "1/s", numeric=True),
-        Column(metric, unit, numeric=True),
+        Column(metric, found[0][1].metrics[1].unit, numeric=True),
         Column("optimal"),
     )
-    better = "to the right and above" if found[0][1].metrics[1].better == "higher" else "to the left and above"
+    tables = [
+        Table(
+            columns,
+            tuple(
+                (*names_of(study, group), *point.values, point.optimal)
+                for group, point in zip(groups, front.points, strict=True)
+            ),
+        )
+        for groups, front in found
+    ]
+    figures = [
+        _figure(study, number, each, table, metric, words, axis, log)
+        for number, (each, table) in enumerate(zip(found[:MOST_FIGURES], tables, strict=False))
+    ]
+    if len(found) == 1:
+        return [*figures]
+    rows = tuple(row for table in tables for row in table.rows)
+    left = f"Only the first {MOST_FIGURES} of {len(found)} works are drawn above." if len(found) > MOST_FIGURES else ""
+    title = f"Throughput against {words}, all works"
+    return [*figures, Listing(title, Table(columns, rows), left, folded=True, searched=len(rows) > SEARCHED)]
+
+
+def _figure(
+    study: Study,
+    number: int,
+    found: tuple[list[Group], Front],
+    table: Table,
+    metric: str,
+    words: str,
+    axis: str,
+    log: bool,
+) -> Figure:
+    groups, front = found
+    shown = sorted(zip(groups, front.points, strict=True), key=lambda pair: not pair[1].optimal)[:MOST_DRAWN]
+    marks: list[Points] = []
+    for group, point in shown:
+        marks.append(
+            Points(
+                f"{group.side or group.label}{'' if point.optimal else ', not optimal'}",
+                group.series if len(study.sides) > 1 else len(marks),
+                (point.values[1],),
+                (point.values[0],),
+                (f"{group.label}: {si(point.values[0], '1/s')} samples/s, {point.values[1]:.3g} {axis}",),
+                look="dots" if point.optimal else "hollow",
+                labels=(group.label,) if len(shown) <= MOST_LABELLED else (),
+                listed=len(study.sides) > 1,
+            )
+        )
+    if log and any(x <= 0 for mark in marks for x in mark.x):
+        log = False  # an exact result cannot be shown on a logarithmic axis
+    notes = [
+        f"Only {len(shown)} of {len(groups)} configurations are drawn, optimal ones first; the data table has all."
+        if len(shown) < len(groups)
+        else "",
+        f"{count(front.left_out, 'configuration has', 'configurations have')} no value of one of the two metrics."
+        if front.left_out
+        else "",
+    ]
+    better = "to the right and above" if front.metrics[1].better == "higher" else "to the left and above"
+    of = groups[0].case
     return Figure(
-        f"pareto-{metric}",
-        f"Throughput against {words}",
-        f"Medians over trials; better is {better}. Filled dots are Pareto-optimal: no other configuration is at least "
-        "as good in both metrics and better in one. The uncertainty of the medians is not taken into account.",
+        f"pareto-{metric}-{number}",
+        f"Throughput against {words}" + (f", {of}" if of else ""),
+        f"Better is {better}. Filled marks are Pareto-optimal.",
         Axis(axis, log=log, limit=() if log else (0.0,)),
         tuple(marks),
-        Table(columns, tuple(rows)),
+        table,
         y=Axis("samples/s", limit=(0.0,)),
         left_out=" ".join(filter(None, notes)),
-    )
-
-
-def _unlike(study: Study) -> bool:
-    """Return whether the work per step differs between configurations."""
-    return (
-        len({record.cost.flops for group in configurations(study.records) for record in group.records if record.cost})
-        > 1
     )

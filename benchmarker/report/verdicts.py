@@ -1,4 +1,4 @@
-"""The comparisons: each as a sentence, all in a figure, with the evidence for them."""
+"""The comparisons: all in a figure and in a table, with the evidence for them."""
 
 from __future__ import annotations
 
@@ -6,156 +6,138 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import line, ratio
+from benchmarker.comparing.formatting import line, percent, ratio, verdict
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.page_model import Axis, Cell, Column, Figure, Listing, Points, Section, Table
-from benchmarker.report.study import MOST_DRAWN, about, named, short, telling
+from benchmarker.report.answer import gain, measure, sentence
+from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.study import MOST_DRAWN, short
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison, GeometricMean
     from benchmarker.report.study import Study
 
-MOST_SENTENCES = 4
 MOST_NOTES = 100
-_SERIES = {"faster": 2, "better": 2, "slower": 1, "worse": 1, "same": 0, "undecided": 7}
-"""Colours of verdicts."""
-_CROSS = 5
-"""The symbol of undecided comparisons; other verdicts have the symbol of their colour."""
-
-
-def measure(metric: str) -> str:
-    """Return a metric in words: `step time (median)`, `samples/s`."""
-    if metric.startswith("step_time_"):
-        return f"step time ({metric.removeprefix('step_time_').removesuffix('_s')})"
-    return metric.replace("_per_", "/").replace("_", " ")
-
-
-def gain(each: Comparison) -> str:
-    """Return the verdict on a contender with the better value: faster for times and rates, better otherwise."""
-    return "faster" if each.unit == "s" or each.unit.endswith("/s") else "better"
-
-
-def sentence(each: Comparison) -> str:
-    """Return a comparison as a sentence: the verdict, the ratio with its interval, and the number of trials."""
-    where, a, b = about(each.case), short(each.baseline), short(each.contender)
-    evidence = [
-        f"{each.rounds} rounds of trials" if each.rounds is not None else "{} and {} trials".format(*each.trials)
-    ]
-    if each.p_adjusted is not None:
-        evidence.append(f"p = {each.p_adjusted:.2g}")
-    if each.ratio is None:
-        said = f"{b} and {a} cannot be compared, because a side has no value"
-    else:
-        figure, _, interval = ratio(each).partition(" ")
-        said = {
-            "same": f"{b} and {a} are the same within {100 * each.delta:.3g}%",
-            "undecided": f"It is undecided whether {b} differs from {a}",
-        }.get(each.verdict, f"{b} is {each.verdict} than {a}")
-        said += f". The {measure(each.metric)} of {b} is {figure} times that of {a}"
-        evidence.insert(0, f"{100 * each.level:.3g}% interval {interval}" if each.low is not None else "no interval")
-    text = f"{said} ({', '.join(evidence)})."
-    return f"{where}: {text}" if where else text
-
-
-def mean_sentence(each: GeometricMean, metric: str) -> str:
-    """Return a geometric mean as a sentence."""
-    a, b = short(each.baseline), short(each.contender)
-    said = {"same": f"{b} and {a} are the same", "undecided": f"it is undecided whether {b} differs from {a}"}.get(
-        each.verdict, f"{b} is {each.verdict} than {a}"
-    )
-    return (
-        f"Over {each.cases} cases, {said}. The geometric mean of the ratios of the {measure(metric)} "
-        f"is {ratio(each)} ({each.method})." + "".join(f" {note[0].upper()}{note[1:]}." for note in each.notes)
-    )
+SEARCHED = 10
+_SYMBOLS = {"faster": 3, "better": 3, "slower": 7, "worse": 7, "same": 1, "undecided": 5}
+"""Symbols of verdicts: a triangle up or down, a square, a cross. Colours are those of the sides."""
 
 
 def verdicts(study: Study) -> Section:
-    """Return the comparisons as sentences, a figure of the ratios, and a table with the evidence for each verdict."""
+    """Return a figure of the ratios, the table of all comparisons, and the evidence for each verdict."""
     family = study.family
     if family is None:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",))
-    several, first = family.comparisons, family.comparisons[0]
-    lead = [mean_sentence(each, first.metric) for each in family.geometric_means]
-    few = len(several) <= MOST_SENTENCES
-    if few:
-        lead += [sentence(each) for each in several]
-    else:
-        counts = Counter(each.verdict for each in several)
-        lead.append(
-            f"Of {len(several)} comparisons: {', '.join(f'{count} {word}' for word, count in counts.most_common())}."
-        )
+    first = family.comparisons[0]
+    counts = Counter(verdict(each) for each in family.comparisons)
+    lead = [f"{', '.join(f'{number} {word}' for word, number in counts.most_common())}, of {len(family.comparisons)}."]
+    if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
+        lead = [
+            f"{sentence(each, first.metric, each.cases, first.delta)} ({ratio(each)}, geometric mean, {each.method})."
+            for each in family.geometric_means
+        ] + lead
+    table = _table(study)
+    parts = (_ratios(study, table), _listing(study, table), _notes(study), _evidence(study))
+    return Section("verdicts", "Verdicts", tuple(lead), tuple(filter(None, parts)))
+
+
+def _cases(study: Study) -> list[str]:
+    """Return the name of the case of each comparison."""
+    return [study.case_of(match) for match in study.matches]
+
+
+def _names(study: Study) -> list[str]:
+    """Return the case and the contender of each comparison."""
+    assert study.family
+    pairs = zip(_cases(study), study.family.comparisons, strict=True)
+    return [f"{case} {short(each.contender)}" for case, each in pairs]
+
+
+def _table(study: Study) -> Table:
+    """Return every comparison with both values, their ratio and its interval."""
+    assert study.family
+    several = study.family.comparisons
+    first = several[0]
+    pairs = {(short(each.baseline), short(each.contender)) for each in several}
+    one = len(pairs) == 1
+    a, b = next(iter(pairs)) if one else ("A", "B")
+    columns = (
+        Column("case"),
+        *(() if one else (Column("baseline A"), Column("contender B"))),
+        Column(a, first.unit, numeric=True),
+        Column(b, first.unit, numeric=True),
+        Column("B/A", RATIO, numeric=True),
+        Column("from", RATIO, numeric=True),
+        Column("to", RATIO, numeric=True),
+        Column("p", numeric=True),
+        Column("trials"),
+        Column("verdict"),
+    )
     rows: list[tuple[Cell, ...]] = [
         (
-            sentence(each),
-            each.verdict,
-            short(each.baseline),
-            short(each.contender),
+            case,
+            *(() if one else (short(each.baseline), short(each.contender))),
             each.baseline_value,
             each.contender_value,
             each.ratio,
             each.low,
             each.high,
             each.p_adjusted,
-            *each.trials,
+            f"{each.rounds} rounds" if each.rounds is not None else "{} and {}".format(*each.trials),
+            verdict(each),
         )
-        for each in several
+        for case, each in zip(_cases(study), several, strict=True)
     ]
-    unit = first.unit
-    columns = (
-        Column("comparison"),
-        Column("verdict"),
-        Column("baseline"),
-        Column("contender"),
-        Column("baseline value", unit, numeric=True),
-        Column("contender value", unit, numeric=True),
-        Column("ratio", numeric=True),
-        Column("interval from", numeric=True),
-        Column("interval to", numeric=True),
-        Column("p adjusted", numeric=True),
-        Column("baseline trials", numeric=True),
-        Column("contender trials", numeric=True),
+    return Table(columns, tuple(rows))
+
+
+def _listing(study: Study, table: Table) -> Listing:
+    assert study.family
+    first = study.family.comparisons[0]
+    better = f"{'below' if first.better == 'lower' else 'above'} 1, the contender (B) is {gain(first.metric)}"
+    adjusted = f" for {len(study.family.comparisons)} comparisons (Holm)" if len(study.family.comparisons) > 1 else ""
+    caption = (
+        f"{measure(first.metric).capitalize()}, medians over trials, and the ratio B/A with its {percent(first.level)} "
+        f"interval, from and to: {better}. The ratio is computed from pairs of trials and is not the quotient of the "
+        f"medians. p is adjusted{adjusted}; δ is {percent(first.delta)}."
     )
-    listing = Listing("Evidence for each verdict", _evidence(study), folded=True)
-    table = Table(columns, tuple(rows))
-    return Section(
-        "verdicts", "Verdicts", tuple(lead), tuple(filter(None, (_ratios(study, table), _notes(study), listing)))
-    )
+    if not adjusted:
+        caption = caption.replace(" p is adjusted;", "")
+    return Listing("Comparisons", table, caption, searched=len(table.rows) > SEARCHED)
 
 
 def _ratios(study: Study, data: Table) -> Figure | None:
     """Return the figure of the ratios with their intervals, the line of no change, and the band of no difference."""
-    assert study.family is not None
-    shown = [each for each in study.family.comparisons if each.ratio is not None]
+    assert study.family
+    pairs = zip(_cases(study), study.family.comparisons, strict=True)
+    shown = [(case, each) for case, each in pairs if each.ratio is not None]
     if not shown:
         return None
-    some, first = shown[:MOST_DRAWN], shown[0]
-    factors = telling([each.case for each in shown])
-    names = [f"{named(each.case, factors)} {short(each.contender)}".strip() for each in some]
-    kinds = list(dict.fromkeys(each.verdict for each in some))
+    some, first = shown[:MOST_DRAWN], shown[0][1]
+    contenders = list(dict.fromkeys(each.contender for _, each in shown))
+    names = [case if len(contenders) == 1 else f"{case} {short(each.contender)}" for case, each in some]
+    order = list(study.sides)
     marks = []
-    for kind in kinds:
-        at = [index for index, each in enumerate(some) if each.verdict == kind]
-        these = [some[index] for index in at]
+    for contender, word in dict.fromkeys((each.contender, each.verdict) for _, each in some):
+        at = [index for index, (_, each) in enumerate(some) if (each.contender, each.verdict) == (contender, word)]
+        these = [some[index][1] for index in at]
         marks.append(
             Points(
-                kind,
-                _SERIES[kind],
+                f"{short(contender)}: {word}",
+                order.index(short(contender)),
                 tuple(each.ratio or 0.0 for each in these),
                 tuple(map(float, at)),
-                tuple(f"{names[index]}: {kind}, {ratio(some[index])}" for index in at),
+                tuple(f"{names[index]}: {verdict(some[index][1])}, {ratio(some[index][1])}" for index in at),
                 tuple(each.low for each in these),
                 tuple(each.high for each in these),
-                symbol=_CROSS if kind == "undecided" else None,
+                symbol=_SYMBOLS[word],
             )
         )
-    better = f"{'Left' if first.better == 'lower' else 'Right'} of 1 means that the contender is {gain(first)}"
-    crosses = " Crosses are undecided." if "undecided" in kinds else ""
+    side = "Left" if first.better == "lower" else "Right"
     left = "" if len(some) == len(shown) else f"Only {len(some)} of {len(shown)} are drawn; the data table has all."
     return Figure(
         "ratios",
         f"Ratio of the {measure(first.metric)}, contender over baseline",
-        f"Each mark is a ratio, with its {100 * first.level:.3g}% interval as a line. {better}.{crosses} "
-        f"The shaded band is ±{100 * first.delta:.3g}%, which counts as no difference.",
+        f"Each mark is a ratio, with its {percent(first.level)} interval as a line. {side} of 1 means that the "
+        f"contender is {gain(first.metric)}. The shaded band, ±{percent(first.delta)}, counts as no difference.",
         Axis("ratio, contender over baseline", "", log=True),
         tuple(marks),
         data,
@@ -169,11 +151,10 @@ def _ratios(study: Study, data: Table) -> Figure | None:
 def _notes(study: Study) -> Listing | None:
     """Return the table of notes, each once with the comparisons it applies to, and what could not be compared."""
     family = study.family
-    assert family is not None
+    assert family
     found: dict[str, list[str]] = {}
-    for each in family.comparisons:
+    for name, each in zip(_names(study), family.comparisons, strict=True):
         for note in each.notes:
-            name = about(each.case, each.contender)
             found.setdefault(note, []).append(name)
     rows: list[tuple[Cell, ...]] = [(note, _where(names, len(family.comparisons))) for note, names in found.items()]
     rows += [(note, "all") for note in family.notes]
@@ -182,8 +163,8 @@ def _notes(study: Study) -> Listing | None:
         return None
     more = max(0, len(rows) - MOST_NOTES)
     rest: tuple[Cell, ...] | None = (f"and {more} more", "") if more else None
-    table = Table((Column("note"), Column("applies to")), tuple(rows[:MOST_NOTES]), rest)
-    return Listing("Notes on the verdicts", table, searched=len(rows) > 10)
+    table = Table((Column("note", prose=True), Column("applies to")), tuple(rows[:MOST_NOTES]), rest)
+    return Listing("Notes on the verdicts", table, searched=len(rows) > SEARCHED)
 
 
 def _where(names: Sequence[str], of: int) -> str:
@@ -191,7 +172,11 @@ def _where(names: Sequence[str], of: int) -> str:
     return "all" if len(names) == of and of > 1 else ", ".join(names[:3]) + more
 
 
-def _evidence(study: Study) -> Table:
-    assert study.family is not None
-    rows = [(about(each.case, each.contender), line(each), METHODS[each.method]) for each in study.family.comparisons]
-    return Table((Column("comparison"), Column("evidence"), Column("method")), tuple(rows))
+def _evidence(study: Study) -> Listing:
+    assert study.family
+    rows = [
+        (name, line(each), METHODS[each.method])
+        for name, each in zip(_names(study), study.family.comparisons, strict=True)
+    ]
+    columns = (Column("comparison"), Column("evidence"), Column("method"))
+    return Listing("Evidence for each verdict", Table(columns, tuple(rows)), folded=True)

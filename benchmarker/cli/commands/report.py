@@ -17,6 +17,7 @@ from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
 from benchmarker.hooks.extras import installing
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.procurement.score import METRICS
 from benchmarker.records import store
 
 ENDINGS = (".html", ".htm")
@@ -39,6 +40,16 @@ ENDINGS = (".html", ".htm")
 @click.option(
     "--baseline", metavar="VALUE", help="Baseline: a value of --by, or one of the RESULTs. [default: the first]"
 )
+@click.option(
+    "--cost",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file with prices, as for `suite score`.",
+)
+@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with weights of cases.")
+@click.option(
+    "--reference", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with bounds, as for `suite accept`."
+)
 @click.option("--title", metavar="TEXT", help="Heading of the report. [default: what was measured]")
 @judging_options
 def command(
@@ -46,6 +57,9 @@ def command(
     output: Path,
     by: str | None,
     baseline: str | None,
+    cost: Path | None,
+    weights: Path | None,
+    reference: Path | None,
     title: str | None,
     fail_on: str | None,
     strict: bool,
@@ -63,7 +77,7 @@ def command(
     a verdict is provisional. The report is written even then, and states the problem.
     """
     from benchmarker.report.assemble import page
-    from benchmarker.report.gather import gather
+    from benchmarker.report.gather import Procurement, gather
 
     try:
         from benchmarker.report.render import render
@@ -78,6 +92,9 @@ def command(
 
         _write(output, render(page_of_traces([(path, from_result(path)) for path in traces], title)))
         return 0
+    scored = len(results) > 1 or cost or weights
+    if scored and not judging["metric"] and not judging["statistic"]:
+        judging["metric"] = METRICS[0]
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     read = [(result, *store.read([result])) for result in results]
     for _, _, faults in read:
@@ -87,7 +104,8 @@ def command(
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     known_metric(rules, load_metrics()(read[0][1][0]))
     with working(f"writing {output}"):
-        study = gather(read, rules, by=by, baseline=baseline, title=title)
+        given = Procurement(cost, weights, reference)
+        study = gather(read, rules, by=by, baseline=baseline, procurement=given, title=title)
         content, unread = page(study)
         _write(output, render(content))
     told = {str(fault) for _, _, faults in read for fault in faults}

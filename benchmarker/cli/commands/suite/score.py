@@ -18,10 +18,8 @@ from benchmarker.procurement import completeness, sides
 from benchmarker.procurement import weights as weighing
 from benchmarker.procurement.costs import COST_METRIC
 from benchmarker.procurement.costs import read as read_costs
-from benchmarker.procurement.score import score
+from benchmarker.procurement.score import METRICS, score
 from benchmarker.records import store
-
-METRICS = ("samples_per_s", "samples_per_J")
 
 
 @click.command("score")

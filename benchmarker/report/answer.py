@@ -1,0 +1,258 @@
+"""The first screen: the answer, how sure it is, and what to know before believing it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from benchmarker.comparing import diagnosis
+from benchmarker.comparing.formatting import numbers, percent, ratio, verdict
+from benchmarker.comparing.results import Comparison, GeometricMean
+from benchmarker.formatting import count, shortened
+from benchmarker.report.page_model import Card, Doubt
+from benchmarker.report.study import short
+from benchmarker.roofline.model import BEYOND, beyond
+
+if TYPE_CHECKING:
+    from benchmarker.procurement.accept import Acceptance
+    from benchmarker.procurement.score import MetricScore
+    from benchmarker.report.study import Study
+
+MOST_CARDS = 4
+MOST_REASONS = 3
+LONGEST = 320
+"""Characters of a doubt; the section that it points to has all."""
+
+
+def measure(metric: str) -> str:
+    """Return a metric in words: `step time (median)`, `samples/s`."""
+    if metric.startswith("step_time_"):
+        return f"step time ({metric.removeprefix('step_time_').removesuffix('_s')})"
+    return metric.replace("_per_", "/").replace("_", " ")
+
+
+def gain(metric: str) -> str:
+    """Return the verdict on a contender with the better value: faster for times and rates, better otherwise."""
+    return "faster" if metric.endswith(("_s", "_per_s")) else "better"
+
+
+def sentence(each: Comparison | GeometricMean, metric: str, cases: int, delta: float) -> str:
+    """Return a verdict as a sentence, with the ratio of the metric and the number of cases."""
+    a, b = short(each.baseline), short(each.contender)
+    over = f", over {count(cases, 'case')}" if cases > 1 else ""
+    if each.ratio is None:
+        return f"{b} and {a} cannot be compared: a side has no {measure(metric)}"
+    said = {
+        "same": f"{b} and {a} are the same within {percent(delta)}",
+        "undecided": f"It is undecided whether {b} differs from {a}",
+    }.get(each.verdict, f"{b} is {each.verdict} than {a}")
+    return f"{said}: {ratio(each).partition(' ')[0]} times its {measure(metric)}{over}"
+
+
+def cards(study: Study) -> list[Card]:
+    """Return the answers: scores if there are any, otherwise geometric means, comparisons, or their numbers if many."""
+    found = [*_scored(study), *_compared(study)] or [Card("none", "not compared", study.unjudged, "-", "")]
+    return [*found, *(_accepted(*each) for each in study.acceptances)]
+
+
+def _scored(study: Study) -> Iterator[Card]:
+    """Yield a card for each metric of two sides.
+
+    Of several sides, it is a card for each contender in the first metric, by rank, and for the best in each other one.
+    """
+    if study.scores is None:
+        return
+    scores = study.scores.scores
+    if len(scores) == 1:
+        for metric in scores[0].metrics:
+            if metric.mean:
+                yield _card(study, _single(study, metric), "", metric.metric, metric.scored)
+        return
+    for index, ranking in enumerate(study.scores.rankings):
+        scored = {score.contender.name: score.metrics[index].scored for score in scores}
+        placed = [place for place in ranking.places if place.mean]
+        for place in placed[: 1 if index else MOST_CARDS]:
+            assert place.mean
+            yield _card(study, place.mean, f"rank {place.rank}: ", ranking.metric, scored[place.side])
+
+
+def _single(study: Study, metric: MetricScore) -> Comparison | GeometricMean:
+    """Return the mean of a metric, or the comparison that tells the same if there is only one case."""
+    family = study.family.comparisons if study.family else []
+    assert metric.mean
+    return family[0] if metric.cases == 1 == len(family) and family[0].metric == metric.metric else metric.mean
+
+
+def _compared(study: Study) -> Iterator[Card]:
+    """Yield cards of the comparisons, unless the scores tell the same."""
+    family = study.family
+    if family is None or (study.scores and study.rules.metric in {each.metric for each in study.scores.rankings}):
+        return
+    judged: Sequence[Comparison | GeometricMean] = family.geometric_means or family.comparisons
+    if len(judged) <= MOST_CARDS:
+        for each in judged:
+            where = "" if isinstance(each, GeometricMean) or len(judged) == 1 else f"{_case(study, each)}: "
+            cases = each.cases if isinstance(each, GeometricMean) else 1
+            yield _card(study, each, where, study.rules.metric, cases)
+        return
+    for word, number in Counter(each.verdict for each in family.comparisons).most_common():
+        yield Card(word, word, f"of {len(family.comparisons)} comparisons", str(number), measure(study.rules.metric))
+
+
+def _case(study: Study, each: Comparison) -> str:
+    assert study.family
+    return study.case_of(study.matches[study.family.comparisons.index(each)])
+
+
+def _card(study: Study, each: Comparison | GeometricMean, before: str, metric: str, cases: int) -> Card:
+    figure, _, interval = ratio(each).partition(" ")
+    details = []
+    if each.ratio is not None:
+        details.append(f"{percent(each.level)} interval {interval}" if each.low is not None else "no interval")
+        details.append(f"{'below' if each.better == 'lower' else 'above'} 1 is {gain(metric)}")
+    if isinstance(each, Comparison):
+        details.append(numbers(each))
+    elif study.family and metric == study.rules.metric:
+        sides = short(each.baseline), short(each.contender)
+        own = [one for one in study.family.comparisons if (short(one.baseline), short(one.contender)) == sides]
+        counts = Counter(verdict(one) for one in own).most_common()
+        details.append(f"of {count(len(own), 'case')}: {', '.join(f'{number} {word}' for word, number in counts)}")
+    said = sentence(each, metric, cases, study.rules.delta)
+    return Card(each.verdict, before + verdict(each), f"{said}.", figure, "; ".join(details))
+
+
+def _accepted(result: str, found: Acceptance) -> Card:
+    passed = sum(each.verdict == "PASS" for each in found.outcomes)
+    near = sum(each.near for each in found.outcomes)
+    good = passed == len(found.outcomes)
+    return Card(
+        "better" if good else "worse",
+        "passed" if good else "failed",
+        f"{result} {'meets' if good else 'does not meet'} the reference.",
+        f"{passed} of {len(found.outcomes)}",
+        "cases passed" + (f"; {near} so near to a bound that another run may be judged otherwise" if near else ""),
+    )
+
+
+def doubts(study: Study) -> list[Doubt]:
+    """Return what to know before believing the answer, the gravest first."""
+    found = dict[str, str]()
+    for section, texts in (
+        ("verdicts", _provisional(study)),
+        ("faults", _sides(study)),
+        ("measured", _environments(study)),
+        ("faults", _missing(study)),
+        ("verdicts", _undecided(study)),
+        ("roofline", [f"{BEYOND[0].upper()}{BEYOND[1:]}."] if _above(study) else []),
+    ):
+        for text in texts:
+            found.setdefault(shortened(text, LONGEST), section)
+    return [Doubt(text, section) for text, section in found.items()]
+
+
+def _provisional(study: Study) -> Iterator[str]:
+    judged = study.family.comparisons if study.family else []
+    number = sum(each.provisional is not None for each in judged)
+    if number:
+        yield (
+            f"{number} of {count(len(judged), 'verdict')} {'is' if number == 1 else 'are'} provisional, because most "
+            "trials of a side were disturbed: repeat them undisturbed before you rely on the result."
+        )
+
+
+def _sides(study: Study) -> Iterator[str]:
+    """Yield what makes each side doubtful, whatever it is compared with."""
+    for side, groups in study.sides.items():
+        of = f"{side}: " if side else ""
+        for text in diagnosis.doubts([group.records for group in groups]).values():
+            yield f"{of}{text}."
+    untold = _untold(study)
+    if untold:
+        yield f"{untold} of {len(study.records)} trials have no interference counters, so disturbances are unknown."
+
+
+def _untold(study: Study) -> int:
+    return sum(record.error is None and record.interference is None for record in study.records)
+
+
+def _environments(study: Study) -> Iterator[str]:
+    """Yield differences between the environments, the work and the suites of the sides, with the number of cases."""
+    notes: Counter[tuple[str, str]] = Counter()
+    cases = Counter(match.contender.name for match in study.matches)
+    rate = "flop_per_s" if study.rules.metric.startswith("step_time") else ""
+    for match in study.matches:
+        for note in diagnosis.between(match.baseline.records, match.contender.records, rate):
+            notes[match.contender.name, note] += 1
+    for (name, note), number in notes.most_common(2 * MOST_REASONS):
+        side = f"{short(name)}: " if len(cases) > 1 else ""
+        where = "" if number == cases[name] else f" ({number} of {cases[name]} cases)"
+        yield f"{side}{note if side else note[0].upper() + note[1:]}{where}."
+    for note in study.family.notes if study.family else ():
+        yield f"{note[0].upper()}{note[1:]}."
+
+
+def _missing(study: Study) -> Iterator[str]:
+    """Yield what was asked for and is not in the answer."""
+    for side, groups in study.sides.items():
+        records = [record for group in groups for record in group.records]
+        errors = [record.error for record in records if record.error]
+        if errors:
+            of = f"{side}: " if side else ""
+            yield (
+                f"{of}{len(errors)} of {count(len(records), 'trial')} failed, for instance: {errors[0].message}. "
+                "The figures are based on the others."
+            )
+    unrun = sum(each.trials for each in study.planned.unrun)
+    if unrun:
+        yield f"{count(unrun, 'planned trial')} {_has(unrun)} no record; --resume continues an interrupted run."
+    if study.planned.left_out:
+        left = list(study.planned.left_out)
+        yield f"Left out of the plan: {_some(left)}."
+    if study.faults:
+        number = len(study.faults)
+        yield f"{count(number, 'file')} could not be read and {'is' if number == 1 else 'are'} not included."
+    if study.family and study.family.unmatched:
+        yield f"Not compared, because there is no counterpart: {_some(study.family.unmatched)}."
+    if study.unscored and not study.unjudged:
+        yield f"No score: {study.unscored}."
+
+
+def _has(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - MOST_REASONS} more" if len(texts) > MOST_REASONS else ""
+    return "; ".join(map(short, texts[:MOST_REASONS])) + more
+
+
+def _undecided(study: Study) -> Iterator[str]:
+    """Yield why verdicts are undecided, and what would decide them."""
+    if study.family is None:
+        return
+    comparisons = study.family.comparisons
+    if comparisons and all(each.method == "none" for each in comparisons):
+        reasons = list(dict.fromkeys(reason for each in comparisons for reason in _untested(each)))
+        yield f"No verdict is possible: {_some(reasons)}."
+    means = [*study.family.geometric_means]
+    if study.scores:
+        means = [mean for ranking in study.scores.rankings for mean in ranking.pairs]
+        means += study.family.geometric_means
+    for mean in means:
+        for note in mean.notes:
+            if not note.startswith("the verdict is provisional"):
+                yield f"{short(mean.contender)} over {short(mean.baseline)}: {note}."
+
+
+def _untested(each: Comparison) -> list[str]:
+    """Return why a comparison has no test: the notes on a side without a value, or that there are too few trials."""
+    if each.ratio is None:
+        empty = [name for name, trials in zip((each.baseline, each.contender), each.trials, strict=True) if trials == 0]
+        return [note for note in each.notes if note.startswith(tuple(f"{name}: " for name in empty))]
+    few = "one trial on a side" if min(each.trials) < 2 else "one round with trials of both sides"
+    return [f"with only {few}, the variation between processes is unknown"]
+
+
+def _above(study: Study) -> bool:
+    return beyond([each for _, each in study.rooflines[0]])

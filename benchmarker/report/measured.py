@@ -1,0 +1,101 @@
+"""What was measured, on what and with what: the sides beside each other, with their differences marked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker.formatting import shortened, si
+from benchmarker.machine.description import restriction
+from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from benchmarker.records.record import Record
+    from benchmarker.report.study import Group, Study
+
+MOST_SIDES = 6
+MOST_VALUES = 3
+LONGEST = 120
+MOST_LIBRARIES = 12
+
+
+def measured(study: Study) -> Section:
+    """Return the table of the machine, the software and the trials of each side."""
+    sides = dict(list(study.sides.items())[:MOST_SIDES])
+    found = [_facts([record for group in groups for record in group.records]) for groups in sides.values()]
+    names = list(dict.fromkeys(name for facts in found for name in facts))
+    rows: list[tuple[Cell, ...]] = [(name, *(_cell(facts.get(name, ())) for facts in found)) for name in names]
+    marked = {index for index, row in enumerate(rows) if len(set(row[1:])) > 1}
+    trials = [_trials(study, groups) for groups in sides.values()]
+    rows += [(name, *(each[index] for each in trials)) for index, name in enumerate(("trials", "runs", "measured on"))]
+    columns = (Column(""), *(Column(side or "all trials") for side in sides))
+    lead = [f"{_cases(study)}: {study.shared}." if study.shared else f"{_cases(study)}."]
+    caption = "Rows marked with ≠ differ." if marked else ""
+    if len(study.sides) > MOST_SIDES:
+        caption = f"Only the first {MOST_SIDES} of {len(study.sides)} sides are shown. {caption}".strip()
+    elif len(sides) > 1 and not marked:
+        caption = "The sides do not differ in any of these properties."
+    table = Table(columns, tuple(rows), marked=frozenset(marked))
+    return Section("measured", "What was measured", tuple(lead), (Listing("Sides", table, caption),))
+
+
+def _cases(study: Study) -> str:
+    number = len({group.case for group in study.groups})
+    return "One case" if number == 1 else f"All {number} cases"
+
+
+def _facts(records: Sequence[Record]) -> dict[str, dict[str, None]]:
+    """Return the values of each property over the trials of a side, in order of appearance."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, value in _properties(record):
+            if value:
+                found.setdefault(name, {})[value] = None
+    return found
+
+
+def _properties(record: Record) -> Iterable[tuple[str, str]]:
+    """Yield the properties of a trial that a buyer asks for, as text; empty if there is none."""
+    machine, software, device = record.machine, record.software, record.device
+    where = machine.container or machine.virtualization
+    yield "machine", machine.host
+    yield "system", f"{machine.os}, {machine.kernel}" + (f", {where}" if where else "")
+    yield "processor", machine.cpu.model
+    yield "cores used", restriction(machine) or f"all {machine.cpu.logical_cores}"
+    yield "threads", "" if software.threads is None else str(software.threads)
+    yield "memory", si(machine.memory_bytes, "B")
+    if device is None or device.platform == "cpu":
+        yield "device", "the processor" if device else ""
+    else:
+        yield "device", device.name + (f", {si(device.memory_bytes, 'B')}" if device.memory_bytes else "")
+        gpu = next((each for each in machine.gpus if each.uuid == device.uuid), None)
+        yield "driver", (gpu and gpu.driver) or ""
+        yield "power limit", si(gpu.power_limit_W, "W") if gpu and gpu.power_limit_W else ""
+    yield "framework", record.case.framework
+    yield from list(software.libraries.items())[:MOST_LIBRARIES]
+    yield "Python", software.python
+    yield "benchmarker", software.benchmarker + (f" ({software.commit})" if software.commit else "")
+    yield "suite", str(record.suite.id) if record.suite else "none"
+
+
+def _cell(values: Iterable[str]) -> str:
+    """Return the values of one side in one property."""
+    several = [shortened(value, LONGEST) for value in values]
+    more = f" and {len(several) - MOST_VALUES} more" if len(several) > MOST_VALUES else ""
+    return " | ".join(several[:MOST_VALUES]) + more if several else "-"
+
+
+def _trials(study: Study, groups: Sequence[Group]) -> tuple[str, str, str]:
+    """Return how many trials of a side succeeded, how many runs they are from, and when they were measured."""
+    records = [record for group in groups for record in group.records]
+    ok = sum(record.error is None for record in records)
+    runs = {record.run_id for record in records}
+    unrun = sum(each.trials for each in study.planned.unrun if each.run_id in runs) if len(study.sides) == 1 else 0
+    asked = len(records) + unrun
+    days = sorted({record.started_at[:10] for record in records})
+    return (
+        f"{ok} of {asked} succeeded",
+        str(len(runs)),
+        days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+    )

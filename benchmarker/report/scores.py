@@ -1,0 +1,251 @@
+"""Scores, ranks, costs and acceptance, with the numbers of `suite score` and `suite accept`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker.comparing.formatting import verdict
+from benchmarker.formatting import si
+from benchmarker.records.configurations import label
+from benchmarker.report.page_model import RATIO, Cell, Column, Listing, Section, Table
+from benchmarker.report.study import short
+
+if TYPE_CHECKING:
+    from benchmarker.procurement.accept import Acceptance
+    from benchmarker.procurement.ranking import MetricRanking
+    from benchmarker.procurement.score import CaseScore, MetricScore, Scores
+    from benchmarker.records.configurations import Value
+    from benchmarker.report.study import Study
+
+SEARCHED = 10
+HOW = (
+    "A score is the weighted geometric mean of the cases' ratios over the baseline {baseline}; above 1, a side is "
+    "better than the baseline. Intervals are 95%; verdicts are corrected for all comparisons (Holm), intervals are not."
+)
+RANKS = "The rank of a side is 1 plus the number of sides that are better by their verdict."
+COST = (
+    "samples/cost = samples/s / (price / (lifetime · 365 days · utilisation) + power · PUE · electricity price). Power "
+    "is that of the trial, or else that of the cost file."
+)
+
+
+def scores(study: Study) -> Section | None:
+    """Return the scores in each metric, by side and by case, the success of each side, and the basis of its cost."""
+    found = study.scores
+    if found is None:
+        return None
+    names = _Names(study)
+    lead = [HOW.format(baseline=short(found.sides[0].name))]
+    if len(found.sides) > 2:
+        lead.append(RANKS)
+    if found.weights:
+        weights = "; ".join(f"{each.weight:g} where {label(each.match, list(each.match))}" for each in found.weights)
+        lead.append(f"Weights: {weights}; otherwise 1.")
+    if found.missing:
+        missing = ", ".join(f"{number} {what}" for what, number in found.missing.items())
+        lead.append(f"The score is incomplete: {missing}.")
+    parts = [_means(found), *filter(None, (_cases(found, ranking, names) for ranking in found.rankings))]
+    parts += [_success(found), *([_costs(found)] if found.costs else [])]
+    notes = dict.fromkeys(
+        f"{short(score.contender.name)}: {note}" if len(found.scores) > 1 else note
+        for score in found.scores
+        for note in score.notes
+    )
+    return Section("score", "Score", tuple(lead), tuple(parts), tuple(notes))
+
+
+class _Names:
+    """The names of cases, found by their factors."""
+
+    def __init__(self, study: Study) -> None:
+        self._groups = study.groups
+        self._found: dict[tuple[str, ...], dict[tuple[Value, ...], str]] = {}
+
+    def of(self, case: CaseScore) -> str:
+        """Return the name of a case of a score."""
+        keys = tuple(case.case)
+        if keys not in self._found:
+            self._found[keys] = {tuple(group.factors.get(key) for key in keys): group.case for group in self._groups}
+        return self._found[keys].get(tuple(case.case.values()), label(case.case, keys))
+
+
+def _means(found: Scores) -> Listing:
+    """Return the mean of each side in each metric, by rank."""
+    ranked = len(found.sides) > 2
+    columns = (
+        Column("metric"),
+        *((Column("rank", numeric=True),) if ranked else ()),
+        Column("side"),
+        Column("score", RATIO, numeric=True),
+        Column("interval from", RATIO, numeric=True),
+        Column("interval to", RATIO, numeric=True),
+        Column("cases"),
+        Column("verdict"),
+        *((Column("not told apart from"),) if ranked else ()),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for ranking in found.rankings:
+        metrics = _metrics(found, ranking)
+        for place in ranking.places:
+            baseline = place.side == found.sides[0].name
+            if baseline and not ranked:
+                continue
+            metric = metrics.get(place.side)
+            mean = place.mean
+            rows.append(
+                (
+                    _words(ranking.metric),
+                    *((place.rank,) if ranked else ()),
+                    short(place.side),
+                    mean.ratio if mean else 1.0 if baseline and place.rank else None,
+                    mean.low if mean else None,
+                    mean.high if mean else None,
+                    f"{metric.scored} of {metric.cases}" if metric else "",
+                    verdict(mean) if mean else "baseline" if baseline else metric.reason if metric else "",
+                    *((", ".join(map(short, place.ties)),) if ranked else ()),
+                )
+            )
+    return Listing("Scores", Table(columns, tuple(rows)))
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_per_", "/").replace("_", " ")
+
+
+def _metrics(found: Scores, ranking: MetricRanking) -> dict[str, MetricScore]:
+    """Return the score of each contender in one metric."""
+    return {
+        score.contender.name: metric
+        for score in found.scores
+        for metric in score.metrics
+        if metric.metric == ranking.metric
+    }
+
+
+def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | None:
+    """Return every case in one metric: the values of the sides, and their ratios to the baseline."""
+    metrics = _metrics(found, ranking)
+    if not ranking.pairs:
+        return None
+    cases = {side: {names.of(case): case for case in metric.by_case} for side, metric in metrics.items()}
+    every = dict.fromkeys(name for own in cases.values() for name in own)
+    unit = next(iter(metrics.values())).unit
+    unit = "1/s" if unit.startswith("1/") else unit
+    columns = [Column("case"), Column("weight", numeric=True), Column(short(found.sides[0].name), unit, numeric=True)]
+    for side in cases:
+        columns += [Column(short(side), unit, numeric=True), Column(f"{short(side)} score", RATIO, numeric=True)]
+    rows = []
+    for name in every:
+        any_case = next(own[name] for own in cases.values() if name in own)
+        row: list[Cell] = [name, any_case.weight, any_case.baseline_value]
+        for own in cases.values():
+            row += [own[name].contender_value, own[name].ratio] if name in own else [None, None]
+        rows.append(tuple(row))
+    caption = "Medians over trials. Each score is the case's ratio over the baseline; above 1 is better."
+    title = f"{_words(ranking.metric)} by case"
+    return Listing(title, Table(tuple(columns), tuple(rows)), caption, searched=len(rows) > SEARCHED)
+
+
+def _success(found: Scores) -> Listing:
+    rows = [
+        (
+            short(side.name),
+            f"{side.ok} of {side.asked}",
+            side.success,
+            side.disturbed,
+            ", ".join(map(str, side.suites)) or "none",
+            "; ".join([*side.failed, *(f"not run: {each}" for each in side.unrun)]),
+        )
+        for side in found.sides
+    ]
+    columns = (
+        Column("side"),
+        Column("trials succeeded"),
+        Column("success", "%", numeric=True),
+        Column("disturbed", numeric=True),
+        Column("suite"),
+        Column("missing", prose=True),
+    )
+    return Listing("Success", Table(columns, tuple(rows)))
+
+
+def _costs(found: Scores) -> Listing:
+    """Return the inputs of the cost of each side."""
+    currency = found.currency or ""
+    rows = []
+    for each in found.costs:
+        inputs = each.inputs
+        source = "cost file" if not each.measured else f"measured in {each.measured} of {each.trials} trials"
+        rows.append(
+            (
+                short(each.name),
+                each.cost_per_hour,
+                inputs.price,
+                inputs.lifetime_years,
+                inputs.utilisation,
+                each.used_power_W,
+                source if each.used_power_W is not None else "unknown",
+                inputs.pue,
+                inputs.electricity_price_per_kWh,
+            )
+        )
+    columns = (
+        Column("side"),
+        Column(f"{currency} per hour", numeric=True),
+        Column(f"price, {currency}", numeric=True),
+        Column("lifetime, years", numeric=True),
+        Column("utilisation", "%", numeric=True),
+        Column("power", "W", numeric=True),
+        Column("power from"),
+        Column("PUE", numeric=True),
+        Column(f"electricity, {currency} per kWh", numeric=True),
+    )
+    return Listing("Cost", Table(columns, tuple(rows)), COST)
+
+
+def acceptance(study: Study) -> Section | None:
+    """Return what each result has to meet, and whether it does."""
+    if not study.acceptances:
+        return None
+    lead = (
+        "A case passes if its median over trials is within its bounds, no trial failed or is missing, and there are as "
+        "many trials as required."
+    )
+    return Section("acceptance", "Acceptance", (lead,), tuple(_outcomes(*each) for each in study.acceptances))
+
+
+def _outcomes(result: str, found: Acceptance) -> Listing:
+    rows: list[tuple[Cell, ...]] = []
+    for each in found.outcomes:
+        value, lowest, highest, low, high = (
+            "" if number is None else si(number, each.unit)
+            for number in (each.value, each.lowest, each.highest, each.min, each.max)
+        )
+        rows.append(
+            (
+                each.verdict,
+                each.name,
+                _words(each.metric) if each.metric else "",
+                value,
+                f"{lowest} to {highest}" if lowest else "",
+                each.trials,
+                low,
+                high,
+                "; ".join([*each.reasons, *(f"but {doubt}" for doubt in each.doubts)]),
+            )
+        )
+    columns = (
+        Column("verdict"),
+        Column("case"),
+        Column("metric"),
+        Column("median"),
+        Column("over trials"),
+        Column("trials", numeric=True),
+        Column("min"),
+        Column("max"),
+        Column("why", prose=True),
+    )
+    passed = sum(each.verdict == "PASS" for each in found.outcomes)
+    unasked = f" No case of the reference matches: {'; '.join(found.unasked)}." if found.unasked else ""
+    caption = f"{passed} of {len(found.outcomes)} passed.{unasked}"
+    return Listing(result, Table(columns, tuple(rows)), caption, searched=len(rows) > SEARCHED)
