@@ -1,8 +1,8 @@
 """What a record says twice must agree: finds mistakes, and changes by hand that were not made everywhere.
 
 Each check follows from how a trial is measured (worker/timing.py, worker/__main__.py) and how its record is built
-(running/record_builder.py, power/energy.py, traces/ingest.py), whatever the values. None of them depends on a
-threshold of a certain version, and a trial that was measured passes them all.
+(running/record_builder.py, power/energy.py, traces/ingest.py). None of them depends on a threshold that a version of
+the tool may change, and a trial that was measured passes them all, also one of an earlier version or on a busy machine.
 """
 
 from __future__ import annotations
