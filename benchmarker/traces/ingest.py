@@ -200,6 +200,8 @@ def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
     """Which rows are parts of graphs whose launch is in no op."""
     launching = np.array([bool(_GRAPH.search(name)) for name in events["name"].cat.categories], bool)
     launch = rows["parent_id"].to_numpy()
+    if not launching.any():
+        return pd.Series(False, rows.index)
     return (rows["op"] == "") & (launch >= 0) & launching[codes(events["name"])][launch]
 
 

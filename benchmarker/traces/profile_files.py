@@ -53,12 +53,13 @@ def what_else(path: Path) -> str:
 
 def traces_in(folder: Path) -> Path | None:
     """A trace in a folder that contains no JSON file that could be a record; None if there is none."""
-    if not folder.is_dir():
-        return None
-    files = sorted(path for path in folder.rglob("*") if path.suffix in _ENDINGS and path.is_file())
-    if any(path.suffix == ".json" and not is_trace(path) for path in files):
-        return None
-    return next((path for path in files if is_trace(path)), None)
+    found = []
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        if path.suffix in _ENDINGS and is_trace(path):
+            found.append(path)
+        elif path.suffix == ".json":
+            return None
+    return min(found, default=None)
 
 
 def _beginning(path: Path) -> bytes:

@@ -55,13 +55,13 @@ def describe(rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = No
     )
     made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(shares.sum())))
     durations = durations_ns(rows)
-    whole = _sum(group, durations, count)
+    whole = np.bincount(group, durations, count)
     for name, rate in (("flops", "flop_per_s"), ("bytes", "bytes_per_s")):
         amounts = rows[name].to_numpy()
         known = np.isfinite(amounts)
         has = np.bincount(group[known], minlength=count) > 0
         timed = known if call is None else np.isin(call, np.unique(call[known]))
-        took = np.where(has, _sum(group[timed], durations[timed], count), np.nan)
+        took = np.where(has, np.bincount(group[timed], durations[timed], count), np.nan)
         made[name] = np.where(has, np.bincount(group[known], amounts[known], count), np.nan)
         made[rate] = made[name] / np.where(took > 0, took, np.nan) * 1e9
         made[f"{name}_share"] = took / np.where(whole > 0, whole, np.nan)

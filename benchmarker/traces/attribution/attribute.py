@@ -189,8 +189,10 @@ def _ops(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray, launch: np.ndarr
 def _optimizing(events: pd.DataFrame, nested: Nest, kind: Kinds, launch: np.ndarray) -> np.ndarray:
     """Which rows an optimizer's step runs or launches, by the scope that `torch.optim` opens for it."""
     names = events["name"]
-    step = names.cat.categories.str.startswith(_OPTIMIZER)[codes(names)]
-    found = inherit(nested.parent, np.where(kind.scope & step, 1, -1)) > 0
+    step: np.ndarray = np.array([name.startswith(_OPTIMIZER) for name in names.cat.categories], bool)[codes(names)]
+    if not step.any():
+        return step
+    found: np.ndarray = inherit(nested.parent, np.where(kind.scope & step, 1, -1)) > 0
     launched = kind.on_device & (launch >= 0)
     found[launched] = found[launch[launched]]
     return found
@@ -200,7 +202,7 @@ def _categorise(events: pd.DataFrame, kind: Kinds, optimizing: np.ndarray) -> No
     """Add category and rule, if no program states them, by a row's name and op; equal ones are looked up once."""
     lacking = (kind.op | kind.on_device) & events["category"].isin(["", UNCATEGORISED]).to_numpy()
     name, op = codes(events["name"]), codes(events["op"])
-    number, first = grouped(*(np.where(lacking, each, -1) for each in (name, op, optimizing)))
+    number, first = grouped(np.where(lacking, name, -1), np.where(lacking, 2 * op + optimizing, -1))
     names, ops = events["name"].cat.categories, events["op"].cat.categories
     found = [
         categorize(name=names[name[row]], op=ops[op[row]], optimizing=bool(optimizing[row]))

@@ -22,8 +22,8 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
     for values in amounts.values():
         values[_has_inner(nested, np.isfinite(values))] = np.nan
     cost = np.isfinite(amounts["flops"]) | np.isfinite(amounts["bytes"])
-    if not cost.any():
-        return events
+    if not (cost.any() and on_device.any()):
+        return events.assign(**amounts)
     rows = np.arange(len(events))
     if (cost & on_device).any():
         done = _doing(events, _instruction(events), np.flatnonzero(on_device & cost), together=True)
@@ -41,16 +41,15 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
 
 def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:
     """Which rows with a cost enclose another row with a cost."""
-    below: np.ndarray = np.zeros(len(cost), bool)
-    order = np.argsort(-nested.level, kind="stable")
-    bounds = np.searchsorted(-nested.level[order], -np.arange(int(nested.level.max(initial=0)), -1, -1), side="right")
-    start = 0
-    for stop in bounds.tolist():
-        rows = order[start:stop]
-        start = stop
-        known = rows[(cost[rows] | below[rows]) & (nested.parent[rows] >= 0)]
-        below[nested.parent[known]] = True
-    outer: np.ndarray = below & cost
+    outer: np.ndarray = np.zeros(len(cost), bool)
+    rows = np.flatnonzero(cost)
+    while len(rows):
+        above = nested.parent[rows]
+        reached = np.zeros(len(cost), bool)
+        reached[above[above >= 0]] = True
+        rows = np.flatnonzero(reached & ~outer)
+        outer[rows] = True
+    outer &= cost
     return outer
 
 
