@@ -190,7 +190,11 @@ def test_an_example_works_where_it_is_installed(example: Example, how: str, core
     assert measured[0]["metrics"]["samples_per_s"]["value"] > 0
     assert measured[0]["software"]["commit"] is None
 
-    assert json_of(call(benchmarker, "validate", "results", "--json", cwd=elsewhere)) == {"valid": 1, "missing": 0, "faults": []}
+    assert json_of(call(benchmarker, "validate", "results", "--json", cwd=elsewhere)) == {
+        "valid": 1,
+        "missing": 0,
+        "faults": [],
+    }
     (stored,) = (file for file in elsewhere.glob("results/*/*.json") if file.name != "plan.json")
     schema = json.loads((ROOT / "docs" / "record.schema.json").read_text())
     jsonschema.validate(json.loads(stored.read_text()), schema)
