@@ -8,6 +8,8 @@ import re
 
 def clean(text: str) -> str:
     """Return the text with control characters escaped, so that an untrusted name cannot control the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
