@@ -204,7 +204,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
         faults += [Fault(Path(error.filename), str(error.strerror)) for error in unread]
         if not files and not unread:
             faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))
-        with _uncollected():
+        with uncollected():
             for file in files:
                 record = read_record(file)
                 if isinstance(record, Record):
@@ -236,7 +236,7 @@ def suites(results: Iterable[Path]) -> dict[str, PlannedSuite]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Pause the cyclic garbage collector: records make no cycles, and it would look through all of them repeatedly."""
     if not gc.isenabled():
         yield

@@ -31,7 +31,10 @@ def environment(study: Study) -> Section:
         side or "all trials": [record for group in groups for record in group.records]
         for side, groups in study.sides.items()
     }
-    found = {name: [_properties(record) for record in records] for name, records in list(sides.items())[:MOST_SIDES]}
+    found = {
+        name: [_properties(record) for record in _distinct(records)]
+        for name, records in list(sides.items())[:MOST_SIDES]
+    }
     names = list(dict.fromkeys(key for several in found.values() for each in several for key in each))
     different, single, equal = [], [], []
     for name in names:
@@ -67,6 +70,16 @@ def environment(study: Study) -> Section:
 
 def _count(number: int) -> str:
     return f"{number} {'property' if number == 1 else 'properties'}"
+
+
+def _distinct(records: Iterable[Record]) -> Iterable[Record]:
+    """Return a trial of each environment, because many trials have the same."""
+    found: dict[bytes, Record] = {}
+    for record in records:
+        machine = msgspec.structs.replace(record.machine, **dict.fromkeys(_MOMENTARY, 0))
+        around = (machine, record.software, record.device, record.types, record.suite and record.suite.id)
+        found.setdefault(msgspec.json.encode(around), record)
+    return found.values()
 
 
 def _properties(record: Record) -> dict[str, str]:

@@ -106,9 +106,16 @@
 
   const placeOf = (figure) => document.getElementById(`plot-${figure.key}`);
   const widthOf = (figure) => (printing.matches ? PRINTED : placeOf(figure).clientWidth);
+  // Plotly takes long to start, so it starts with the first figure that is drawn.
+  function startPlotly() {
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("plotly").textContent;
+    document.head.append(script);
+  }
   function draw(figure) {
     const place = placeOf(figure), width = widthOf(figure);
     if (!width) return;
+    if (!window.Plotly) startPlotly();
     const colours = palette();
     Plotly.react(place, figure.traces.map((trace) => themed(trace, colours, figure)), layoutOf(figure, width, colours), {
       displaylogo: false, modeBarButtons: [["toImage"]], responsive: false, showTips: false,

@@ -8,8 +8,8 @@ from typing import Literal
 from benchmarker.comparing.results import Verdict
 
 Cell = str | int | float | bool | None
-RATIO = "ratio"
-"""The unit of columns of ratios."""
+RATIO, P_VALUE = "ratio", "p"
+"""The units of columns of ratios and of p-values, which are shown as in a terminal."""
 
 
 @dataclass(frozen=True, slots=True)

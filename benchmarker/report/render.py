@@ -14,7 +14,7 @@ from plotly.offline import get_plotlyjs
 from benchmarker.comparing.formatting import figure
 from benchmarker.formatting import si
 from benchmarker.report.figures import escaped, specification
-from benchmarker.report.page_model import RATIO, Cell, Column, Figure
+from benchmarker.report.page_model import P_VALUE, RATIO, Cell, Column, Figure
 from benchmarker.report.text import prose, readable
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ def cell(value: Cell, column: Column) -> str:
         return value
     if column.unit == RATIO:
         return figure(value)
+    if column.unit == P_VALUE:
+        return f"{value:.2g}"
     if column.unit == "%":
         return f"{value:.1%}"
     if column.unit:
         return si(value, column.unit)
-    return str(value) if isinstance(value, int) else f"{value:.4g}"
+    return str(value) if isinstance(value, int) else f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"

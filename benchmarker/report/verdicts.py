@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.formatting import line, percent, ratio, verdict
 from benchmarker.comparing.results import METHODS
 from benchmarker.report.answer import gain, measure, sentence
-from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.page_model import P_VALUE, RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN, short
 
 if TYPE_CHECKING:
+    from benchmarker.comparing.results import Comparison
     from benchmarker.report.study import Study
 
 MOST_NOTES = 100
@@ -39,16 +40,17 @@ def verdicts(study: Study) -> Section:
     return Section("verdicts", "Verdicts", tuple(lead), tuple(filter(None, parts)))
 
 
-def _cases(study: Study) -> list[str]:
-    """Return the name of the case of each comparison."""
-    return [study.case_of(match) for match in study.matches]
-
-
-def _names(study: Study) -> list[str]:
-    """Return the case and the contender of each comparison."""
+def _by_case(study: Study) -> list[tuple[str, Comparison]]:
+    """Return the comparisons with the names of their cases; those of a case are next to each other."""
     assert study.family
-    pairs = zip(_cases(study), study.family.comparisons, strict=True)
-    return [f"{case} {short(each.contender)}" for case, each in pairs]
+    found: dict[str, list[Comparison]] = {}
+    for match, each in zip(study.matches, study.family.comparisons, strict=True):
+        found.setdefault(study.case_of(match), []).append(each)
+    return [(case, each) for case, several in found.items() for each in several]
+
+
+def _name(case: str, each: Comparison) -> str:
+    return f"{case} {short(each.contender)}"
 
 
 def _table(study: Study) -> Table:
@@ -67,7 +69,7 @@ def _table(study: Study) -> Table:
         Column("B/A", RATIO, numeric=True),
         Column("from", RATIO, numeric=True),
         Column("to", RATIO, numeric=True),
-        Column("p", numeric=True),
+        Column("p", P_VALUE, numeric=True),
         Column("trials"),
         Column("verdict"),
     )
@@ -84,7 +86,7 @@ def _table(study: Study) -> Table:
             f"{each.rounds} rounds" if each.rounds is not None else "{} and {}".format(*each.trials),
             verdict(each),
         )
-        for case, each in zip(_cases(study), several, strict=True)
+        for case, each in _by_case(study)
     ]
     return Table(columns, tuple(rows))
 
@@ -107,13 +109,12 @@ def _listing(study: Study, table: Table) -> Listing:
 def _ratios(study: Study, data: Table) -> Figure | None:
     """Return the figure of the ratios with their intervals, the line of no change, and the band of no difference."""
     assert study.family
-    pairs = zip(_cases(study), study.family.comparisons, strict=True)
-    shown = [(case, each) for case, each in pairs if each.ratio is not None]
+    shown = [(case, each) for case, each in _by_case(study) if each.ratio is not None]
     if not shown:
         return None
     some, first = shown[:MOST_DRAWN], shown[0][1]
     contenders = list(dict.fromkeys(each.contender for _, each in shown))
-    names = [case if len(contenders) == 1 else f"{case} {short(each.contender)}" for case, each in some]
+    names = [case if len(contenders) == 1 else _name(case, each) for case, each in some]
     order = list(study.sides)
     marks = []
     for contender, word in dict.fromkeys((each.contender, each.verdict) for _, each in some):
@@ -153,9 +154,9 @@ def _notes(study: Study) -> Listing | None:
     family = study.family
     assert family
     found: dict[str, list[str]] = {}
-    for name, each in zip(_names(study), family.comparisons, strict=True):
+    for case, each in _by_case(study):
         for note in each.notes:
-            found.setdefault(note, []).append(name)
+            found.setdefault(note, []).append(_name(case, each))
     rows: list[tuple[Cell, ...]] = [(note, _where(names, len(family.comparisons))) for note, names in found.items()]
     rows += [(note, "all") for note in family.notes]
     rows += [("not compared: it has no counterpart", name) for name in family.unmatched]
@@ -174,9 +175,6 @@ def _where(names: Sequence[str], of: int) -> str:
 
 def _evidence(study: Study) -> Listing:
     assert study.family
-    rows = [
-        (name, line(each), METHODS[each.method])
-        for name, each in zip(_names(study), study.family.comparisons, strict=True)
-    ]
+    rows = [(_name(case, each), line(each), METHODS[each.method]) for case, each in _by_case(study)]
     columns = (Column("comparison"), Column("evidence"), Column("method"))
     return Listing("Evidence for each verdict", Table(columns, tuple(rows)), folded=True)

@@ -103,7 +103,7 @@ def command(
     if empty := [str(result) for result, records, _ in read if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     known_metric(rules, load_metrics()(read[0][1][0]))
-    with working(f"writing {output}"):
+    with working(f"writing {output}"), store.uncollected():
         given = Procurement(cost, weights, reference)
         study = gather(read, rules, by=by, baseline=baseline, procurement=given, title=title)
         content, unread = page(study)

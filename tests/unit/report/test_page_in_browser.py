@@ -46,6 +46,16 @@ class Seen:
         self.page.goto(file.as_uri())
         self.page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
 
+    def scroll_to(self, key):
+        """Scroll to a figure, and wait until it is drawn."""
+        self.page.locator(f"#plot-{key}").scroll_into_view_if_needed()
+        self.page.wait_for_selector(f"#plot-{key}[data-drawn]", timeout=60_000)
+        return self.page.locator(f"#plot-{key}")
+
+    def scroll_through(self):
+        for key in self.page.eval_on_selector_all(".plot", "(plots) => plots.map((plot) => plot.dataset.figure)"):
+            self.scroll_to(key)
+
 
 @pytest.fixture(scope="module")
 def open_page(browser, file):
@@ -62,7 +72,20 @@ def open_page(browser, file):
 
 @pytest.fixture(scope="module")
 def seen(open_page):
-    return open_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    opened = open_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    opened.scroll_through()
+    return opened
+
+
+def test_figures_are_drawn_when_they_are_scrolled_to_and_take_their_space_before(open_page):
+    opened = open_page(viewport={"width": 1280, "height": 900})
+    page = opened.page
+    assert page.locator(".plot[data-drawn]").count() == 0
+    assert page.evaluate("window.Plotly") is None  # it takes a second to start
+    place = page.locator("#plot-blocks")
+    before = place.bounding_box()["height"]
+    assert opened.scroll_to("blocks").bounding_box()["height"] == pytest.approx(before, abs=2)
+    assert page.locator("#plot-power[data-drawn]").count() == 0
 
 
 def test_it_asks_for_nothing_and_complains_of_nothing(seen, file):
@@ -160,12 +183,12 @@ def test_the_csv_of_a_figure_is_what_is_drawn(seen):
     details.locator("summary").click()
     name, (head, *rows) = downloaded(page, details.get_by_role("button", name="Download CSV"))
     assert name == "blocks.csv"
-    assert head == ["what", "p5_s", "q1_s", "median_s", "q3_s", "p95_s", "timed blocks"]
+    assert head == ["case", "side", "p5_s", "q1_s", "median_s", "q3_s", "p95_s", "timed blocks"]
     drawn = page.evaluate(
         """() => document.getElementById('plot-blocks').data.flatMap(
             (box) => [...box.median].map((each, at) => [each, box.q1[at]]))"""
     )
-    assert [[float(row[3]), float(row[2])] for row in rows] == drawn
+    assert sorted([float(row[4]), float(row[3])] for row in rows) == sorted(drawn)
     assert details.locator("tbody tr").count() == len(rows) == 6
 
 
@@ -188,7 +211,9 @@ def first_colour(page):
 
 
 def test_dark_follows_the_system_and_the_button_and_so_do_figures(open_page):
-    page = open_page(color_scheme="dark", viewport={"width": 1280, "height": 900}).page
+    opened = open_page(color_scheme="dark", viewport={"width": 1280, "height": 900})
+    page = opened.page
+    opened.scroll_to("blocks")
     assert background(page) == "rgb(20, 23, 27)"
     dark = first_colour(page)
     page.click("#theme")
@@ -200,7 +225,9 @@ def test_dark_follows_the_system_and_the_button_and_so_do_figures(open_page):
 
 @pytest.mark.parametrize("width", [360, 800, 1280])
 def test_the_page_does_not_scroll_sideways(open_page, width):
-    page = open_page(viewport={"width": width, "height": 800}).page
+    opened = open_page(viewport={"width": width, "height": 800})
+    opened.scroll_through()
+    page = opened.page
     for details in page.locator("details").all():
         details.evaluate("(element) => { element.open = true; }")
     page.wait_for_timeout(100)
@@ -215,6 +242,7 @@ def test_it_prints_light_without_buttons_and_with_tables_whole(open_page):
     assert background(page) == "rgb(255, 255, 255)"
     assert page.locator(".csv:visible, nav:visible, #theme:visible").count() == 0
     assert page.locator("details.fold:not([open])").count() == 0
+    assert page.locator(".plot:not([data-drawn])").count() == 0
     boxes = page.locator(".scroll")
     assert {boxes.nth(at).evaluate("(box) => getComputedStyle(box).maxHeight") for at in range(boxes.count())} == {
         "none"
@@ -237,8 +265,9 @@ def test_words_of_commands_are_whole_and_the_box_scrolls(open_page):
 
 
 def test_the_button_of_a_figure_shows_under_the_pointer_alone_and_hides_nothing(open_page):
-    page = open_page(viewport={"width": 1280, "height": 900}).page
-    bar = page.locator("#plot-ratios .modebar")
+    opened = open_page(viewport={"width": 1280, "height": 900})
+    page = opened.page
+    bar = opened.scroll_to("ratios").locator(".modebar")
 
     def look():
         page.wait_for_timeout(500)  # it fades

@@ -88,7 +88,7 @@ def test_nothing_is_fetched(rich_page):
     assert policy.startswith("default-src 'none'; ")
     assert "connect-src" not in policy
     assert "http" not in policy
-    own = rich_page.replace(re.search(r"<script>\s*/\*\*.*?</script>", rich_page, re.S)[0], "")
+    own = rich_page.replace(re.search(r'<script type="text/plain" id="plotly">.*?</script>', rich_page, re.S)[0], "")
     assert not NETWORK.search(own)
 
 
