@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import print_table
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,5 +20,5 @@ def print_submissions(checked: Sequence[Submission]) -> None:
     for each in checked:
         if each.findings:
             print_table(None, [[finding.kind, finding.of, finding.what] for finding in each.findings])
-        verdict = f"{len(each.findings)} findings" if each.findings else "complete, nothing is changed or disturbed"
+        verdict = count(len(each.findings), "finding") if each.findings else "complete, nothing is changed or disturbed"
         click.echo(clean(f"{each.path}: suite {each.suite or 'unknown'}: {verdict}"))
