@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def compare(
-    matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: Sequence[str] = (), notes: Sequence[str] = ()
+    matches: Sequence[Match],
+    rules: Rules,
+    derive: Derive,
+    unmatched: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    shared: str = "",
 ) -> Family:
     """Judge matches together; p-values are corrected for the number of comparisons (Holm).
 
@@ -54,6 +59,7 @@ def compare(
         geometric_means=[geometric_mean(*each) for each in zip(averaged, means, different, same, strict=True)],
         unmatched=list(unmatched),
         notes=list(notes),
+        shared=shared,
     )
 
 
@@ -65,6 +71,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
     blocks = [len(record.blocks.duration_ns) for record in (*a.records, *b.records) if record.blocks]
     return Comparison(
         case=dict(tested.match.case),
+        name=tested.match.name,
         baseline=a.name,
         contender=b.name,
         metric=rules.metric,
@@ -92,6 +99,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         low_noise_ratio=_low_noise(tested) if test and rules.metric == STEP_TIME else None,
         verdict=word(outcome, metric),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
+        looks=tested.looks if len(tested.looks) > 1 else [],
         notes=notes_on(tested, family),
     )
 

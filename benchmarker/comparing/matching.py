@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.names import Names, common_words, names, title
 from benchmarker.records.configurations import (
     DEFAULTS,
     Factors,
@@ -33,20 +34,25 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A baseline and a contender in one case; `case` holds the factors that distinguish it from the other matches."""
+    """A baseline and a contender in one case; `case` holds the factors that distinguish it from the other matches.
+
+    `name` says them in words.
+    """
 
     case: Factors
     baseline: Side
     contender: Side
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The matches, the names of configurations without a counterpart, and notes on the choice."""
+    """The matches, the names of configurations without a counterpart, notes on the choice, and what all cases share."""
 
     matches: tuple[Match, ...]
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    shared: str = ""
 
 
 def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
@@ -67,6 +73,12 @@ def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.factors for each in group])))
     (first_name, first), *others = groups
     baselines = {_key(each.factors, axes): each for each in first}
+    by_key: dict[tuple[Value, ...], list[Factors]] = {}
+    for _, group in groups:
+        for each in group:
+            by_key.setdefault(_key(each.factors, axes), []).append(each.factors)
+    made = _names(list(by_key.values()))
+    name_of = dict(zip(by_key, made.each, strict=True))
     matches, unmatched = [], []
     matched = set()
     for name, group in others:
@@ -74,20 +86,21 @@ def between(results: Sequence[tuple[str, Sequence[Record]]]) -> Matching:
             key = _key(contender.factors, axes)
             baseline = baselines.get(key)
             if baseline is None:
-                unmatched.append(f"{name}: {label(contender.factors, axes)}")
+                unmatched.append(f"{name}: {name_of[key]}")
                 continue
             matched.add(key)
             differ = [name for name in varying([baseline.factors, contender.factors]) if name not in DEFAULTS]
             named = [label(each.factors, differ) if differ else "" for each in (baseline, contender)]
             names = named if len(others) == 1 and differ else [first_name, f"{name} {named[1]}".strip()]
             case = {axis: contender.factors.get(axis) for axis in axes if axis in contender.factors}
-            matches.append(Match(case, Side(names[0], baseline.records), Side(names[1], contender.records)))
-    unmatched += [f"{first_name}: {label(each.factors, axes)}" for key, each in baselines.items() if key not in matched]
+            sides = Side(names[0], baseline.records), Side(names[1], contender.records)
+            matches.append(Match(case, *sides, name_of[key]))
+    unmatched += [f"{first_name}: {name_of[key]}" for key in baselines if key not in matched]
     if not matches:
         raise UserError(
             f"no configuration has a counterpart (they differ in {', '.join(axes)}); name an axis with --by"
         )
-    return Matching(tuple(matches), tuple(unmatched))
+    return Matching(tuple(matches), tuple(unmatched), shared=made.shared)
 
 
 def by(records: Sequence[Record], axis: str, baseline: str | None, contender: str | None = None) -> Matching:
@@ -130,18 +143,19 @@ def by(records: Sequence[Record], axis: str, baseline: str | None, contender: st
             if (kept := {value: group[value] for value in values if value in group})
         }
     axes = varying([dict(rest) for rest in groups])
+    made = _names([[factors(side[0].case) for side in group.values()] for group in groups.values()])
     matches, unmatched = [], []
-    for rest, group in groups.items():
+    for (rest, group), name in zip(groups.items(), made.each, strict=True):
         case = {name: value for name, value in rest if name in axes}
         others = [value for value in values if value in group and value != baseline]
         if baseline not in group or not others:
-            unmatched += [f"{axis}={value} {label(case, axes)}".strip() for value in group]
+            unmatched += [f"{axis}={value} {name}".strip() for value in group]
             continue
         one = Side(f"{axis}={baseline}", tuple(group[baseline]))
-        matches += [Match(case, one, Side(f"{axis}={value}", tuple(group[value]))) for value in others]
+        matches += [Match(case, one, Side(f"{axis}={value}", tuple(group[value])), name) for value in others]
     if not matches:
         raise UserError(f"--by={axis}: no two configurations differ in {axis} alone; name two results, or another axis")
-    return Matching(tuple(matches), tuple(unmatched))
+    return Matching(tuple(matches), tuple(unmatched), shared=made.shared)
 
 
 def within(records: Sequence[Record]) -> Matching:
@@ -151,16 +165,17 @@ def within(records: Sequence[Record]) -> Matching:
     """
     group = configurations(records)
     differ = varying([each.factors for each in group])
+    shared = _names([[each.factors for each in group]]).shared if group else ""
     if len(group) == 2:
         one, two = (Side(label(each.factors, differ), each.records) for each in group)
-        return Matching((Match({}, one, two),))
+        return Matching((Match({}, one, two),), shared=shared)
     numbers = sorted({record.design.case_number for record in records})
     if len(group) == 1 and len(numbers) == 2:  # an A/A experiment
         one, two = (
             Side(name, tuple(record for record in group[0].records if record.design.case_number == number))
             for name, number in zip("AB", numbers, strict=True)
         )
-        return Matching((Match({}, one, two),))
+        return Matching((Match({}, one, two),), shared=shared)
     if len(group) < 2:
         raise UserError(
             "the records are of one configuration; name another result to compare with, or an axis with --by"
@@ -178,6 +193,13 @@ def _value(option: str, axis: str, named: str, values: Sequence[str]) -> str:
         if value.casefold() == named.casefold():
             return value
     raise UserError(f"{option}={named}: no record has {axis}={named}; there are: {', '.join(values)}")
+
+
+def _names(cases: Sequence[Sequence[Factors]]) -> Names:
+    """Name cases, each given by the factors of all configurations that are compared in it, by what these share."""
+    apart = {name for case in cases for name in varying(case)}
+    common = [{name: value for name, value in case[0].items() if name not in apart} for case in cases]
+    return names(common, titles=[common_words(map(title, case)) for case in cases])
 
 
 def _key(these: Factors, axes: Sequence[str]) -> tuple[Value, ...]:

@@ -44,7 +44,7 @@ def notes_on(tested: Tested, family: int) -> list[str]:
 
 
 def _too_few(tested: Tested, family: int) -> list[str]:
-    """Report if there are too few trials for any verdict, and if the run could stop early."""
+    """Report if there are too few trials for any verdict."""
     found = []
     if tested.test is not None:
         alpha, is_paired = tested.alpha / family, tested.method == "paired"
@@ -54,10 +54,6 @@ def _too_few(tested: Tested, family: int) -> list[str]:
             least = fewest(alpha, is_paired=is_paired)
             found.append(
                 f"{n} {what} cannot reach p < {alpha:.2g} whatever their values; at least {least}{each} are needed"
-            )
-        if len(tested.looks) > 1:
-            found.append(
-                f"the run could stop early, so each look uses {tested.alpha:.2g} of alpha and intervals are wider"
             )
     return found
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.names import names
 from benchmarker.procurement.reference import FORMAT_VERSION
-from benchmarker.records.configurations import Configuration, Factors, Value, configurations, label, varying
+from benchmarker.records.configurations import Configuration, Factors, Value, configurations, varying
 
 if TYPE_CHECKING:
     from benchmarker.hooks.metrics import Derive
@@ -43,8 +44,7 @@ def draft(records: Sequence[Record], metric: str, tolerance: float, derive: Deri
     groups = configurations(records)
     differing = varying([group.factors for group in groups])
     cases, left_out = [], []
-    for group in groups:
-        name = label(group.factors, list(dict.fromkeys(["problem", "framework", *differing])))
+    for name, group in zip(names([group.factors for group in groups]).whole, groups, strict=True):
         found = [derive(record)[metric] for record in group.records]
         values = [each.value for each in found if each.value is not None]
         if reason := _why_not(group, len(values), [each.reason for each in found]):

@@ -16,10 +16,11 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_mean
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, basis, cost_notes, with_costs
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import Factors, Value, factors, label, varying
+from benchmarker.records.configurations import Factors, Value, factors
 from benchmarker.stats.verdict import holm
 
 if TYPE_CHECKING:
@@ -45,10 +46,12 @@ class Side(Struct, frozen=True, kw_only=True):
 class CaseScore(Struct, frozen=True, kw_only=True):
     """One case in one metric: medians over trials, and the ratio, which is above 1 if the contender is better.
 
-    `missing` holds, for each side, why some or all of its trials have no value.
+    `case` holds the factors that distinguish it, and `name` says them in words. `missing` holds, for each side, why
+    some or all of its trials have no value.
     """
 
     case: dict[str, Value]
+    name: str
     weight: float
     baseline_value: float | None
     contender_value: float | None
@@ -76,6 +79,7 @@ class MetricScore(Struct, frozen=True, kw_only=True):
 class Score(Struct, frozen=True, kw_only=True):
     """Two sides, their success rates, their ratios by metric, and the basis of these.
 
+    `shared` says in words what all cases have in common.
     `missing` counts what was requested and is not in the score, by kind. If it is empty, the score is complete.
     """
 
@@ -88,6 +92,7 @@ class Score(Struct, frozen=True, kw_only=True):
     currency: str | None
     costs: list[Basis]
     missing: dict[str, int]
+    shared: str
 
 
 def score(
@@ -121,10 +126,7 @@ def score(
         raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
     common = [_common(match) for match in matches]
     scored = _metrics(sides, metrics, [weights.of(each) for each in common], derive, rules)
-    axes = dict.fromkeys(
-        ["problem", "framework", *varying([factors(record.case) for each in records for record in each])]
-    )
-    baseline, contender = (_side(*each, list(axes)) for each in zip(sides.names, records, sides.unrun, strict=True))
+    baseline, contender = (_side(*each) for each in zip(sides.names, records, sides.unrun, strict=True))
     missing = {
         "trial(s) failed": sum(record.error is not None for each in records for record in each),
         "trial(s) not run": sum(each.trials for several in (*sides.unrun, sides.astray) for each in several),
@@ -151,6 +153,7 @@ def score(
         currency=costs.currency if costs else None,
         costs=bases,
         missing={what: count for what, count in missing.items() if count},
+        shared=sides.made.shared,
     )
 
 
@@ -209,6 +212,7 @@ def _turned(mean: GeometricMean) -> GeometricMean:
 def _case(case: Tested, weight: float, turn: int) -> CaseScore:
     return CaseScore(
         case=dict(case.match.case),
+        name=case.match.name,
         weight=weight,
         baseline_value=case.baseline.median,
         contender_value=case.contender.median,
@@ -234,12 +238,12 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
-def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun], axes: Sequence[str]) -> Side:
-    """Summarise one side from its records and its trials without a record; `axes` name the cases."""
+def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun]) -> Side:
+    """Summarise one side from its records and its trials without a record."""
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:
-            failed.setdefault((label(factors(record.case), axes), record.error.kind), []).append(record.error)
+            failed.setdefault((names.name(factors(record.case)), record.error.kind), []).append(record.error)
     asked = len(records) + sum(each.trials for each in unrun)
     ok = sum(record.error is None for record in records)
     return Side(
@@ -248,5 +252,5 @@ def _side(name: str, records: Sequence[Record], unrun: Sequence[Unrun], axes: Se
         ok=ok,
         success=ok / asked,
         failed=[f"{case}: {len(errors)} x {kind}: {errors[0].message}" for (case, kind), errors in failed.items()],
-        unrun=[f"{label(factors(each.case), axes)}: {each.trials} of run {each.run_id}" for each in unrun],
+        unrun=[f"{names.name(factors(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
     )

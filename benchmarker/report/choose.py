@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,8 @@ def _same_work(made: Matching) -> tuple[Matching | None, str]:
     notes = tuple(dict.fromkeys(f"{one} and {two} are not the same work" for one, two in works if one != two))
     if not kept:
         return None, "; ".join(notes)
-    return Matching(kept, made.unmatched, (*made.notes, *(f"not compared: {note}" for note in notes))), ""
+    told = (*made.notes, *(f"not compared: {note}" for note in notes))
+    return dataclasses.replace(made, matches=kept, notes=told), ""
 
 
 def _work(side: Side) -> str:

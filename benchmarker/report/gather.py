@@ -38,7 +38,7 @@ def gather(
         results=groups,
         faults=[*(fault for _, _, found in read for fault in found), *known.faults],
         matches=made.matches if made else (),
-        family=compare(made.matches, rules, derive, made.unmatched, made.notes) if made else None,
+        family=compare(made.matches, rules, derive, made.unmatched, made.notes, made.shared) if made else None,
         unjudged=unjudged,
         derive=derive,
         rules=rules,

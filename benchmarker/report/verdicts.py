@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import line, ratio
+from benchmarker.comparing.formatting import details, ratio
 from benchmarker.comparing.results import METHODS
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN, about, named, short, telling
@@ -193,5 +193,7 @@ def _where(names: Sequence[str], of: int) -> str:
 
 def _evidence(study: Study) -> Table:
     assert study.family is not None
-    rows = [(about(each.case, each.contender), line(each), METHODS[each.method]) for each in study.family.comparisons]
+    rows = [
+        (about(each.case, each.contender), details(each), METHODS[each.method]) for each in study.family.comparisons
+    ]
     return Table((Column("comparison"), Column("evidence"), Column("method")), tuple(rows))

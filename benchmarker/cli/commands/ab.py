@@ -14,7 +14,7 @@ import click
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import json_option, print_json, print_text, verbose_option
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.options.case import (
     ProblemCommand,
@@ -77,6 +77,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
+@verbose_option
 @json_option
 def command(
     a: str,
@@ -91,6 +92,7 @@ def command(
     fail_on: str | None,
     results: Path,
     resume: bool,
+    verbose: bool,
     as_json: bool,
     **judging: Any,
 ) -> int:
@@ -141,12 +143,13 @@ def command(
         if cases[0] == cases[1]:
             progress.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
         records = execute(folder, progress, referee)
-    family = compare(matching.within(records).matches, rules, derive)
+    made = matching.within(records)
+    family = compare(made.matches, rules, derive, shared=made.shared)
     if as_json:
         print_json({"family": family, "ended": referee.ended, "records": str(folder.path)})
     else:
-        print_family(family)
-        click.echo(f"  {referee.ended}")
+        print_family(family, verbose=verbose)
+        print_text(f"  {referee.ended}", "    ")
         click.echo(f"\nrecords: {folder.path}", err=True)
     (comparison,) = family.comparisons
     return 1 if 0 in comparison.trials else status_of([comparison], unwanted)

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
 from benchmarker.cli.display.scores import print_score
 from benchmarker.comparing.results import Rules
 from benchmarker.formatting import clean
@@ -43,6 +43,8 @@ METRICS = ("samples_per_s", "samples_per_J")
     metavar="NAME[,NAME...]",
     help=f"Metrics to score, any that `show` prints. [default: {', '.join(METRICS)}; with --cost also {COST_METRIC}]",
 )
+@wide_option
+@verbose_option
 @json_option
 def command(
     results: tuple[Path, ...],
@@ -52,6 +54,8 @@ def command(
     weights: Path | None,
     cost: Path | None,
     named: str | None,
+    wide: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Score a contender against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
@@ -95,7 +99,7 @@ def command(
     if as_json:
         print_json({**msgspec.to_builtins(found), "left_out": plans.left_out})
     else:
-        print_score(found, plans.left_out)
+        print_score(found, plans.left_out, wide=wide, verbose=verbose)
     return 1 if missing else 0
 
 
