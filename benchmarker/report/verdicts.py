@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import line, percent, ratio, verdict
+from benchmarker.comparing.formatting import details, percent, ratio, verdict
 from benchmarker.comparing.results import METHODS
 from benchmarker.report.answer import gain, measure, sentence
 from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
@@ -175,7 +175,7 @@ def _where(names: Sequence[str], of: int) -> str:
 def _evidence(study: Study) -> Listing:
     assert study.family
     rows = [
-        (name, line(each), METHODS[each.method])
+        (name, details(each), METHODS[each.method])
         for name, each in zip(_names(study), study.family.comparisons, strict=True)
     ]
     columns = (Column("comparison"), Column("evidence"), Column("method"))
