@@ -24,6 +24,7 @@ def classical(match: Match) -> Classical | None:
         return None
     return Classical(
         case=dict(match.case),
+        name=match.name,
         baseline=match.baseline.name,
         contender=match.contender.name,
         baseline_blocks=describe(blocks[0]),

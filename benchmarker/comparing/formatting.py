@@ -1,21 +1,184 @@
-"""Format verdicts as text."""
+"""Comparisons as text: the verdict in a plain sentence, and the details of its test.
+
+A speed-up compares rates, whether the metric is a rate or a time: *27% faster* is 1.27 times the work in the same time,
+*27% slower* is 0.73 times. Values of other metrics are compared as they are: *27% lower* is 0.73 times the value.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison, GeometricMean
 
+FACTOR = 2.0
+"""From this ratio on, or below its inverse, a factor is easier to read than a percentage."""
+LOPSIDED = 1.25
+"""An interval is written as ± if its longer side is at most this many times the shorter one."""
+TINY = 5e-5
+"""A difference that no figure shows."""
 
-def line(comparison: Comparison) -> str:
-    """Format a comparison as one line."""
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a change is put: `27% faster than`, `27% slower than`, `3.1x as fast as`."""
+
+    more: str
+    less: str
+    times: str
+    link: str
+
+
+SPEED = Words("faster", "slower", "x as fast", " as ")
+VALUE = Words("higher", "lower", "x", " ")
+SCORE = Words("better", "worse", "x as good", " as ")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a verdict is about: the metric, the words for its changes, and δ, the change that counts as none."""
+
+    metric: str
+    words: Words
+    delta: float
+
+    @classmethod
+    def of(cls, each: Comparison) -> Terms:
+        """Return the terms of a comparison; times and rates have the words of speed."""
+        is_speed = each.unit == "s" or each.unit.endswith("/s")
+        return cls(each.metric, SPEED if is_speed else VALUE, each.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The contender relative to the baseline: the ratio of their rates or values, with its interval if it has one."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    words: Words
+
+    @classmethod
+    def of(cls, each: Comparison | GeometricMean, words: Words) -> Change | None:
+        """Return the change of the rate if the words are those of speed, else of the value; None if it is unknown."""
+        if each.ratio is None:
+            return None
+        if words is not SPEED or each.better == "higher":
+            return cls(each.ratio, each.low, each.high, words)
+        low, high = (None if end is None else 1 / end for end in (each.high, each.low))
+        return cls(1 / each.ratio, low, high, words)
+
+    def amount(self) -> str:
+        """Return the change: `27% faster`, `2.31x as fast`."""
+        return f"{self._figure(self.ratio)}{self.words.times}" if _is_factor(self.ratio) else self._share(self.ratio)
+
+    def bounds(self) -> str:
+        """Return the ends of its interval: `12% slower to 9% faster`, `0.4x to 2.3x as fast`."""
+        ends = [end for end in (self.low, self.high) if end is not None]
+        if any(map(_is_factor, ends)):
+            return f"{ends[0]:.2g}x to {ends[1]:.2g}{self.words.times}"
+        more, less = self.words.more, self.words.less
+        return " to ".join(f"{100 * abs(end - 1):.2g}% {more if end >= 1 else less}" for end in ends)
+
+    def signed(self) -> str:
+        """Return the ends of its interval for a table: `-12% to +9%`, `0.4x to 2.3x`."""
+        ends = [end for end in (self.low, self.high) if end is not None]
+        return " to ".join(f"{end:.2g}x" if any(map(_is_factor, ends)) else f"{100 * (end - 1):+.2g}%" for end in ends)
+
+    def than(self, baseline: str, what: str) -> str:
+        """Compare the amount or the bounds, `what`, with the baseline: `27% faster than jax`."""
+        return f"{what}{self.words.link if what.endswith(self.words.times) else ' than '}{baseline}"
+
+    def spread(self) -> str:
+        """Return the interval around the ratio: `±3%`, or `20% to 41%` if it is lopsided; empty if there is none."""
+        if self.low is None or self.high is None:
+            return ""
+        sides = [self.ratio - self.low, self.high - self.ratio]
+        if max(sides) <= max(LOPSIDED * min(sides), TINY):
+            return f"±{self._figure(max(sides)) if _is_factor(self.ratio) else self._percent(max(sides))}"
+        if not _is_factor(self.ratio) and (self.low - 1) * (self.high - 1) > 0:
+            ends = sorted(abs(end - 1) for end in (self.low, self.high))
+            return " to ".join(map(self._percent, ends))
+        return self.signed() if _is_factor(self.ratio) else self.bounds()
+
+    def _share(self, ratio: float) -> str:
+        return f"{self._percent(abs(ratio - 1))} {self.words.more if ratio >= 1 else self.words.less}"
+
+    def _percent(self, share: float) -> str:
+        return f"{self._meaningful(share, 100)}%"
+
+    def _figure(self, ratio: float) -> str:
+        return self._meaningful(ratio, 1)
+
+    def _meaningful(self, value: float, scale: int) -> str:
+        """Return a scaled value with the digits that the interval leaves meaningful, three if there is none."""
+        half = 0.0 if self.low is None or self.high is None else scale * (self.high - self.low) / 2
+        if half <= 0:
+            return f"{scale * value:.3g}"
+        magnitude = math.floor(math.log10(half))
+        decimals = min(2, max(0, (half < 2 * 10.0**magnitude) - magnitude))
+        return f"{scale * value:.{decimals}f}"
+
+
+def sentence(each: Comparison | GeometricMean, terms: Terms) -> str:
+    """Return the verdict as a sentence: `torch is 27% faster than jax (±3%)`."""
+    a, b = short(each.baseline), short(each.contender)
+    found = Change.of(each, terms.words)
+    if found is None:
+        return f"undecided: {b} and {a} cannot be compared, because a side has no {measure(terms.metric)}"
+    subject, than = b, a
+    if terms.words is VALUE:
+        subject, than = f"the {measure(terms.metric)} of {b}", f"that of {a}"
+    told, spread = f"{subject} is {found.than(than, found.amount())}", found.spread()
+    if each.verdict == "same":
+        about = ", ".join(filter(None, [found.amount(), spread]))
+        return f"{_marked(each, 'no difference')}: {subject} is within ±{percent(terms.delta)} of {than} ({about})"
+    if each.verdict == "undecided":
+        if not spread:
+            return f"{verdict(each)}: too few trials for a test; in these, {told}"
+        return f"{verdict(each)}: {subject} is {found.than(than, found.bounds())}"
+    said = told + (f" ({spread})" if spread else "")
+    return f"{said}: {verdict(each)}" if terms.words is VALUE else _marked(each, said)
+
+
+def gist(each: Comparison | GeometricMean, terms: Terms) -> str:
+    """Return the verdict as the cell of a table: `27% faster (±3%)`, `same within 2%`."""
+    found = Change.of(each, terms.words)
+    if found is None:
+        return "undecided: no value"
+    if each.verdict == "same":
+        return _marked(each, f"same within {percent(terms.delta)}")
+    if each.verdict == "undecided":
+        return _marked(each, f"undecided ({found.signed()})" if found.spread() else "undecided: too few trials")
+    spread = f" ({found.spread()})" if found.spread() else ""
+    said = f"{found.amount()}{spread}"
+    return f"{said}, {verdict(each)}" if terms.words is VALUE else _marked(each, said)
+
+
+def measure(metric: str) -> str:
+    """Return a metric in words, without its unit unless it is a rate: `step time (median)`, `samples/s`."""
+    if metric.startswith("step_time_"):
+        return f"step time ({metric.removeprefix('step_time_').removesuffix('_s')})"
+    return re.sub(r"(?<!_per)_(s|J|W|bytes)$", "", metric).replace("_per_", "/").replace("_", " ")
+
+
+def short(name: str) -> str:
+    """Shorten the name of a side or of a case: factors whose values say what they are lose their name."""
+    return re.sub(r"(^|\s)(framework|problem|precision|device|mode|host)=(?=\S)", r"\1", name)
+
+
+def _is_factor(ratio: float) -> bool:
+    return not 1 / FACTOR < ratio < FACTOR
+
+
+def details(comparison: Comparison) -> str:
+    """Return the figures behind a verdict: the ratio with its interval, the test, and the noise."""
     timed = "" if comparison.timed_blocks is None else f" x {comparison.timed_blocks:.0f} timed blocks"
-    parts = [
-        f"B/A {ratio(comparison)} {verdict(comparison).upper()}{_enough(comparison)}",
-        f"{numbers(comparison)}{timed}",
-    ]
+    remedy = f" ({enough(comparison)})" if enough(comparison) else ""
+    parts = [f"B/A {ratio(comparison)} {verdict(comparison).upper()}{remedy}", f"{numbers(comparison)}{timed}"]
     if comparison.p_value is not None and comparison.p_adjusted is not None:
         adjusted = comparison.p_adjusted != comparison.p_value
         parts.append(f"p {comparison.p_value:.2g}" + (f" (adjusted {comparison.p_adjusted:.2g})" if adjusted else ""))
@@ -28,12 +191,20 @@ def line(comparison: Comparison) -> str:
         parts.append(f"design effect {comparison.design_effect:.3g}x")
     if comparison.low_noise_ratio is not None:
         parts.append(f"p10 B/A {figure(comparison.low_noise_ratio)}")
+    if comparison.looks:
+        parts.append(
+            f"the run could stop at {len(comparison.looks)} looks, so each uses {1 - comparison.level:.2g} of alpha"
+        )
     return "; ".join(parts)
 
 
 def verdict(judged: Comparison | GeometricMean) -> str:
     """Return the verdict, and whether it is provisional."""
-    return f"{judged.verdict} (provisional)" if judged.provisional else judged.verdict
+    return _marked(judged, judged.verdict)
+
+
+def _marked(judged: Comparison | GeometricMean, said: str) -> str:
+    return f"{said} (provisional)" if judged.provisional else said
 
 
 def likely(enough: int | None, *, is_paired: bool) -> str:
@@ -68,7 +239,8 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if 0.1 <= value < 100 else f"{value:.3g}"
 
 
-def _enough(comparison: Comparison) -> str:
+def enough(comparison: Comparison) -> str:
+    """Say how many rounds or trials would likely decide an undecided comparison; empty if that is not known."""
     if comparison.verdict != "undecided" or comparison.p_value is None:
         return ""
-    return f" ({likely(comparison.enough, is_paired=comparison.method == 'paired')})"
+    return likely(comparison.enough, is_paired=comparison.method == "paired")

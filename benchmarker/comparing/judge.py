@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def compare(
-    matches: Sequence[Match], rules: Rules, derive: Derive, unmatched: Sequence[str] = (), notes: Sequence[str] = ()
+    matches: Sequence[Match],
+    rules: Rules,
+    derive: Derive,
+    unmatched: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    shared: str = "",
 ) -> Family:
     """Judge matches together; p-values are corrected for the number of comparisons (Holm).
 
@@ -60,6 +65,7 @@ def compare(
         ],
         unmatched=list(unmatched),
         notes=list(notes),
+        shared=shared,
     )
 
 
@@ -72,6 +78,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
     blocks = [len(record.blocks.duration_ns) for record in (*a.records, *b.records) if record.blocks]
     return Comparison(
         case=dict(tested.match.case),
+        name=tested.match.name,
         baseline=a.name,
         contender=b.name,
         metric=rules.metric,
@@ -100,6 +107,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         verdict=word(outcome, metric),
         provisional=doubt,
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
+        looks=tested.looks if len(tested.looks) > 1 else [],
         notes=[*_provisional(doubt), *notes_on(tested, family)],
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.names import Names, common_words, names, title
 from benchmarker.records.configurations import (
     DEFAULTS,
     Configuration,
@@ -39,20 +40,25 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A baseline and a contender in one case; `case` holds the factors that distinguish it from the other matches."""
+    """A baseline and a contender in one case; `case` holds the factors that distinguish it from the other matches.
+
+    `name` says them in words.
+    """
 
     case: Factors
     baseline: Side
     contender: Side
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The matches, the names of configurations without a counterpart, and notes on the choice."""
+    """The matches, the names of configurations without a counterpart, notes on the choice, and what all cases share."""
 
     matches: tuple[Match, ...]
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    shared: str = ""
 
 
 def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = False) -> Matching:
@@ -74,6 +80,12 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.factors for each in group])))
     (first_name, first), *others = groups
     baselines = {_key(each.factors, axes): each for each in first}
+    by_key: dict[tuple[Value, ...], list[Factors]] = {}
+    for _, group in groups:
+        for each in group:
+            by_key.setdefault(_key(each.factors, axes), []).append(each.factors)
+    made = _names(list(by_key.values()))
+    name_of = dict(zip(by_key, made.each, strict=True))
     matches, unmatched = [], []
     matched = set()
     unlike: dict[str, str] = {}
@@ -92,7 +104,8 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
             named = [label(each.factors, differ) if differ else "" for each in (baseline, contender)]
             names = named if len(others) == 1 and differ else [first_name, f"{name} {named[1]}".strip()]
             case = {axis: contender.factors.get(axis) for axis in axes if axis in contender.factors}
-            matches.append(Match(case, Side(names[0], baseline.records), Side(names[1], contender.records)))
+            sides = Side(names[0], baseline.records), Side(names[1], contender.records)
+            matches.append(Match(case, *sides, name_of[key]))
     if unlike and not lenient:
         what, axis = next(iter(unlike.items()))
         raise UserError(f"{what}; leave one out, or compare them nevertheless with --by={axis}")
@@ -105,12 +118,13 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
         tuple(matches),
         (
             *(
-                f"{name}: {label(each.factors, axes)}{_nearest(each, first_name, left, axes)}"
+                f"{name}: {name_of[_key(each.factors, axes)]}{_nearest(each, first_name, left, axes)}"
                 for name, each in unmatched
             ),
-            *(f"{first_name}: {label(each.factors, axes)}" for each in left),
+            *(f"{first_name}: {name_of[_key(each.factors, axes)]}" for each in left),
         ),
         tuple(f"not compared: {what}" for what in unlike),
+        made.shared,
     )
 
 
@@ -180,13 +194,14 @@ def by(records: Sequence[Record], axis: str, baseline: str | None, contender: st
             for rest, group in groups.items()
             if (kept := {value: group[value] for value in values if value in group})
         }
-    names = varying([dict(rest) for rest in groups])
+    varied = varying([dict(rest) for rest in groups])
+    made = _names([[factors(side[0].case) for side in group.values()] for group in groups.values()])
     matches, unmatched = [], []
-    for rest, group in groups.items():
-        case = {name: value for name, value in rest if name in names}
+    for (rest, group), name in zip(groups.items(), made.each, strict=True):
+        case = {factor: value for factor, value in rest if factor in varied}
         others = [value for value in values if value in group and value != first]
         if first not in group or not others:
-            unmatched += [f"{side_name(axes, value)} {label(case, names)}".strip() for value in group]
+            unmatched += [f"{side_name(axes, value)} {name}".strip() for value in group]
             continue
         for value in (first, *others):
             if several := varying([work(record.case) for record in group[value]]):
@@ -195,10 +210,10 @@ def by(records: Sequence[Record], axis: str, baseline: str | None, contender: st
                     "name results with one case of each"
                 )
         one = Side(side_name(axes, first), tuple(group[first]))
-        matches += [Match(case, one, Side(side_name(axes, value), tuple(group[value]))) for value in others]
+        matches += [Match(case, one, Side(side_name(axes, value), tuple(group[value])), name) for value in others]
     if not matches:
         raise UserError(f"--by={axis}: no two configurations differ in {axis} alone; name two results, or another axis")
-    return Matching(tuple(matches), tuple(unmatched))
+    return Matching(tuple(matches), tuple(unmatched), shared=made.shared)
 
 
 def axes_of(records: Sequence[Record], axis: str) -> list[str]:
@@ -243,13 +258,14 @@ def within(records: Sequence[Record]) -> Matching:
     """
     group = configurations(records)
     differ = varying([each.factors for each in group])
+    shared = _names([[each.factors for each in group]]).shared if group else ""
     numbers = sorted({record.design.case_number for record in records})
     if len(group) == 1 and len(numbers) == 2:  # an A/A experiment
         one, two = (
             Side(name, tuple(record for record in group[0].records if record.design.case_number == number))
             for name, number in zip("AB", numbers, strict=True)
         )
-        return Matching((Match({}, one, two),))
+        return Matching((Match({}, one, two),), shared=shared)
     if len(group) < 2:
         raise UserError(
             "the records are of one configuration; name another result to compare with, or an axis with --by"
@@ -259,7 +275,7 @@ def within(records: Sequence[Record]) -> Matching:
     unlike = set(axes) & set(work(records[0].case))
     if len(group) == 2 and (named or not unlike or (len(axes) == 1 and not unlike & {"problem", "mode"})):
         one, two = (Side(label(each.factors, differ), each.records) for each in group)
-        return Matching((Match({}, one, two),))
+        return Matching((Match({}, one, two),), shared=shared)
     if len(group) == 2 or axes in (["problem"], ["mode"]):
         raise UserError(
             f"the configurations do different work: they differ in {', '.join(axes)}; "
@@ -276,6 +292,13 @@ def _value(option: str, axes: Sequence[str], named: str, values: Sequence[tuple[
         if ",".join(value).casefold() == named.casefold():
             return value
     raise UserError(f"{option}={named}: no record has {','.join(axes)}={named}; there are: {_listed(values)}")
+
+
+def _names(cases: Sequence[Sequence[Factors]]) -> Names:
+    """Name cases, each given by the factors of all configurations that are compared in it, by what these share."""
+    apart = {name for case in cases for name in varying(case)}
+    common = [{name: value for name, value in case[0].items() if name not in apart} for case in cases]
+    return names(common, titles=[common_words(map(title, case)) for case in cases])
 
 
 def _key(these: Factors, axes: Sequence[str]) -> tuple[Value, ...]:

@@ -48,16 +48,11 @@ def notes_on(tested: Tested, family: int) -> list[str]:
 
 
 def _too_few(tested: Tested, family: int) -> list[str]:
-    """Report if there are too few trials for any verdict, and if the run could stop early."""
+    """Report if there are too few trials for any verdict."""
     found = []
-    if tested.test is not None:
-        if _is_too_few(tested, family):
-            alpha, is_paired = tested.alpha / family, tested.method == "paired"
-            found.append(f"{_cannot(tested.test.sizes, alpha)} whatever their values; {_least(alpha, is_paired)}")
-        if len(tested.looks) > 1:
-            found.append(
-                f"the run could stop early, so each look uses {tested.alpha:.2g} of alpha and intervals are wider"
-            )
+    if tested.test is not None and _is_too_few(tested, family):
+        alpha, is_paired = tested.alpha / family, tested.method == "paired"
+        found.append(f"{_cannot(tested.test.sizes, alpha)} whatever their values; {_least(alpha, is_paired)}")
     return found
 
 

@@ -59,6 +59,7 @@ def split(made: Matching, level: Level) -> Matching:
         tuple(matches),
         (*made.unmatched, *(text for pair in pairs for text in pair.unmatched())),
         (PROFILER, *(text for pair in profiled for text in pair.left_out())),
+        made.shared,
     )
 
 
@@ -124,7 +125,8 @@ class _Pair:
 
     def __init__(self, match: Match, level: Level) -> None:
         self.case = match.case
-        self.where = f"{label(match.case, list(match.case))} ".lstrip()
+        self.name = match.name
+        self.where = f"{match.name} ".lstrip()
         self.level = level
         self.sides = one, two = _Side(match.baseline, level), _Side(match.contender, level)
         self.lacking = [side for side in self.sides if not side.shares]
@@ -138,7 +140,7 @@ class _Pair:
         """Return a match for each part that both sides have."""
         one, two = self.sides
         return [
-            Match({**self.case, **self._axes(part)}, one.only(part), two.only(part))
+            Match({**self.case, **self._axes(part)}, one.only(part), two.only(part), self.name)
             for part in self.chosen
             if part in one.ran & two.ran
         ]

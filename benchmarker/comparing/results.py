@@ -42,16 +42,20 @@ class Rules:
 class Comparison(Struct, frozen=True, kw_only=True):
     """A comparison of two sides in one metric, as the ratio contender over baseline.
 
-    `baseline_trials` and `contender_trials` hold each trial's value by its id. `level` is the confidence level of the
-    interval. `p_value` is two-sided; `p_adjusted` is corrected for looks and for all comparisons made together, and
-    decides the verdict. `probability_lower` is the probability that the contender's value is the lower one of a round,
-    or of two trials. `process_deviation` is the standard deviation of the logarithm between processes. `design_effect`
-    is the factor by which the variance of a process's mean exceeds that of independent blocks. `enough` is the number
-    of rounds (or trials per side) that would likely decide. `timed_blocks` is null if the compared values come from a
-    profile. `provisional` is the reason if the verdict is provisional, because most trials of a side were disturbed.
+    `case` holds the factors that distinguish it from other comparisons; `name` says them in words, but for the scope,
+    phase and kernel of a part of a step. `baseline_trials` and `contender_trials` hold each trial's value by its id.
+    `level` is the confidence level of the interval. `p_value` is two-sided; `p_adjusted` is corrected for looks and for
+    all comparisons made together, and decides the verdict. `probability_lower` is the probability that the contender's
+    value is the lower one of a round, or of two trials. `process_deviation` is the standard deviation of the logarithm
+    between processes. `design_effect` is the factor by which the variance of a process's mean exceeds that of
+    independent blocks. `enough` is the number of rounds (or trials per side) that would likely decide. `looks` are the
+    numbers of rounds after which the run could stop early, for which intervals are wider. `timed_blocks` is null if the
+    compared values come from a profile. `provisional` is the reason if the verdict is provisional, because most trials
+    of a side were disturbed.
     """
 
     case: dict[str, Value]
+    name: str
     baseline: str
     contender: str
     metric: str
@@ -80,6 +84,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     provisional: str | None
     enough: int | None
+    looks: list[int]
     notes: list[str]
 
 
@@ -106,18 +111,23 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """Comparisons made together, their geometric means, configurations without a counterpart, and general notes."""
+    """Comparisons made together, their geometric means, configurations without a counterpart, and general notes.
+
+    `shared` says in words what all cases have in common.
+    """
 
     comparisons: list[Comparison]
     geometric_means: list[GeometricMean]
     unmatched: list[str]
     notes: list[str] = []
+    shared: str = ""
 
 
 class Classical(Struct, frozen=True, kw_only=True):
     """Classical statistics of the step times, s, of all timed blocks; the rank-sum test compares them."""
 
     case: dict[str, Value]
+    name: str
     baseline: str
     contender: str
     baseline_blocks: Description

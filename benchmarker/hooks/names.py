@@ -6,7 +6,7 @@ is printed once, above it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _TITLED = ("problem", "mode")
 _OF_CASE = tuple(name for name in Case.__struct_fields__ if name not in (*_TITLED, "params", "measuring"))
-_OTHERS = (*_OF_CASE, *Measuring.__struct_fields__)
-"""Factors that every case has and that no title contains."""
+_OTHERS = (*_OF_CASE, *Measuring.__struct_fields__, "host")
+"""Factors that every case has and that no title contains; a command may group cases by host too."""
 _KEPT = ("framework", "precision")
 """Factors that a name contains wherever they differ, even if other factors already tell the cases apart."""
 _BARE = (*_TITLED, *_KEPT, "device")
@@ -32,10 +32,14 @@ _USUAL: Factors = {"compile": False, "gpu": None, "threads": None, "seed": 0, **
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The name of each case of a table, empty if there is nothing to tell, and what all cases share, in words."""
+    """The name of each case of a table, what all cases share in words, and names for use without the latter.
+
+    If all cases have the same title, it is shared, so a name is empty if there is nothing to tell.
+    """
 
     each: tuple[str, ...]
     shared: str
+    whole: tuple[str, ...]
 
 
 def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequence[str] = ()) -> Names:
@@ -47,6 +51,7 @@ def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequenc
     differ = varying(cases)
     same = {name: value for name, value in cases[0].items() if name not in differ and name not in apart}
     bare = [] if titles or all(map(_own_title, cases)) else [name for name in same if name in _params(cases[0])]
+    full = titles or [title(case) for case in cases]
     titles = titles or [title(case, without=bare) for case in cases]
     told = [(own, *_values(case, apart)) for own, case in zip(titles, cases, strict=True)]
     added = _telling(cases, told, [name for name in differ if name in _OTHERS and name not in apart])
@@ -55,13 +60,15 @@ def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequenc
     for key, case in zip(keys, cases, strict=True):
         alike.setdefault(key, []).append(case)
     more = {key: [name for name in varying(group) if name not in apart] for key, group in alike.items()}
-    is_one = len(set(titles)) == 1
-    words = (
-        ["" if is_one else own, *(word(name, case[name]) for name in (*added, *more[key]) if name in case)]
-        for own, key, case in zip(titles, keys, cases, strict=True)
-    )
-    head = f"{titles[0] if is_one else ''} {label(same, bare)}".strip()
-    return Names(tuple(" ".join(filter(None, each)) for each in words), _shared(same, head))
+    words = [
+        " ".join(word(name, case[name]) for name in (*added, *more[key]) if name in case)
+        for key, case in zip(keys, cases, strict=True)
+    ]
+    whole = tuple(f"{own} {more}".strip() for own, more in zip(full, words, strict=True))
+    if len(set(titles)) == 1:
+        return Names(tuple(words), _shared(same, f"{titles[0]} {label(same, bare)}".strip()), whole)
+    each = tuple(f"{own} {more}".strip() for own, more in zip(titles, words, strict=True))
+    return Names(each, _shared(same, label(same, bare)), whole)
 
 
 def name(case: Factors) -> str:
@@ -83,7 +90,7 @@ def title(case: Factors, without: Collection[str] = ()) -> str:
     return " ".join(filter(None, [str(case["problem"]), mode * (mode != "inference"), params]))
 
 
-def common(*titles: str) -> str:
+def common_words(titles: Iterable[str]) -> str:
     """Return the words that all titles contain, in their order."""
     first, *others = (each.split() for each in titles)
     return " ".join(word for word in first if all(word in other for other in others))

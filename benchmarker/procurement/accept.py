@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import count
+from benchmarker.hooks.names import names
 from benchmarker.planning.cases import command_line
 from benchmarker.records import selection
-from benchmarker.records.configurations import Factors, factors, label, varying
+from benchmarker.records.configurations import Factors, factors
 from benchmarker.stats.median_interval import median_interval
 
 if TYPE_CHECKING:
@@ -84,17 +85,17 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
             raise UserError(f"{case.name}: no metric is named {case.metric!r}; there are: {', '.join(known)}")
         matched = [key for key, group in groups.items() if selection.selects(case.match, group.factors)]
         asked |= set(matched)
-        axes = varying([groups[key].factors for key in matched])
-        for key in matched:
-            name = f"{case.name} {label(groups[key].factors, axes)}".strip()
-            outcomes.append(_judged(case, name, groups[key], derive))
+        told = names([groups[key].factors for key in matched]).each if matched else ()
+        for key, more in zip(matched, told, strict=True):
+            outcomes.append(_judged(case, f"{case.name} {more}".strip(), groups[key], derive))
         if not matched:
             why = selection.why_none(case.match, [group.factors for group in groups.values()])
             outcomes.append(_outcome(case.name, case, reasons=[f"no record matches: {why}"]))
-    axes = list(dict.fromkeys(["problem", "framework", *varying([group.factors for group in groups.values()])]))
     unasked = []
-    for group in (group for key, group in groups.items() if key not in asked):
-        name = label(group.factors, axes)
+    named = names([group.factors for group in groups.values()]).whole if groups else ()
+    for name, (key, group) in zip(named, groups.items(), strict=True):
+        if key in asked:
+            continue
         if reasons := _unwell(group):
             outcomes.append(_outcome(f"not in the reference: {name}", group=group, reasons=reasons))
         else:

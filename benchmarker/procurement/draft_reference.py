@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.hooks.names import names
 from benchmarker.procurement.reference import FORMAT_VERSION
-from benchmarker.records.configurations import Configuration, Factors, Value, configurations, label, varying
+from benchmarker.records.configurations import Configuration, Factors, Value, configurations, varying
 from benchmarker.stats.prediction import median_allowance
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def draft(
     scatters = tolerance is None or tolerance.adds
     kept: list[tuple[str, Configuration, list[Metric], list[float]]] = []
     left_out = []
-    for group in groups:
-        name = label(group.factors, list(dict.fromkeys(["problem", "framework", *differing])))
+    for name, group in zip(names([group.factors for group in groups]).whole, groups, strict=True):
         found = [derive(record)[metric] for record in group.records]
         values = [each.value for each in found if each.value is not None]
         if reason := _why_not(group, values, [each.reason for each in found], scatters=scatters):

@@ -18,11 +18,12 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, factors, label, varying
+from benchmarker.records.configurations import DEFAULTS, Factors, Value, factors
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
@@ -58,10 +59,12 @@ class Side(Struct, frozen=True, kw_only=True):
 class CaseScore(Struct, frozen=True, kw_only=True):
     """One case in one metric: medians over trials, and the ratio, which is above 1 if the contender is better.
 
-    `missing` holds, for each side, why some or all of its trials have no value.
+    `case` holds the factors that distinguish it, and `name` says them in words. `missing` holds, for each side, why
+    some or all of its trials have no value.
     """
 
     case: dict[str, Value]
+    name: str
     weight: float
     baseline_value: float | None
     contender_value: float | None
@@ -90,6 +93,7 @@ class Score(Struct, frozen=True, kw_only=True):
     """Two sides, their success rates, and their ratios by metric.
 
     `missing` counts what was requested and is not in the score, by kind. If it is empty, the score is complete.
+    `shared` says in words what all cases have in common.
     """
 
     baseline: Side
@@ -98,6 +102,7 @@ class Score(Struct, frozen=True, kw_only=True):
     unmatched: list[str]
     notes: list[str]
     missing: dict[str, int]
+    shared: str
 
 
 class Scores(Struct, frozen=True, kw_only=True):
@@ -152,10 +157,7 @@ def score(
     if unknown := [name for name in metrics if name not in known]:
         raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
     judged = _judged(sides, metrics, derive, weights, rules)
-    axes = dict.fromkeys(
-        ["problem", "framework", *varying([factors(record.case) for each in records for record in each])]
-    )
-    summaries = [_side(*each, list(axes)) for each in zip(sides.names, groups, sides.unrun, strict=True)]
+    summaries = [_side(*each) for each in zip(sides.names, groups, sides.unrun, strict=True)]
     scores = []
     for index in range(1, len(sides.names)):
         made = sides.made[0, index]
@@ -181,6 +183,7 @@ def score(
                     len(weights.unused(common)),
                     [each for each in scored if each.metric in required],
                 ),
+                shared=made.shared,
             )
         )
     matches = [match for index in range(1, len(sides.names)) for match in sides.made[0, index].matches]
@@ -306,6 +309,7 @@ def _turned(mean: GeometricMean) -> GeometricMean:
 def _case(case: Tested, weight: float, turn: int) -> CaseScore:
     return CaseScore(
         case=dict(case.match.case),
+        name=case.match.name,
         weight=weight,
         baseline_value=case.baseline.median,
         contender_value=case.contender.median,
@@ -335,13 +339,13 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
-def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun], axes: Sequence[str]) -> Side:
-    """Summarise one side from its records by case, and its trials without a record; `axes` name the cases."""
+def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun]) -> Side:
+    """Summarise one side from its records by case, and its trials without a record."""
     records = [record for group in groups for record in group]
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:
-            failed.setdefault((label(factors(record.case), axes), record.error.kind), []).append(record.error)
+            failed.setdefault((names.name(factors(record.case)), record.error.kind), []).append(record.error)
     asked = len(records) + sum(each.trials for each in unrun)
     ok = sum(record.error is None for record in records)
     return Side(
@@ -352,6 +356,6 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun],
         success=ok / asked,
         disturbed=count(groups).number,
         failed=[f"{case}: {len(errors)} x {kind}: {errors[0].message}" for (case, kind), errors in failed.items()],
-        unrun=[f"{label(factors(each.case), axes)}: {each.trials} of run {each.run_id}" for each in unrun],
+        unrun=[f"{names.name(factors(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
         warnings=diagnosis.doubts(groups),
     )

@@ -68,7 +68,7 @@ def gather(
         faults=[*(fault for _, _, found in read for fault in found), *planned.faults, *known.faults],
         planned=planned,
         matches=made.matches if made else (),
-        family=compare(made.matches, rules, derive, made.unmatched, notes) if made else None,
+        family=compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None,
         unjudged=unjudged,
         derive=derive,
         rules=rules,

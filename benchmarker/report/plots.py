@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarker.api.errors import UserError
+from benchmarker.comparing.formatting import short
 from benchmarker.hooks.extras import installing
-from benchmarker.records.configurations import label
 from benchmarker.records.step_times import step_times
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def boxes(matches: Sequence[Match], path: Path) -> None:
     names: dict[str, list[np.ndarray]] = {}
     for match in matches:
         for side in (match.baseline, match.contender):
-            name = f"{label(match.case, list(match.case))} {side.name}".strip()
+            name = f"{match.name} {short(side.name)}".strip()
             if found := [step_times(record) for record in side.records if record.blocks]:
                 names[name] = found
     if not names:

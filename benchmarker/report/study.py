@@ -122,7 +122,7 @@ class Study:
             for each in configurations(parts[side]):
                 first = each.records[0].trial_id
                 found.setdefault(cases.get(first, first), []).append((side, each.factors, each.records))
-        titles = [names.common(*(names.title(case) for _, case, _ in of)) for of in found.values()]
+        titles = [names.common_words(names.title(case) for _, case, _ in of) for of in found.values()]
         every = [(title, *each) for title, of in zip(titles, found.values(), strict=True) for each in of]
         own = [names.title(case) for _, _, case, _ in every]
         titled = [title for title, *_ in every]

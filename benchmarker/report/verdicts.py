@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import line, percent, ratio, verdict
+from benchmarker.comparing.formatting import details, percent, ratio, verdict
 from benchmarker.comparing.results import METHODS
 from benchmarker.report.answer import gain, measure, sentence
 from benchmarker.report.page_model import P_VALUE, RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
@@ -175,6 +175,6 @@ def _where(names: Sequence[str], of: int) -> str:
 
 def _evidence(study: Study) -> Listing:
     assert study.family
-    rows = [(_name(case, each), line(each), METHODS[each.method]) for case, each in _by_case(study)]
+    rows = [(_name(case, each), details(each), METHODS[each.method]) for case, each in _by_case(study)]
     columns = (Column("comparison"), Column("evidence"), Column("method"))
     return Listing("Evidence for each verdict", Table(columns, tuple(rows)), folded=True)

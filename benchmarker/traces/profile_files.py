@@ -9,8 +9,9 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarker.api.errors import UserError
+from benchmarker.hooks import names as naming
 from benchmarker.records import store
-from benchmarker.records.configurations import factors, label, varying
+from benchmarker.records.configurations import factors
 from benchmarker.records.record import Record
 from benchmarker.traces import parquet
 from benchmarker.traces.formats.aten_cost import Causal
@@ -111,12 +112,8 @@ def names(several: Sequence[Profile]) -> list[str]:
     cases = [factors(each.record.case) for each in several if each.record]
     if len(cases) < len(several):
         return [str(each.path) for each in several]
-    needed = varying(cases)
-    for name in reversed(needed.copy()):
-        fewer = [each for each in needed if each != name]
-        if len({label(case, fewer) for case in cases}) == len({label(case, needed) for case in cases}):
-            needed = fewer  # such as `compile`, if the framework determines it
-    made = [label(case, needed) or str(case["problem"]) for case in cases]
+    named = naming.names(cases)
+    made = list(named.each if any(named.each) else named.whole)
     for further in zip(*(_further(each.record) for each in several if each.record), strict=True):
         more = [text if made.count(name) > 1 else "" for name, text in zip(made, further, strict=True)]
         made = [f"{name} {text}".strip() for name, text in zip(made, more, strict=True)]

@@ -124,11 +124,11 @@ def test_hosts_are_judged_apart_so_that_good_ones_do_not_hide_a_bad_one(derive):
 def test_what_no_case_asks_for_is_listed_and_fails_where_it_failed(derive):
     records = [*trials(1.0), *trials(1.0, seed=1), *trials(1.0, seed=2, failing=(0,))]
     found = accept([asked(1.0, seed=0)], records, [Unrun("run", trials(1.0, seed=3)[0].case, 5)], derive)
-    assert found.unasked == ["problem=nap framework=toy seed=1"]
+    assert found.unasked == ["nap ms=1.0 seed=1"]
     assert [(each.name, each.verdict) for each in found.outcomes] == [
         ("naps", "PASS"),
-        ("not in the reference: problem=nap framework=toy seed=2", "FAIL"),
-        ("not in the reference: problem=nap framework=toy seed=3", "FAIL"),
+        ("not in the reference: nap ms=1.0 seed=2", "FAIL"),
+        ("not in the reference: nap ms=1.0 seed=3", "FAIL"),
     ]
     assert found.outcomes[2].reasons == ["5 trial(s) of run run not run"]
 
@@ -155,7 +155,7 @@ def test_the_command_passes_and_lists_what_it_did_not_judge(command, stored, tmp
     assert done.returncode == 0
     assert "PASS evil \\x1b[31m<b>: samples_per_s 2 (1 to 2, 3 trials), min 0.5\n" in done.stdout
     assert "     repeat with: python -m benchmarker run --framework=toy --problem=nap" in done.stdout
-    assert "not judged, no case of the reference matches: problem=nap framework=toy seed=1" in done.stdout
+    assert "not judged, no case of the reference matches: nap ms=1.0 seed=1" in done.stdout
     assert done.stdout.endswith("PASSED: 1 of 1 passed\n")
     suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
@@ -174,7 +174,7 @@ def test_the_command_fails_and_says_why(command, stored, tmp_path):
     assert "repeat with: python -m benchmarker run" in suite.findtext("testcase/system-out")
     found = json.loads(command("accept", "run", "--reference=reference.toml", "--json").stdout)
     assert found["verdict"] == found["outcomes"][0]["verdict"] == "FAIL"
-    assert found["unasked"] == ["problem=nap framework=toy seed=1"]
+    assert found["unasked"] == ["nap ms=1.0 seed=1"]
 
 
 def test_a_file_that_cannot_be_read_never_passes(command, stored, tmp_path):
@@ -196,7 +196,7 @@ def test_an_interrupted_run_never_passes(command, stored):
     assert done.returncode == 1
     made = command("accept", "run", "--write=made.toml", "--tolerance=5%")
     assert (made.returncode, made.stderr) == (1, "benchmarker: 1 trial(s) of run run not run\n")
-    assert "FAIL not in the reference: problem=nap framework=toy seed=1\n     1 trial(s) of run run not" in done.stdout
+    assert "FAIL not in the reference: nap ms=1.0 seed=1\n     1 trial(s) of run run not" in done.stdout
 
 
 def test_a_reference_is_written_once_and_is_met_by_its_records(command, stored, tmp_path):
@@ -241,11 +241,9 @@ def test_a_tolerance_replaces_the_scatter_or_is_added_to_it(derive):
 
 def test_a_single_trial_has_no_bound_from_scatter_and_few_have_a_wide_one(derive):
     made, left_out, notes = drafted(derive, [1.0], [1.0, 1.1])
-    assert left_out == [
-        "problem=nap framework=toy seed=0: a single trial shows no scatter; measure several, or give --tolerance"
-    ]
+    assert left_out == ["nap ms=1.0 seed=0: a single trial shows no scatter; measure several, or give --tolerance"]
     (note,) = notes
-    assert note.startswith("problem=nap framework=toy seed=1: the bound is ")
+    assert note.startswith("nap ms=1.0 seed=1: the bound is ")
     assert note.endswith("% lower than the median; more trials would narrow it")
     assert len(made) == 1
     assert len(drafted(derive, [1.0], tolerance=Tolerance(0.03))[0]) == 1
@@ -359,7 +357,7 @@ def test_a_case_made_slow_on_purpose_fails_and_is_named(cli, tmp_path):
     assert cli("run", *quick, "--ms=50").returncode == 0
     done = cli("accept", "slow", "--reference=reference.toml", "--junit=out.xml")
     assert done.returncode == 1
-    assert "FAIL problem=nap framework=toy: samples_per_s" in done.stdout
+    assert "FAIL nap ms=50.0 fault=none after=0: samples_per_s" in done.stdout
     assert re.search(r"the median is [\d.]+% below ", done.stdout)
     failure = ElementTree.parse(tmp_path / "out.xml").getroot().find("testsuite/testcase/failure")
     assert "below" in failure.get("message")

@@ -1,6 +1,7 @@
 """Comparisons of scopes and kernels, of records with profiles made by hand."""
 
 import json
+import re
 import statistics
 
 import msgspec
@@ -297,12 +298,15 @@ def stored(tmp_path):
 def test_the_command_shows_scopes_and_kernels(cli, stored):
     done = cli("compare", str(stored), "--level=scope", "--fail-on=slower")
     assert done.returncode == 1, done.stderr
-    heading, columns, mlp, attn, *_ = done.stdout.splitlines()
-    assert "p adjusted for 2 comparisons (Holm); δ 5%" in heading
-    assert columns.split()[:2] == ["scope", "phase"]
-    assert mlp.split()[:2] == ["mlp", "forward"]
-    assert mlp.endswith("slower")
-    assert attn.endswith("same")
+    tally, heading, columns, mlp, attn, *_ = done.stdout.splitlines()
+    assert tally == "2 comparisons: 1 slower, 1 same"
+    assert heading == "scope time median, medians over trials; 10 rounds; nap ms=1.0 fp32 on cpu"
+    assert re.split("  +", columns) == ["scope", "phase", "x", "y", "y is", "B/A"]
+    assert re.split("  +", mlp)[:2] == ["mlp", "forward"]
+    assert re.split("  +", mlp)[4] == "16.67% slower (±0.00%)"
+    assert re.split("  +", attn)[4] == "same within 5%"
+    verbose = cli("compare", str(stored), "--level=scope", "--verbose").stdout
+    assert "p adjusted for 2 comparisons (Holm); δ 5%" in verbose
     assert "note: times were measured under the profiler" in done.stdout
     assert "Step times of all timed blocks" not in done.stdout
     assert cli("compare", str(stored), "--level=scope", "--delta=30%", "--fail-on=slower").returncode == 0
@@ -312,7 +316,7 @@ def test_the_command_shows_scopes_and_kernels(cli, stored):
     assert plain["comparisons"][0]["case"]["kernel"] == "k" * 100
     assert plain["notes"][0].startswith("times were measured under")
     speedup = cli("compare", str(stored), "--level=scope", "--speedup").stdout
-    assert "speed-up over framework=x by scope_time_median_s" in speedup
+    assert "speed-up over x by scope time median" in speedup
     assert "0.833x" in speedup
     assert "geometric mean" not in speedup
 
@@ -324,8 +328,8 @@ def test_a_single_scope_is_named(cli, tmp_path):
     for record in sides([fields] * 6, [fields] * 6):
         atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
     shown = cli("compare", str(folder), "--level=scope").stdout
-    assert shown.startswith("scope_time_median_s of scope=mlp phase=forward, median over trials")
-    assert "SAME; 6 rounds; p 1" in shown
+    assert shown.startswith("no difference: y is within ±5% of x (0% faster, ±0%)")
+    assert "scope=mlp phase=forward" in shown
 
 
 @pytest.mark.parametrize(

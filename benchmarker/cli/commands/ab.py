@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import click
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
-from benchmarker.cli.display.output import json_option, print_json
-from benchmarker.cli.display.progress import Progress, progress_options, working
+from benchmarker.cli.display.output import json_option, print_json, print_text
+from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
 from benchmarker.cli.options.case import (
     ProblemCommand,
     ask,
@@ -72,7 +73,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
-@progress_options
+@partial(progress_options, verbose_help="Print each stage and how long it took, and the tests behind the verdict.")
 @json_option
 def command(
     a: str,
@@ -138,12 +139,13 @@ def command(
         if cases[0] == cases[1]:
             progress.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
         records = execute(folder, progress, referee)
-    family = compare(matching.within(records).matches, rules, derive)
+    made = matching.within(records)
+    family = compare(made.matches, rules, derive, shared=made.shared)
     if as_json:
         print_json({"family": family, "ended": referee.ended, "records": str(folder.path)})
     else:
-        print_family(family)
-        click.echo(f"  {referee.ended}")
+        print_family(family, verbose=verbose())
+        print_text(f"  {referee.ended}", "    ")
         click.echo(f"\nrecords: {folder.path}", err=True)
     (comparison,) = family.comparisons
     return 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)

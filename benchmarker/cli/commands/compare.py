@@ -9,7 +9,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_classical, print_family, print_speedups
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import traces_of
 from benchmarker.comparing import matching, profiled_parts, suites
@@ -56,6 +56,8 @@ from benchmarker.records import store
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a box plot: .png or .svg."
 )
+@wide_option
+@verbose_option
 @json_option
 def command(
     results: tuple[Path, ...],
@@ -68,6 +70,8 @@ def command(
     classically: bool,
     speedup: bool,
     plot: Path | None,
+    wide: bool,
+    verbose: bool,
     as_json: bool,
     **judging: Any,
 ) -> int:
@@ -122,7 +126,7 @@ def command(
     if level != "trial":
         made = profiled_parts.split(made, level)
     notes = [*made.notes, *suites.notes(made.matches, store.suites(results))]
-    family = compare(made.matches, rules, derive, made.unmatched, notes)
+    family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared)
     if plot:
         from benchmarker.report.plots import boxes
 
@@ -133,7 +137,7 @@ def command(
     if as_json:
         print_json({"family": family, **({"classical": tables} if described else {})})
     else:
-        (print_speedups if speedup else print_family)(family)
+        (print_speedups if speedup else print_family)(family, wide=wide, verbose=verbose)
         if tables:
             print_classical(tables, tests=classically)
     return 1 if faults else status_of([*family.comparisons, *family.geometric_means], unwanted, strict)

@@ -2,132 +2,198 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import print_table
-from benchmarker.cli.display.profiles import cell
-from benchmarker.comparing.formatting import line, numbers, percent, ratio, verdict
+from benchmarker.cli.display.output import print_table, print_text, width
+from benchmarker.cli.display.profiles import WIDEST
+from benchmarker.cli.display.table import Coloured, shortened
+from benchmarker.comparing.formatting import (
+    Terms,
+    details,
+    enough,
+    gist,
+    measure,
+    numbers,
+    percent,
+    ratio,
+    sentence,
+    short,
+    verdict,
+)
+from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import si
 from benchmarker.records.configurations import label, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean
+    from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Method
+
+COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red", "undecided": "yellow", "same": ""}
+"""Colours of the verdicts."""
+DOUBTS: dict[Method, str] = {
+    "unpaired": "the sides were not interleaved, so this assumes that nothing drifted between their trials",
+    "blocks of one process as if independent": "timed blocks were counted as independent, as requested; they are not, "
+    "and this calls equal configurations different in half of all cases or more",
+    "none": "a side has fewer than two processes, so the variation between processes is unknown",
+}
+"""Why one may doubt a method."""
+MOST_NOTES = 6
+"""Notes that a terminal shows without --verbose."""
+LONGEST = 16
+"""Longest name of a side that is the heading of its column."""
 
 
-def print_family(family: Family) -> None:
-    """Print one comparison in full, several as a table."""
+def print_family(family: Family, *, wide: bool = False, verbose: bool = False) -> None:
+    """Print one comparison as a paragraph, several as a table; `verbose` adds the tests."""
     comparisons = family.comparisons
     if len(comparisons) == 1:
-        print_one(comparisons[0])
+        _print_one(comparisons[0], family.shared, verbose=verbose)
     elif comparisons:
-        _print_several(family)
+        _print_several(family, wide=wide, verbose=verbose)
     _print_left_out(family)
 
 
 def _print_left_out(family: Family) -> None:
     """Print the notes on the family and what could not be compared."""
     for note in family.notes:
-        click.echo(clean(f"  note: {note}"))
+        print_text(f"  note: {short(note)}", "    ")
     for name in family.unmatched:
-        click.echo(clean(f"not compared, no counterpart: {name}"))
+        print_text(f"not compared, no counterpart: {short(name)}", "  ")
 
 
-def print_one(comparison: Comparison) -> None:
-    """Print a comparison: its sides, the line with the verdict, the method and the notes."""
-    unit = comparison.unit
-    what = f"{comparison.metric} of {label(comparison.case, list(comparison.case))}".removesuffix(" of ")
-    click.echo(clean(f"{what}, median over trials, and the contender (B) over the baseline (A)"))
-    for name, side, value, trials in (
-        ("A", comparison.baseline, comparison.baseline_value, comparison.trials[0]),
-        ("B", comparison.contender, comparison.contender_value, comparison.trials[1]),
-    ):
-        click.echo(clean(f"{name}  {side}: {si(value, unit)}, {trials} trial{'s' * (trials != 1)}"))
-    click.echo(clean(line(comparison)))
-    click.echo(f"  {METHODS[comparison.method]}")
-    for note in comparison.notes:
-        click.echo(clean(f"  note: {note}"))
-
-
-def _print_several(family: Family) -> None:
-    comparisons = family.comparisons
-    first = comparisons[0]
-    axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
-    click.echo(
-        f"{first.metric}, median over trials; B/A with its {percent(first.level)} interval; "
-        f"p adjusted for {len(comparisons)} comparisons (Holm); δ {percent(first.delta)}"
-    )
-    rows = [
-        [
-            *map(_cut, _case(each, axes)),
-            each.baseline,
-            each.contender,
-            si(each.baseline_value, each.unit),
-            si(each.contender_value, each.unit),
-            ratio(each),
-            numbers(each).removesuffix(" rounds").removesuffix(" trials"),
-            "-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}",
-            verdict(each),
-        ]
-        for each in comparisons
-    ]
-    print_table([*axes, "baseline A", "contender B", "A", "B", "B/A", "n", "p", "verdict"], rows)
-    for mean in family.geometric_means:
-        click.echo(
-            clean(
-                f"geometric mean over {mean.cases} cases, {mean.contender} over {mean.baseline}: "
-                f"{ratio(mean)} {verdict(mean).upper()} ({mean.method})"
-            )
+def _print_one(each: Comparison, shared: str, *, verbose: bool) -> None:
+    """Print a comparison: the verdict, the figures behind it, its case, and what makes one doubt it."""
+    said = "; ".join(filter(None, [sentence(each, Terms.of(each)), enough(each)]))
+    print_text(said, "  ", COLOURS[each.verdict])
+    a, b = (
+        f"{short(side)} ({letter}) {si(value, each.unit)}"
+        for side, letter, value in (
+            (each.baseline, "A", each.baseline_value),
+            (each.contender, "B", each.contender_value),
         )
+    )
+    interval = f" ({percent(each.level)} interval)" if each.low is not None else ""
+    figures = f"{measure(each.metric)}, medians over trials: {a}, {b}; B/A {ratio(each)}{interval}; {numbers(each)}"
+    print_text(f"  {figures}", "    ")
+    if where := " ".join(filter(None, [each.name, _part(each), shared])):
+        print_text(f"  {where}", "    ")
+    if verbose:
+        print_text(f"  {details(each)}", "    ")
+        print_text(f"  {METHODS[each.method]}", "    ")
+    for note in _doubts(each):
+        print_text(f"  note: {note}", "    ")
+
+
+def _doubts(each: Comparison) -> list[str]:
+    """Return why one may doubt a comparison."""
+    method = [DOUBTS[each.method]] if each.method in DOUBTS and each.ratio is not None else []
+    return [*method, *map(short, each.notes)]
+
+
+def _part(each: Comparison) -> str:
+    """Return the part of a step that is compared, empty if it is the whole step."""
+    return label({name: shortened(text(value), WIDEST) for name, value in each.case.items()}, AXES["kernel"])
+
+
+def _print_several(family: Family, *, wide: bool, verbose: bool) -> None:
+    comparisons = family.comparisons
+    first, terms = comparisons[0], Terms.of(comparisons[0])
+    _print_means(family, terms, verbose=verbose)
+    rounds = list(dict.fromkeys(map(numbers, comparisons)))
+    same = [f"{measure(first.metric)}, medians over trials", *(rounds if len(rounds) == 1 else []), family.shared]
+    print_text("; ".join(filter(None, same)))
+    columns = _cases(comparisons, wide=wide)
+    a, b = (list(dict.fromkeys(short(side) for side in sides)) for sides in _sides(comparisons))
+    one, other = (a[0], b[0]) if len(a) == len(b) == 1 and max(len(a[0]), len(b[0])) <= LONGEST else ("A", "B")
+    if (one, other) == ("A", "B"):
+        for letter, heading, sides in (("A", "baseline A", a), ("B", "contender B", b)):
+            if len(sides) == 1:
+                print_text(f"{letter}: {sides[0]}", "  ")
+            else:
+                columns[heading] = [short(side) for side in _sides(comparisons)["AB".index(letter)]]
+    columns[one] = [si(each.baseline_value, each.unit) for each in comparisons]
+    columns[other] = [si(each.contender_value, each.unit) for each in comparisons]
+    columns[f"{other} is"] = [Coloured(gist(each, terms), COLOURS[each.verdict]) for each in comparisons]
+    columns["B/A"] = [ratio(each) for each in comparisons]
+    if len(rounds) > 1:
+        columns["n"] = [numbers(each).removesuffix(" rounds").removesuffix(" trials") for each in comparisons]
+    if verbose:
+        columns["p"] = ["-" if each.p_adjusted is None else f"{each.p_adjusted:.2g}" for each in comparisons]
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    print_table(list(columns), rows, drop=["n", "B/A", "p", one, other], cut=["kernel", "scope"], wide=wide)
+    if verbose:
+        corrected = f"p adjusted for {len(comparisons)} comparisons (Holm)"
+        print_text(f"  B/A with its {percent(first.level)} interval; {corrected}; δ {percent(first.delta)}", "    ")
+        for method in dict.fromkeys(each.method for each in comparisons):
+            print_text(f"  {METHODS[method]}", "    ")
+    _print_notes(comparisons, verbose=verbose)
+
+
+def _print_means(family: Family, terms: Terms, *, verbose: bool) -> None:
+    """Print the verdict over all cases for each pair of sides, or if there is none, how many verdicts of each kind."""
+    for mean in family.geometric_means:
+        print_text(f"over {mean.cases} cases (geometric mean): {sentence(mean, terms)}", "  ", COLOURS[mean.verdict])
+        if verbose:
+            print_text(f"  B/A {ratio(mean)}, {mean.method}", "    ")
         for note in mean.notes:
-            click.echo(clean(f"  note: {note}"))
-    _print_notes(comparisons, axes)
+            print_text(f"  note: {short(note)}", "    ")
+    counts = Counter(map(verdict, family.comparisons))
+    verdicts = ", ".join(f"{number} {word}" for word, number in counts.most_common())
+    print_text(f"{len(family.comparisons)} comparisons: {verdicts}", "  ")
 
 
-def _case(comparison: Comparison, axes: Sequence[str]) -> tuple[str, ...]:
-    """Return a comparison's case as columns."""
-    return tuple(str(comparison.case.get(axis, "-")) for axis in axes)
+def _sides(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
+    return [each.baseline for each in comparisons], [each.contender for each in comparisons]
 
 
-def _cut(name: str) -> str:
-    """Return a name, which may be a kernel's, shortened to fit a table."""
-    return cell("kernel", name)
+def _cases(comparisons: Sequence[Comparison], *, wide: bool) -> dict[str, list[str]]:
+    """Return the columns that name the cases, the parts of a step and, if `wide`, all factors that differ."""
+    axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
+    columns = {"case": [each.name for each in comparisons]} if any(each.name for each in comparisons) else {}
+    shown = axes if wide else [name for name in axes if name in AXES["kernel"]]
+    return columns | {name: [shortened(text(each.case.get(name)), WIDEST) for each in comparisons] for name in shown}
 
 
-def _print_notes(comparisons: Sequence[Comparison], axes: Sequence[str]) -> None:
-    """Print the methods, then each note once with the comparisons that it applies to."""
-    for method in dict.fromkeys(each.method for each in comparisons):
-        click.echo(f"  {METHODS[method]}")
+def _print_notes(comparisons: Sequence[Comparison], *, verbose: bool) -> None:
+    """Print each note once with the comparisons that it applies to; a terminal shows the most frequent ones."""
     about: dict[str, list[str]] = {}
+    several = len({each.contender for each in comparisons}) > 1
     for each in comparisons:
-        for note in each.notes:
-            where = label({name: _cut(text(value)) for name, value in each.case.items()}, axes)
-            about.setdefault(note, []).append(f"{where} {each.contender}".strip())
-    for note, names in about.items():
+        sides = short(each.contender) if several or not (each.name or _part(each)) else ""
+        for note in _doubts(each):
+            about.setdefault(note, []).append(" ".join(filter(None, [each.name, _part(each), sides])))
+    notes = sorted(about.items(), key=lambda pair: -len(pair[1]))
+    shown = notes if verbose or width() is None else notes[:MOST_NOTES]
+    for note, names in shown:
         where = "all" if len(names) == len(comparisons) else ", ".join(names[:3])
         more = f" and {len(names) - 3} more" if where != "all" and len(names) > 3 else ""
-        click.echo(clean(f"  note ({where}{more}): {note}"))
+        print_text(f"  note ({where}{more}): {note}", "    ")
+    if len(shown) < len(notes):
+        click.echo(f"  and {len(notes) - len(shown)} more notes; --verbose shows them")
 
 
-def print_speedups(family: Family) -> None:
+def print_speedups(family: Family, *, wide: bool = False, verbose: bool = False) -> None:
     """Print speed-ups over the baseline, a row per case and a column per contender; `?` marks undecided ones."""
     comparisons, first = family.comparisons, family.comparisons[0]
-    axes = list(dict.fromkeys(name for each in comparisons for name in each.case))
-    contenders = list(dict.fromkeys(each.contender for each in comparisons))
-    cases = list(dict.fromkeys(_case(each, axes) for each in comparisons))
-    cells = {(_case(each, axes), each.contender): _speedup(each) for each in comparisons}
-    same = f"= the same within {percent(first.delta)}"
-    click.echo(clean(f"speed-up over {first.baseline} by {first.metric}; ? is undecided, {same}"))
-    rows = [[*map(_cut, case), *(cells.get((case, contender), "-") for contender in contenders)] for case in cases]
-    means = {mean.contender: _speedup(mean) for mean in family.geometric_means}
-    if means and axes:
-        rows.append(["geometric mean", *[""] * (len(axes) - 1), *(means.get(name, "-") for name in contenders)])
-    print_table([*axes, *contenders], rows)
-    _print_notes(comparisons, axes)
+    about = f"speed-up over {short(first.baseline)} by {measure(first.metric)}"
+    marks = f"? is undecided, = the same within {percent(first.delta)}"
+    print_text("; ".join(filter(None, [about, marks, family.shared])))
+    contenders = list(dict.fromkeys(short(each.contender) for each in comparisons))
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    cases = _cases(comparisons, wide=wide)
+    for each, *own in zip(comparisons, *cases.values(), strict=True):
+        cells.setdefault(tuple(own), {})[short(each.contender)] = _speedup(each)
+    rows = [[*own, *(of.get(name, "-") for name in contenders)] for own, of in cells.items()]
+    means = {short(mean.contender): _speedup(mean) for mean in family.geometric_means}
+    if means and cases:
+        rows.append(["geometric mean", *[""] * (len(cases) - 1), *(means.get(name, "-") for name in contenders)])
+    print_table([*cases, *contenders], rows, cut=["kernel", "scope"], wide=wide)
+    _print_notes(comparisons, verbose=verbose)
     _print_left_out(family)
 
 
@@ -138,25 +204,24 @@ def _speedup(each: Comparison | GeometricMean) -> str:
     return f"{each.ratio if each.better == 'higher' else 1 / each.ratio:.3g}x{mark}"
 
 
-def print_classical(tables: Sequence[Classical], *, tests: bool) -> None:
+def print_classical(tables: Sequence[Classical], *, tests: bool, wide: bool = False) -> None:
     """Print statistics of all timed blocks and, with `tests`, tests as if blocks were independent, with a warning."""
     click.echo("\nStep times of all timed blocks:")
     rows = []
-    for table in tables:
-        where = label(table.case, list(table.case))
-        for name, found in ((table.baseline, table.baseline_blocks), (table.contender, table.contender_blocks)):
+    for each in tables:
+        for name, found in ((each.baseline, each.baseline_blocks), (each.contender, each.contender_blocks)):
             times = (found.mean, found.deviation, found.minimum, found.q1, found.median, found.q3, found.maximum)
-            rows.append([f"{where} {name}".strip(), str(found.n), *(si(value, "s") for value in times)])
-    print_table(["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"], rows)
+            rows.append([f"{each.name} {short(name)}".strip(), str(found.n), *(si(value, "s") for value in times)])
+    headings = ["blocks of", "n", "mean", "deviation", "min", "q1", "median", "q3", "max"]
+    print_table(headings, rows, drop=["min", "max", "q1", "q3", "mean", "n"], wide=wide)
     if not tests:
         return
-    click.echo("tests that treat blocks as independent, although blocks of one process are not:")
-    for table in tables:
-        test = table.rank_sum
-        click.echo(
-            clean(
-                f"{label(table.case, list(table.case))} {table.baseline} vs {table.contender}: "
-                f"rank-sum statistic {test.statistic:.3f} (p {test.p_value:.2g}), "
-                f"Mann-Whitney U {test.u:.0f} (p {test.u_p_value:.2g})".strip()
-            )
+    print_text("tests that treat blocks as independent, although blocks of one process are not:")
+    for each in tables:
+        test = each.rank_sum
+        print_text(
+            f"{each.name} {short(each.baseline)} vs {short(each.contender)}: "
+            f"rank-sum statistic {test.statistic:.3f} (p {test.p_value:.2g}), "
+            f"Mann-Whitney U {test.u:.0f} (p {test.u_p_value:.2g})".strip(),
+            "  ",
         )

@@ -28,6 +28,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 wide_option = click.option(
     "--wide", is_flag=True, help="Show every column and all parameters, even if lines are longer than the terminal."
 )
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Also print the tests, p-values, corrections and measures of noise."
+)
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 
 
@@ -91,14 +94,14 @@ def print_table(
         print_text(f"{remedy} more columns: {', '.join(made.left_out)}")
 
 
-def print_text(text: str, indent: str = "") -> None:
-    """Print a sentence; on a terminal it wraps, and lines after the first have the indent."""
+def print_text(text: str, indent: str = "", colour: str = "") -> None:
+    """Print a sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour."""
     columns = width()
     fitted = textwrap.wrap(
         clean(text), columns or sys.maxsize, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     for line in fitted if columns else [clean(text)]:
-        click.echo(line)
+        click.echo(painted(line, colour) if colour else line)
 
 
 def width() -> int | None:

@@ -29,7 +29,7 @@ PLAIN_EVERY_S = 10.0
 """Minimum time between progress lines within a process, in a pipe, unless --verbose asks for all."""
 
 
-def progress_options(function: _F) -> _F:
+def progress_options(function: _F, verbose_help: str = "Print each stage and how long it took.") -> _F:
     """Add `--verbose` and `--quiet` to a command; what it calls asks `verbose` and `quiet`."""
     for option in (
         click.option(
@@ -46,7 +46,7 @@ def progress_options(function: _F) -> _F:
             is_flag=True,
             expose_value=False,
             callback=_remember,
-            help="Print each stage and how long it took.",
+            help=verbose_help,
         ),
     ):
         function = option(function)

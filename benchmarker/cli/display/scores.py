@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import print_table
-from benchmarker.comparing.formatting import percent, ratio, verdict
-from benchmarker.formatting import clean, si
+from benchmarker.cli.display.comparisons import COLOURS
+from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.cli.display.table import Coloured
+from benchmarker.comparing.formatting import SCORE, SPEED, Terms, gist, percent, ratio, sentence, short, verdict
+from benchmarker.comparing.results import DELTAS
+from benchmarker.formatting import si
 from benchmarker.procurement.ranking import BETTER, WORSE
-from benchmarker.records.configurations import label
-from benchmarker.report.study import named, telling
+from benchmarker.records.configurations import label, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,104 +25,114 @@ if TYPE_CHECKING:
     from benchmarker.procurement.score import CaseScore, MetricScore, Score, Scores
 
 
-def print_scores(scores: Scores, left_out: Sequence[str]) -> None:
-    """Print the sides, their scores or ranks, the cases, the inputs of the cost, and what is missing."""
+def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False, verbose: bool = False) -> None:
+    """Print the verdicts, the sides, their scores or ranks, the cases, the inputs of the cost, and what is missing."""
     letters = {side.name: _letter(index) for index, side in enumerate(scores.sides)}
     if len(scores.scores) == 1:
-        click.echo("score of the contender (B) over the baseline (A); above 1, the contender is better")
-    else:
-        click.echo("scores over the baseline (A); above 1, a side is better than the baseline")
+        for each in scores.scores[0].metrics:
+            if each.mean:
+                print_text(f"{each.metric}: {sentence(each.mean, _terms(each))}", "  ", COLOURS[each.mean.verdict])
     for side in scores.sides:
         disturbed = f", {side.disturbed} disturbed" if side.disturbed else ""
         success = f"{side.ok} of {side.asked} trials succeeded ({percent(side.success)})"
         of = f"; suite {', '.join(map(str, side.suites))}" if side.suites else ""
-        click.echo(clean(f"{letters[side.name]}  {side.name}: {success}{disturbed}{of}"))
+        print_text(f"{letters[side.name]}  {short(side.name)}: {success}{disturbed}{of}", "   ")
     click.echo()
     if len(scores.scores) == 1:
-        _print_pair(scores.scores[0])
+        print_text("score of the contender (B) over the baseline (A); above 1, the contender is better")
+        _print_pair(scores.scores[0], wide=wide)
     else:
-        _print_rankings(scores, letters)
+        print_text("scores over the baseline (A); above 1, a side is better than the baseline")
+        for shared in dict.fromkeys(score.shared for score in scores.scores if score.shared):
+            print_text(shared)
+        _print_rankings(scores, letters, wide=wide)
     _print_warnings(scores, letters)
     _print_costs(scores)
-    _print_method(scores)
+    _print_method(scores, verbose=verbose)
     for score in scores.scores:
         where = "" if len(scores.scores) == 1 else f" ({letters[score.contender.name]})"
         for note in dict.fromkeys(score.notes):
-            click.echo(clean(f"  note{where}: {note}"))
+            print_text(f"  note{where}: {short(note)}", "    ")
     _print_missing(scores, letters, left_out)
+
+
+def _terms(each: MetricScore) -> Terms:
+    """Return the terms of a mean, which is above 1 where the contender is better."""
+    is_speed = each.unit == "s" or each.unit.endswith("/s")
+    return Terms(each.metric, SPEED if is_speed else SCORE, DELTAS["trial"])
 
 
 def _letter(index: int) -> str:
     return string.ascii_uppercase[index] if index < 26 else str(index + 1)
 
 
-def _print_pair(score: Score) -> None:
+def _print_pair(score: Score, *, wide: bool) -> None:
     """Print a line for each metric of two sides, and a line for each case: its weight, both values and their ratio."""
-    print_table(
-        ["metric", "score", "cases", "verdict"],
+    rows = [
         [
-            [
-                each.metric,
-                ratio(each.mean) if each.mean else "-",
-                f"{each.scored} of {each.cases}",
-                verdict(each.mean) if each.mean else "-",
-            ]
-            for each in score.metrics
-        ],
-    )
+            each.metric,
+            Coloured(gist(each.mean, _terms(each)), COLOURS[each.mean.verdict]) if each.mean else "-",
+            ratio(each.mean) if each.mean else "-",
+            f"{each.scored} of {each.cases}",
+        ]
+        for each in score.metrics
+    ]
+    print_table(["metric", "B is", "score", "cases"], rows, wide=wide)
     click.echo()
     shown = [each for each in score.metrics if each.mean]
     if not shown:
         return
-    headings = ["weight"]
-    for each in shown:
-        headings += [f"{each.metric.replace('_per_', '/')} A", "B", "score"]
-    rows = []
-    for several in zip(*(each.by_case for each in shown), strict=True):
-        row = [f"{several[0].weight:g}"]
-        for metric, case in zip(shown, several, strict=True):
-            row += [_value(case.baseline_value, metric), _value(case.contender_value, metric), _ratio(case)]
-        rows.append(row)
-    _print_cases(shown[0].by_case, headings, rows)
+    if score.shared:
+        print_text(score.shared)
+    columns: dict[str, list[str]] = {}
+    drop: list[str] = []
+    for metric in shown:
+        name, cases = metric.metric.replace("_per_", "/"), metric.by_case
+        columns[f"{name} A"] = [_value(each.baseline_value, metric) for each in cases]
+        columns[f"{name} B"] = [_value(each.contender_value, metric) for each in cases]
+        columns[f"{name} score"] = [_ratio(each) for each in cases]
+        drop = [f"{name} A", f"{name} B", *drop]
+    _print_cases(shown[0].by_case, columns, drop, wide=wide)
 
 
-def _print_cases(cases: Sequence[CaseScore], headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a row for each case, with its name if there are several."""
-    names = _names(cases)
-    if any(names):
-        headings = ["case", *headings]
-        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
-    print_table(headings, rows)
-
-
-def _names(cases: Sequence[CaseScore]) -> list[str]:
-    """Return short names of cases, from the factors that tell them apart; a single case has none."""
-    axes = telling([each.case for each in cases])
-    return [named(each.case, [name for name in axes if each.case.get(name) is not None]) for each in cases]
+def _print_cases(
+    cases: Sequence[CaseScore], columns: Mapping[str, list[str]], drop: Sequence[str] = (), *, wide: bool
+) -> None:
+    """Print a row for each case: its name if there are several, all its factors if `wide`, its weight, and columns."""
+    about = {"case": [each.name for each in cases]} if any(each.name for each in cases) else {}
+    axes = dict.fromkeys(name for each in cases for name in each.case) if wide else ()
+    about |= {name: [text(each.case.get(name)) for each in cases] for name in axes}
+    weights = [f"{each.weight:g}" for each in cases]
+    shown = {**about, "weight": weights, **columns}
+    drop = [*(["weight"] if len(set(weights)) == 1 else []), *drop]
+    print_table(list(shown), [list(row) for row in zip(*shown.values(), strict=True)], drop=drop, wide=wide)
 
 
 def _ratio(case: CaseScore) -> str:
     return "-" if case.ratio is None else f"{case.ratio:.3f}"
 
 
-def _print_rankings(scores: Scores, letters: Mapping[str, str]) -> None:
+def _print_rankings(scores: Scores, letters: Mapping[str, str], *, wide: bool) -> None:
     """Print for each metric the sides by rank, those that cannot be told apart, and the ratio of each in each case."""
     shown = [ranking for ranking in scores.rankings if ranking.pairs]
     for ranking in shown:
         click.echo(f"{ranking.metric}:")
-        _print_places(ranking, scores, letters, whole=ranking is shown[0])
+        _print_places(ranking, scores, letters, whole=ranking is shown[0], wide=wide)
         for mean in ranking.pairs:
             if mean.verdict not in BETTER + WORSE:
-                click.echo(
+                print_text(
                     f"  {letters[mean.baseline]} and {letters[mean.contender]} cannot be told apart: "
-                    f"{_over(mean, letters)} {ratio(mean)}, {verdict(mean)}"
+                    f"{_over(mean, letters)} {ratio(mean)}, {verdict(mean)}",
+                    "    ",
                 )
         of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]
-        _print_ratios(of_metric, letters)
+        _print_ratios(of_metric, letters, wide=wide)
         click.echo()
 
 
-def _print_places(ranking: MetricRanking, scores: Scores, letters: Mapping[str, str], *, whole: bool) -> None:
+def _print_places(
+    ranking: MetricRanking, scores: Scores, letters: Mapping[str, str], *, whole: bool, wide: bool
+) -> None:
     """Print the sides by rank; with `whole` also their success, cost and number of warnings."""
     sides = {side.name: side for side in scores.sides}
     costs = {basis.name: basis for basis in scores.costs}
@@ -131,8 +143,8 @@ def _print_places(ranking: MetricRanking, scores: Scores, letters: Mapping[str, 
     for place in ranking.places:
         mean, side = place.mean, sides[place.side]
         baseline = "1 (baseline)" if side is scores.sides[0] else "-"
-        row = ["-" if place.rank is None else str(place.rank), f"{letters[place.side]} {place.side}"]
-        row += [ratio(mean) if mean else baseline, mean.verdict if mean else "-"]
+        row = ["-" if place.rank is None else str(place.rank), f"{letters[place.side]} {short(place.side)}"]
+        row += [ratio(mean) if mean else baseline, Coloured(mean.verdict, COLOURS[mean.verdict]) if mean else "-"]
         if whole:
             row.append(percent(side.success))
             if costs:
@@ -140,35 +152,30 @@ def _print_places(ranking: MetricRanking, scores: Scores, letters: Mapping[str, 
                 row.append("-" if rate is None else f"{rate:.4g}")
             row.append("provisional" if mean and mean.provisional else str(len(side.warnings) or "-"))
         rows.append(row)
-    print_table(headings, rows)
+    print_table(headings, rows, drop=headings[4:], wide=wide)
 
 
-def _print_ratios(metrics: Sequence[MetricScore], letters: Mapping[str, str]) -> None:
+def _print_ratios(metrics: Sequence[MetricScore], letters: Mapping[str, str], *, wide: bool) -> None:
     """Print the baseline's value of each case, and the ratio of each other side to it."""
     ratios = [{tuple(case.case.items()): case for case in metric.by_case} for metric in metrics]
     cases = {key: case for own in ratios for key, case in own.items()}
-    rows = [
-        [
-            f"{case.weight:g}",
-            _value(case.baseline_value, metrics[0]),
-            *(_ratio(own[key]) if key in own else "-" for own in ratios),
-        ]
-        for key, case in cases.items()
-    ]
-    _print_cases(list(cases.values()), ["weight", "A", *(f"{letter}/A" for letter in list(letters.values())[1:])], rows)
+    columns = {"A": [_value(case.baseline_value, metrics[0]) for case in cases.values()]}
+    for letter, own in zip(list(letters.values())[1:], ratios, strict=True):
+        columns[f"{letter}/A"] = [_ratio(own[key]) if key in own else "-" for key in cases]
+    _print_cases(list(cases.values()), columns, ["A"], wide=wide)
 
 
 def _print_warnings(scores: Scores, letters: Mapping[str, str]) -> None:
     """Print what makes a side, or the verdict on two of them, doubtful."""
     for side in scores.sides:
         for warning in side.warnings.values():
-            click.echo(clean(f"  warning ({letters[side.name]}): {warning}"))
+            print_text(f"  warning ({letters[side.name]}): {warning}", "    ")
     about: dict[str, dict[str, None]] = {}
     for mean in (mean for ranking in scores.rankings for mean in ranking.pairs):
         for note in mean.notes:
             about.setdefault(note, {})[_over(mean, letters)] = None
     for note, pairs in about.items():
-        click.echo(clean(f"  warning ({', '.join(pairs)}): {note}"))
+        print_text(f"  warning ({', '.join(pairs)}): {short(note)}", "    ")
 
 
 def _over(mean: GeometricMean, letters: Mapping[str, str]) -> str:
@@ -183,11 +190,12 @@ def _value(value: float | None, metric: MetricScore) -> str:
 def _print_costs(scores: Scores) -> None:
     """Print the inputs of the cost of each side."""
     for index, basis in enumerate(scores.costs):
-        click.echo(clean(f"{_letter(index)}  {_cost(basis, scores.currency or '')}"))
+        print_text(f"{_letter(index)}  {_cost(basis, scores.currency or '')}", "   ")
     if scores.costs:
-        click.echo(
+        print_text(
             "  samples_per_cost = samples_per_s / (price / (lifetime x 365 d x utilisation) "
-            "+ power x PUE x electricity price); power is that of the trial, or else that of the cost file"
+            "+ power x PUE x electricity price); power is that of the trial, or else that of the cost file",
+            "    ",
         )
 
 
@@ -210,8 +218,8 @@ def _cost(basis: Basis, currency: str) -> str:
     )
 
 
-def _print_method(scores: Scores) -> None:
-    """Print how the means, their intervals and their verdicts were obtained."""
+def _print_method(scores: Scores, *, verbose: bool) -> None:
+    """Print the weights if there are any; if `verbose`, how means, intervals and verdicts were obtained."""
     weights = "; ".join(
         f"{each.weight:g} where {label(each.match, list(each.match))}" if each.match else f"{each.weight:g}"
         for each in scores.weights
@@ -219,39 +227,37 @@ def _print_method(scores: Scores) -> None:
     means = [mean for ranking in scores.rankings for mean in ranking.pairs]
     if not means:
         return
-    methods = ", ".join(dict.fromkeys(mean.method for mean in means))
-    click.echo(
-        "  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it is computed from pairs of "
-        "trials and is not the quotient of the medians"
-    )
-    click.echo(
-        clean(
-            f"  geometric means of the cases' scores, weights {f'{weights}; otherwise 1' if weights else 'equal'}; "
-            f"{percent(means[0].level)} interval, {methods}"
-        )
-    )
-    if len(means) > 1:
-        click.echo(f"  verdicts are corrected for {len(means)} comparisons (Holm), intervals are not")
+    if weights:
+        print_text(f"  weights: {weights}; otherwise 1", "    ")
     if len(scores.sides) > 2:
-        click.echo("  rank: 1 and the number of sides that are better by their verdict")
+        print_text("  rank: 1 and the number of sides that are better by their verdict", "    ")
+    if verbose:
+        methods = ", ".join(dict.fromkeys(mean.method for mean in means))
+        print_text(
+            "  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it is computed from pairs "
+            "of trials and is not the quotient of the medians",
+            "    ",
+        )
+        print_text(f"  weighted geometric means with {percent(means[0].level)} intervals, {methods}", "    ")
+        if len(means) > 1:
+            print_text(f"  verdicts are corrected for {len(means)} comparisons (Holm), intervals are not", "    ")
 
 
 def _print_missing(scores: Scores, letters: Mapping[str, str], left_out: Sequence[str]) -> None:
     """Print what failed, was not run, or has no counterpart or value; then whether the score is incomplete."""
     for side in scores.sides:
         for line in side.failed:
-            click.echo(clean(f"FAILED in {letters[side.name]}: {line}"))
+            print_text(f"FAILED in {letters[side.name]}: {line}", "  ")
         for line in side.unrun:
-            click.echo(clean(f"NOT RUN in {letters[side.name]}: {line}"))
-    told = [f"not scored, no counterpart: {name}" for score in scores.scores for name in score.unmatched]
+            print_text(f"NOT RUN in {letters[side.name]}: {line}", "  ")
+    told = [f"not scored, no counterpart: {short(name)}" for score in scores.scores for name in score.unmatched]
     for each in (metric for score in scores.scores for metric in score.metrics):
         if each.reason:
-            told.append(f"no {each.metric}: {each.reason}")
+            told.append(f"no {each.metric}: {short(each.reason)}")
             continue
-        for name, case in zip(_names(each.by_case), each.by_case, strict=True):
-            told += [f"{name}: {reason}".removeprefix(": ") for reason in case.missing]
+        told += [f"{case.name}: {short(reason)}".removeprefix(": ") for case in each.by_case for reason in case.missing]
     told += [f"left out of the runs: {reason}" for reason in left_out]
     for line in dict.fromkeys(told):
-        click.echo(clean(line))
+        print_text(line, "  ")
     if scores.missing:
-        click.echo(clean("INCOMPLETE: " + ", ".join(f"{count} {what}" for what, count in scores.missing.items())))
+        print_text("INCOMPLETE: " + ", ".join(f"{number} {what}" for what, number in scores.missing.items()), "  ")

@@ -59,10 +59,10 @@ class _Column:
         is_cut = self.is_cut and cell_len(cell) > self.width
         return [shortened(cell, _characters(cell, self.width))] if is_cut else _wrapped(cell, self.width)
 
-    def padded(self, line: str) -> str:
-        """Return a line of a cell with the width of the column."""
+    def padded(self, line: str, painted: str) -> str:
+        """Return a painted line of a cell with the width of the column."""
         space = " " * (self.width - cell_len(line))
-        return space + line if self.is_number else line + space
+        return space + painted if self.is_number else painted + space
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,11 @@ def _line(cells: Sequence[list[str]], columns: Sequence[_Column], colours: Seque
     """Return the lines of a row, given those of its cells."""
     found = []
     for at in range(max(map(len, cells))):
-        texts = [each.padded(cell[at] if at < len(cell) else "") for each, cell in zip(columns, cells, strict=True)]
-        texts[-1] = texts[-1].rstrip()
-        painted = (paint(text, colour) if colour else text for text, colour in zip(texts, colours, strict=True))
-        found.append(GAP.join(painted).rstrip())
+        texts = [cell[at] if at < len(cell) else "" for cell in cells]
+        painted = (
+            paint(text, colour) if colour and text else text for text, colour in zip(texts, colours, strict=True)
+        )
+        found.append(GAP.join(map(_Column.padded, columns, texts, painted)).rstrip())
     return found
 
 

@@ -54,7 +54,7 @@ def test_a_case_of_another_precision_among_others_has_no_counterpart_and_the_nea
     two = records("r2", {"params": {"ms": 1.0}}, {"params": {"ms": 2.0}, "precision": "bf16"})
     made = matching.between([("a", one), ("b", two)])
     assert names(made) == [({"precision": "fp32", "ms": 1.0}, "a", "b")]
-    assert made.unmatched == ("b: ms=2.0 precision=bf16 (nearest in a: precision=fp32)", "a: ms=2.0 precision=fp32")
+    assert made.unmatched == ("b: nap ms=2.0 bf16 (nearest in a: precision=fp32)", "a: nap ms=2.0 fp32")
 
 
 def test_the_same_configuration_of_two_results_goes_by_the_results():
@@ -76,7 +76,7 @@ def test_runs_of_one_plan_match_case_by_case_and_the_rest_is_named():
         ({"ms": 2.0}, "framework=toy", "framework=x"),
         ({"ms": 1.0}, "framework=toy", "framework=x"),
     ]
-    assert made.unmatched == ("b: ms=4.0 (nearest in a: ms=3.0)", "a: ms=3.0")
+    assert made.unmatched == ("b: nap ms=4.0 (nearest in a: ms=3.0)", "a: nap ms=3.0")
     with pytest.raises(UserError, match="no configuration has a counterpart"):
         matching.between([("a", one[:2]), ("b", records("r2", {"seed": 1}, {"seed": 2}))])
 
@@ -89,7 +89,7 @@ def test_by_an_axis_every_pair_that_differs_in_it_alone():
         for precision in ("fp32", "fp64")
         for name in ("x", "z")
     ]
-    assert made.unmatched == ("framework=x precision=bf16",)
+    assert made.unmatched == ("framework=x bf16",)
 
 
 def test_several_axes_vary_together():
@@ -203,3 +203,38 @@ def test_a_trial_in_both_results_is_refused():
 def test_a_trial_read_twice_counts_once():
     (match,) = matching.within(records("r", {}, {"seed": 1}) * 2).matches
     assert len(match.baseline.records) == 2
+
+
+def test_each_match_has_a_short_name_and_what_all_share_is_said_once():
+    cases = [
+        {"framework": name, "precision": precision, "compile": name == "x"}
+        for precision in ("fp32", "fp64")
+        for name in ("x", "y", "z")
+    ]
+    made = matching.by(records("r", *cases), "framework", None)
+    assert [match.name for match in made.matches] == ["fp32", "fp32", "fp64", "fp64"]
+    assert made.shared == "nap ms=1.0 on cpu"
+    made = matching.within(records("r", {"precision": "fp64"}, {"precision": "fp64", "params": {"ms": 2.0}}))
+    assert [match.name for match in made.matches] == [""]
+    assert made.shared == "nap fp64 in toy on cpu"
+
+
+def test_a_name_does_not_say_what_the_sides_differ_in():
+    def attention(**params):
+        shape = {"batch_size": 1, "heads": 2, "seq_len": 64, "head_dim": 16, "causal": True, "impl": "matmul"}
+        return msgspec.structs.replace(make_record().case, problem="attention", params=shape | params)
+
+    cases = [attention(impl=impl, seq_len=length) for length in (64, 128) for impl in ("einsum", "matmul")]
+    several = [
+        msgspec.structs.replace(record, case=cases[record.design.case_number]) for record in records("r", *[{}] * 4)
+    ]
+    made = matching.by(several, "impl", None)
+    assert [match.name for match in made.matches] == [
+        "attention B=1 H=2 T=64 D=16",
+        "attention B=1 H=2 T=128 D=16",
+    ]
+    made = matching.by(several, "seq_len", None)
+    assert [match.name for match in made.matches] == [
+        "attention B=1 H=2 D=16 einsum",
+        "attention B=1 H=2 D=16 matmul",
+    ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarker.api.case import Case
 from benchmarker.hooks import registry
-from benchmarker.hooks.names import common, name, names, title
+from benchmarker.hooks.names import common_words, name, names, title
 from benchmarker.hooks.parameters import resolve
 from benchmarker.records.configurations import factors
 
@@ -110,8 +110,9 @@ def test_titles_that_do_not_tell_cases_apart_are_completed():
 
 
 def test_the_words_that_titles_share_stay_in_their_order():
-    assert common("GPT-2 small training, B=1 T=128", "GPT-2 medium training, B=1 T=64") == "GPT-2 training, B=1"
-    assert common("GEMM 1×1×1") == "GEMM 1×1×1"
+    titles = ["GPT-2 small training, B=1 T=128", "GPT-2 medium training, B=1 T=64"]
+    assert common_words(titles) == "GPT-2 training, B=1"
+    assert common_words(["GEMM 1×1×1"]) == "GEMM 1×1×1"
 
 
 TITLES = """

@@ -87,8 +87,8 @@ def test_a_draft_asks_for_what_was_measured_less_the_tolerance(tmp_path):
     assert "min = 0.95  # median of 3 trials: 1 1/s" in text
     found = read(tmp_path, text)
     assert [(each.name, each.low, each.high, each.trials) for each in found] == [
-        ("problem=nap framework=toy ms=1.0", 0.95, None, 3),
-        ("problem=nap framework=toy ms=2.0", 0.2375, None, 3),
+        (f"nap ms=1.0 odd={odd.strip()}", 0.95, None, 3),
+        (f"nap ms=2.0 odd={odd.strip()}", 0.2375, None, 3),
     ]
     assert found[0].match["odd"] == odd
     assert found[0].match["device"] == "cpu"
@@ -112,8 +112,8 @@ def test_what_failed_or_has_no_value_is_no_model():
     bad = msgspec.convert({**msgspec.to_builtins(bad), "status": "failed", "error": FAILURE}, type(bad))
     cases, left_out, _ = draft_reference.draft([good, bad], "samples_per_s", FIVE, load_metrics())
     assert [case.match["seed"] for case in cases] == [1]
-    assert left_out == ["problem=nap framework=toy seed=0: 1 of 1 trials failed: killed: by signal 9"]
+    assert left_out == ["nap ms=1.0 seed=0: 1 of 1 trials failed: killed: by signal 9"]
     cases, left_out, _ = draft_reference.draft([good], "tokens_per_s", FIVE, load_metrics())
-    assert (cases, left_out) == ([], ["problem=nap framework=toy: nap has no tokens"])
+    assert (cases, left_out) == ([], ["nap ms=1.0: nap has no tokens"])
     with pytest.raises(UserError, match="no metric is named 'speed'; there are: "):
         draft_reference.draft([good], "speed", FIVE, load_metrics())

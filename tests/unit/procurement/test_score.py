@@ -133,7 +133,7 @@ def test_a_side_with_failed_cases_is_never_complete(derive):
     found = scored(derive, one, two)
     assert (found.contender.ok, found.contender.asked, found.contender.success) == (7, 14, 0.5)
     assert found.baseline.success == 1
-    assert found.contender.failed == ["problem=nap framework=toy seed=1: 7 x out_of_memory: too much"]
+    assert found.contender.failed == ["nap ms=1.0 fp32 in toy on cpu, seed=1: 7 x out_of_memory: too much"]
     assert (found.metrics[0].scored, found.metrics[0].cases) == (1, 2)
     assert mean(found).ratio == pytest.approx(2)
     assert found.missing == {"trial(s) failed": 7, "case(s) in which trials have no samples_per_s": 1}
@@ -214,7 +214,9 @@ def test_the_command_scores_two_results(command, results):
     assert "A  old: 7 of 7" not in done.stdout
     assert "A  old: 14 of 14 trials succeeded (100%)" in done.stdout
     assert "left out of the runs: tf32: the device does not do it" in done.stdout
-    assert "weights equal; 95% interval, unpaired: Welch-Satterthwaite" in done.stdout
+    assert "Welch" not in done.stdout
+    verbose = command("score", "old", "new", "--verbose").stdout
+    assert "weighted geometric means with 95% intervals, unpaired: Welch-Satterthwaite" in verbose
     found = json.loads(command("score", "old", "new", "--json").stdout)
     assert found["scores"][0]["metrics"][0]["mean"]["ratio"] == pytest.approx(math.sqrt(2 * 1.25))
     assert found["missing"] == {}
@@ -266,7 +268,7 @@ def test_trials_that_were_not_run_lower_the_success(command, results):
     done = command("score", "old", "new")
     assert done.returncode == 1
     assert "B  new: 12 of 14 trials succeeded (85.7%)" in done.stdout
-    assert "NOT RUN in B: problem=nap framework=toy seed=1: 2 of run new" in done.stdout
+    assert "NOT RUN in B: nap ms=1.0 fp32 in toy on cpu, seed=1: 2 of run new" in done.stdout
     assert done.stdout.endswith("INCOMPLETE: 2 trial(s) not run\n")
 
 
@@ -286,7 +288,7 @@ def test_weights_and_costs_are_printed(command, results):
     )
     done = command("score", "old", "new", "--weights=weights.toml", "--cost=cost.toml")
     assert done.returncode == 0
-    assert "weights 3 where problem=nap seed=1; otherwise 1" in done.stdout
+    assert "weights: 3 where problem=nap seed=1; otherwise 1" in done.stdout
     assert (
         "A  1.8 EUR/h: price 31536 EUR, lifetime 5 years, utilisation 50%, power 800 W "
         "(from the cost file, not measured), PUE 1.25, electricity 0.36 EUR/kWh" in done.stdout

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import json_option, print_json, print_text, width
 from benchmarker.cli.options.types import Share
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
@@ -115,17 +115,17 @@ def command(
 
 def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) -> None:
     for each in found.outcomes:
-        click.echo(clean(f"{each.verdict} {each.name}{_figures(each)}"))
+        print_text(f"{each.verdict} {each.name}{_figures(each)}", "     ", "green" if each.verdict == "PASS" else "red")
         for reason in each.reasons:
-            click.echo(clean(f"     {reason}"))
+            print_text(f"     {reason}", "     ")
         for doubt in each.doubts:
-            click.echo(clean(f"     but {doubt}"))
-        if each.command:
-            click.echo(clean(f"     repeat with: {each.command}"))
+            print_text(f"     but {doubt}", "     ")
+        if each.command and (each.verdict == "FAIL" or width() is None):
+            print_text(f"     repeat with: {each.command}", "     ")
     for name in found.unasked:
-        click.echo(clean(f"not judged, no case of the reference matches: {name}"))
+        print_text(f"not judged, no case of the reference matches: {name}", "  ")
     for reason in left_out:
-        click.echo(clean(f"left out of the runs: {reason}"))
+        print_text(f"left out of the runs: {reason}", "  ")
     passed = sum(each.verdict == "PASS" for each in found.outcomes)
     unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
     word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"

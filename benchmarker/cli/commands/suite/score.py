@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
 from benchmarker.cli.display.scores import print_scores
 from benchmarker.cli.options.judging import status_of, strict_option
 from benchmarker.comparing.results import Rules
@@ -43,6 +43,8 @@ from benchmarker.records import store
     help=f"Metrics to score, any that `show` prints. [default: {', '.join(METRICS)}; with --cost also {COST_METRIC}]",
 )
 @strict_option
+@wide_option
+@verbose_option
 @json_option
 def command(
     results: tuple[Path, ...],
@@ -53,6 +55,8 @@ def command(
     cost: Path | None,
     named: str | None,
     strict: bool,
+    wide: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
@@ -99,7 +103,7 @@ def command(
     if as_json:
         print_json({**msgspec.to_builtins(found), "left_out": plans.left_out})
     else:
-        print_scores(found, plans.left_out)
+        print_scores(found, plans.left_out, wide=wide, verbose=verbose)
     return 1 if missing else status_of([mean for each in found.rankings for mean in each.pairs], (), strict)
 
 
