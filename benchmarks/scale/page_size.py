@@ -37,7 +37,7 @@ def main(records: int, blocks: int, events: int, repeats: int) -> None:
     from plotly.offline import get_plotlyjs
 
     print(f"{PLOTLY}: {len(get_plotlyjs()) / 1e6:.1f} MB of each page")
-    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until all figures are drawn)")
+    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until what is visible is drawn)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "many").mkdir()
@@ -76,7 +76,7 @@ def tell(what: str, place: Path, repeats: int) -> None:
 
 
 def opened(page: Path, repeats: int) -> float | None:
-    """Return the median seconds from navigation until all figures are drawn; None without Chromium and Playwright."""
+    """Return the median seconds from navigation until what is visible is drawn; None without Chromium and Playwright."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright
