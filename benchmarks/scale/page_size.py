@@ -76,7 +76,7 @@ def tell(what: str, place: Path, repeats: int) -> None:
 
 
 def opened(page: Path, repeats: int) -> float | None:
-    """Return the median seconds from navigation until what is visible is drawn; None without Chromium and Playwright."""
+    """Return the median seconds until what is visible is drawn; None without Chromium and Playwright."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright
