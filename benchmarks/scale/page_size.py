@@ -36,8 +36,8 @@ def main(records: int, blocks: int, events: int, repeats: int) -> None:
     """Print the cost of two pages: one of many records, one of a record with a long profile."""
     from plotly.offline import get_plotlyjs
 
-    print(f"{PLOTLY}: {len(get_plotlyjs()) / 2**20:.1f} MiB of each page")
-    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until all figures are drawn)")
+    print(f"{PLOTLY}: {len(get_plotlyjs()) / 1e6:.1f} MB of each page")
+    print(f"{'page':28} {'build':>8} {'size':>9} {'open':>8}   (median of {repeats}: until what is visible is drawn)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "many").mkdir()
@@ -72,11 +72,11 @@ def tell(what: str, place: Path, repeats: int) -> None:
     build = time.perf_counter() - start
     seconds = opened(page, repeats)
     shown = "-" if seconds is None else f"{seconds:.2f} s"
-    print(f"{what:28} {build:6.1f} s {page.stat().st_size / 2**20:6.1f} MiB {shown:>8}", flush=True)
+    print(f"{what:28} {build:6.1f} s {page.stat().st_size / 1e6:6.1f} MB {shown:>8}", flush=True)
 
 
 def opened(page: Path, repeats: int) -> float | None:
-    """Return the median seconds from navigation until all figures are drawn; None without Chromium and Playwright."""
+    """Return the median seconds until what is visible is drawn; None without Chromium and Playwright."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright
