@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.comparing.formatting import short
 from benchmarker.machine import description
 from benchmarker.records.configurations import environment_of
 from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
-from benchmarker.report.study import short
 
 if TYPE_CHECKING:
     from benchmarker.records.record import Record

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
-from benchmarker.report.study import short
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
@@ -26,7 +25,7 @@ def roofs(study: Study) -> Section | None:
     lacking: dict[str, None] = {}
     for result, several, reasons in study.rooflines:
         of = f"{result} " if len(study.results) > 1 else ""
-        found += [(f"{of}{short(each.configuration)}", each) for each in several]
+        found += [(f"{of}{each.configuration}", each) for each in several]
         lacking |= dict.fromkeys(reasons)
     without = [f"No roofline: {reason}." for reason in lacking]
     figure = _figure(study, found) if any(_drawable(each) for _, each in found) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,15 +9,19 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarker.comparing.formatting import short
+from benchmarker.comparing.profiled_parts import AXES
+from benchmarker.hooks.names import names
 from benchmarker.records.configurations import Factors, Value, configurations, environment_of, label, text, varying
 from benchmarker.roofline.model import rooflines
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match
-    from benchmarker.comparing.results import Family, Rules
+    from benchmarker.comparing.results import Comparison, Family, Rules
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
     from benchmarker.roofline.model import Roofline
 
@@ -74,21 +77,27 @@ class Study:
     @cached_property
     def groups(self) -> list[Group]:
         """Configurations in the order of results and plans."""
-        found: list[tuple[dict[str, Value], tuple[Record, ...]]] = []
+        found: list[tuple[dict[str, Value], Configuration]] = []
         for result, records in self.results:
             more = {"result": result} if len(self.results) > 1 else {}
             for value, of in self._by_axis(records).items():
-                for each in configurations(of):
-                    apart = {self.axis: value} if self.axis and value else {}
-                    found.append(({**more, **apart, **each.factors}, each.records))
-        names = telling([factors for factors, _ in found])
-        labels = [named(factors, names) or str(factors["problem"]) for factors, _ in found]
-        key = next((name for name in ("framework", "result", self.axis) if name in names), None)
-        values = list(dict.fromkeys(text(factors.get(key)) if key else "" for factors, _ in found))
-        colours = [text(factors.get(key)) if key else "" for factors, _ in found]
+                apart = {self.axis: value} if self.axis and value else {}
+                found += [({**more, **apart}, each) for each in configurations(of)]
+        named = names([each.factors for _, each in found])
+        labels = [
+            " ".join(filter(None, [*(short(f"{name}={value}") for name, value in more.items()), own]))
+            for (more, _), own in zip(found, named.each, strict=True)
+        ]
+        several = [{**more, **each.factors} for more, each in found]
+        differ = varying(several)
+        key = next((name for name in ("framework", "result", self.axis) if name in differ), None)
+        colours = [text(factors.get(key)) if key else "" for factors in several]
+        values = list(dict.fromkeys(colours))
         return [
-            Group(label, factors, records, values.index(colour), colour or "trials")
-            for label, (factors, records), colour in zip(labels, found, colours, strict=True)
+            Group(label or whole, factors, each.records, values.index(colour), colour or "trials")
+            for label, whole, factors, (_, each), colour in zip(
+                labels, named.whole, several, found, colours, strict=True
+            )
         ]
 
     def _by_axis(self, records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -140,14 +149,9 @@ def named(these: Factors, names: Sequence[str]) -> str:
     return " ".join(text(these.get(name)) if name in _BARE else f"{name}={text(these.get(name))}" for name in names)
 
 
-def short(name: str) -> str:
-    """Shorten the name of a side or a configuration: drop `framework=` and `problem=`."""
-    return re.sub(r"(^|\s)(framework|problem)=(?=\S)", r"\1", name)
-
-
-def about(case: Factors, *sides: str) -> str:
-    """Return the subject of a comparison: its case, then the given sides."""
-    return " ".join(filter(None, (short(label(case, list(case))), *map(short, sides))))
+def about(each: Comparison, *sides: str) -> str:
+    """Return the subject of a comparison: its case, the part of a step if it is one, then the given sides."""
+    return " ".join(filter(None, (each.name, label(each.case, AXES["kernel"]), *map(short, sides))))
 
 
 def _key(these: Factors, names: Sequence[str]) -> tuple[Value, ...]:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import ratio
+from benchmarker.comparing.formatting import measure, ratio, short
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.records.configurations import DEFAULTS, text, varying
 from benchmarker.report.page_model import Card, Column, Listing, Section, Table
-from benchmarker.report.study import named, short, telling
-from benchmarker.report.verdicts import gain, measure
+from benchmarker.report.study import about
+from benchmarker.report.verdicts import gain
 from benchmarker.roofline.model import BEYOND, beyond
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _card(each: Comparison | GeometricMean, family: Family) -> Card:
         more = f"geometric mean of {each.cases} cases"
         detail += f"; cases: {', '.join(f'{count} {verdict}' for verdict, count in counts)}"
     else:
-        more = named(each.case, telling([one.case for one in family.comparisons]))
+        more = about(each)
         if each.verdict == "undecided" and each.ratio is not None and min(each.trials) < FEW_TRIALS:
             detail += "; only {} and {} trials".format(*each.trials)
     return Card(each.verdict, ", ".join(filter(None, (sides, more))), figure, detail)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import details, ratio
+from benchmarker.comparing import formatting
+from benchmarker.comparing.formatting import Terms, details, measure, ratio, short
 from benchmarker.comparing.results import METHODS
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Listing, Points, Section, Table
-from benchmarker.report.study import MOST_DRAWN, about, named, short, telling
+from benchmarker.report.study import MOST_DRAWN, about
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison, GeometricMean
@@ -23,49 +24,31 @@ _CROSS = 5
 """The symbol of undecided comparisons; other verdicts have the symbol of their colour."""
 
 
-def measure(metric: str) -> str:
-    """Return a metric in words: `step time (median)`, `samples/s`."""
-    if metric.startswith("step_time_"):
-        return f"step time ({metric.removeprefix('step_time_').removesuffix('_s')})"
-    return metric.replace("_per_", "/").replace("_", " ")
-
-
 def gain(each: Comparison) -> str:
     """Return the verdict on a contender with the better value: faster for times and rates, better otherwise."""
     return "faster" if each.unit == "s" or each.unit.endswith("/s") else "better"
 
 
 def sentence(each: Comparison) -> str:
-    """Return a comparison as a sentence: the verdict, the ratio with its interval, and the number of trials."""
-    where, a, b = about(each.case), short(each.baseline), short(each.contender)
-    evidence = [
-        f"{each.rounds} rounds of trials" if each.rounds is not None else "{} and {} trials".format(*each.trials)
-    ]
-    if each.p_adjusted is not None:
-        evidence.append(f"p = {each.p_adjusted:.2g}")
-    if each.ratio is None:
-        said = f"{b} and {a} cannot be compared, because a side has no value"
-    else:
+    """Return a comparison in words: the verdict, then the ratio with its interval and the number of trials."""
+    where, a, b = about(each), short(each.baseline), short(each.contender)
+    said = f"{formatting.sentence(each, Terms.of(each))}."
+    if each.ratio is not None:
         figure, _, interval = ratio(each).partition(" ")
-        said = {
-            "same": f"{b} and {a} are the same within {100 * each.delta:.3g}%",
-            "undecided": f"It is undecided whether {b} differs from {a}",
-        }.get(each.verdict, f"{b} is {each.verdict} than {a}")
-        said += f". The {measure(each.metric)} of {b} is {figure} times that of {a}"
-        evidence.insert(0, f"{100 * each.level:.3g}% interval {interval}" if each.low is not None else "no interval")
-    text = f"{said} ({', '.join(evidence)})."
-    return f"{where}: {text}" if where else text
+        evidence = [f"{100 * each.level:.3g}% interval {interval}" if each.low is not None else "no interval"]
+        evidence.append(
+            f"{each.rounds} rounds of trials" if each.rounds is not None else "{} and {} trials".format(*each.trials)
+        )
+        evidence += [] if each.p_adjusted is None else [f"p = {each.p_adjusted:.2g}"]
+        said += f" The {measure(each.metric)} of {b} is {figure} times that of {a} ({', '.join(evidence)})."
+    return f"{where}: {said}" if where else said
 
 
-def mean_sentence(each: GeometricMean, metric: str) -> str:
-    """Return a geometric mean as a sentence."""
-    a, b = short(each.baseline), short(each.contender)
-    said = {"same": f"{b} and {a} are the same", "undecided": f"it is undecided whether {b} differs from {a}"}.get(
-        each.verdict, f"{b} is {each.verdict} than {a}"
-    )
+def mean_sentence(each: GeometricMean, terms: Terms) -> str:
+    """Return a geometric mean in words."""
     return (
-        f"Over {each.cases} cases, {said}. The geometric mean of the ratios of the {measure(metric)} "
-        f"is {ratio(each)} ({each.method})."
+        f"Over {each.cases} cases: {formatting.sentence(each, terms)}. The geometric mean of the ratios of the "
+        f"{measure(terms.metric)} is {ratio(each)} ({each.method})."
     )
 
 
@@ -75,7 +58,7 @@ def verdicts(study: Study) -> Section:
     if family is None:
         return Section("verdicts", "Verdicts", (f"Nothing is compared: {study.unjudged}.",))
     several, first = family.comparisons, family.comparisons[0]
-    lead = [mean_sentence(each, first.metric) for each in family.geometric_means]
+    lead = [mean_sentence(each, Terms.of(first)) for each in family.geometric_means]
     few = len(several) <= MOST_SENTENCES
     if few:
         lead += [sentence(each) for each in several]
@@ -129,8 +112,7 @@ def _ratios(study: Study, data: Table) -> Figure | None:
     if not shown:
         return None
     some, first = shown[:MOST_DRAWN], shown[0]
-    factors = telling([each.case for each in shown])
-    names = [f"{named(each.case, factors)} {short(each.contender)}".strip() for each in some]
+    names = [about(each, each.contender) for each in some]
     kinds = list(dict.fromkeys(each.verdict for each in some))
     marks = []
     for kind in kinds:
@@ -173,7 +155,7 @@ def _notes(study: Study) -> Listing | None:
     found: dict[str, list[str]] = {}
     for each in family.comparisons:
         for note in each.notes:
-            name = about(each.case, each.contender)
+            name = about(each, each.contender)
             found.setdefault(note, []).append(name)
     rows: list[tuple[Cell, ...]] = [(note, _where(names, len(family.comparisons))) for note, names in found.items()]
     rows += [(note, "all") for note in family.notes]
@@ -193,7 +175,5 @@ def _where(names: Sequence[str], of: int) -> str:
 
 def _evidence(study: Study) -> Table:
     assert study.family is not None
-    rows = [
-        (about(each.case, each.contender), details(each), METHODS[each.method]) for each in study.family.comparisons
-    ]
+    rows = [(about(each, each.contender), details(each), METHODS[each.method]) for each in study.family.comparisons]
     return Table((Column("comparison"), Column("evidence"), Column("method")), tuple(rows))

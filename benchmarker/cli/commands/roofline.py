@@ -9,7 +9,7 @@ import click
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import WIDEST, top_option
 from benchmarker.cli.display.table import shortened
 from benchmarker.formatting import clean, si
@@ -18,6 +18,9 @@ from benchmarker.roofline.model import BEYOND, Level, Source, beyond, rooflines
 
 if TYPE_CHECKING:
     from benchmarker.roofline.model import Point, Roofline
+
+DROPPED = ("predicted", "attainable", "intensity", "achieved")
+"""Columns that a narrow terminal does not show, the least important first."""
 
 
 @click.command("roofline", short_help="Place records on the roofline of their device.")
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
 )
 @top_option
+@wide_option
 @click.option(
     "-o",
     "--output",
@@ -45,7 +49,13 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(
-    results: tuple[Path, ...], level: Level | None, source: Source, top: int, output: Path | None, as_json: bool
+    results: tuple[Path, ...],
+    level: Level | None,
+    source: Source,
+    top: int,
+    wide: bool,
+    output: Path | None,
+    as_json: bool,
 ) -> int:
     """Show how close steps, scopes and kernels come to the roofline of their device.
 
@@ -78,33 +88,32 @@ def command(
         print_json({"rooflines": found, "without": reasons})
     else:
         for each in found:
-            _print(each, level, top)
+            _print(each, level, top, wide=wide)
         if beyond(found):
-            click.echo(f"note: {BEYOND}")
+            print_text(f"note: {BEYOND}", "  ")
         for reason in reasons:
-            click.echo(clean(f"no roof: {reason}"))
+            print_text(f"no roof: {reason}", "  ")
     return 1 if faults or known.faults or reasons else 0
 
 
-def _print(found: Roofline, level: Level | None, top: int) -> None:
+def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> None:
     """Print the roof on one line, then a table of the work under it."""
     roof = found.roof
-    click.echo(clean(f"{found.configuration} ({found.trials} trials)"))
-    click.echo(
-        clean(
-            f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
-            f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}"
-        )
+    print_text(f"{found.configuration} ({found.trials} trials)", "  ")
+    print_text(
+        f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
+        f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}",
+        "    ",
     )
     if found.model_s is not None:
-        click.echo(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}")
+        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}", "    ")
     points = found.points
     if not points:
         click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")
         return
     shown = points[:top] if top else points
     headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
-    print_table(headings, [_row(each) for each in shown])
+    print_table(headings, [_row(each) for each in shown], drop=DROPPED, cut=["name"], wide=wide)
     if len(shown) < len(points):
         click.echo(f"and {len(points) - len(shown)} more; --top=0 shows all")
     click.echo()

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
+from benchmarker.cli.display.output import (
+    csv_option,
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    wide_option,
+)
 from benchmarker.cli.display.profiles import cell, headline, phase_option, plain, print_csv, top_option, warn
 from benchmarker.cli.display.progress import working
 from benchmarker.comparing.profiled_parts import OUTSIDE
@@ -20,6 +27,8 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Scope, Trace
     from benchmarker.traces.profile_files import Profile
 
+DROPPED = ("pure", "any", "expected", "ran", "each", "purity", "phase")
+"""Columns that a narrow terminal does not show, the least important first."""
 _KNOWN = 30
 """Number of scope names that are listed if none matches the request."""
 
@@ -29,10 +38,17 @@ _KNOWN = 30
 @click.option("--scope", help="Show only this scope.")
 @phase_option
 @top_option
+@wide_option
 @json_option
 @csv_option
 def command(
-    results: tuple[Path, ...], scope: str | None, phase: str | None, top: int, as_json: bool, as_csv: bool
+    results: tuple[Path, ...],
+    scope: str | None,
+    phase: str | None,
+    top: int,
+    wide: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Show the time of each scope in a profile; for several profiles, the times per step side by side.
 
@@ -66,9 +82,9 @@ def command(
         click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
     elif len(found) == 1:
         headline(found[0].ingested.trace)
-        _print(table.drop(columns="result"), found[0].ingested.trace, top)
+        _print(table.drop(columns="result"), found[0].ingested.trace, top, wide=wide)
     else:
-        _print_side_by_side(table, top)
+        _print_side_by_side(table, top, wide=wide)
 
 
 def _row(scope: Scope, trace: Trace) -> dict[str, Any]:
@@ -93,22 +109,24 @@ def _known(found: Sequence[Profile]) -> list[str]:
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
-def _print(table: pd.DataFrame, trace: Trace, top: int) -> None:
+def _print(table: pd.DataFrame, trace: Trace, top: int, *, wide: bool) -> None:
     rows = [[cell(name, value) for name, value in row.items()] for row in table.astype(object).to_dict("records")]
-    _print_top([name.removesuffix("_ns") for name in table.columns], rows, top)
+    _print_top([name.removesuffix("_ns") for name in table.columns], rows, top, drop=DROPPED, wide=wide)
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable keeps some of them apart"
-        click.echo(clean(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}"))
+        print_text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
 
 
-def _print_top(headings: Sequence[str], rows: Sequence[Sequence[str]], top: int) -> None:
+def _print_top(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], top: int, *, drop: Sequence[str], wide: bool
+) -> None:
     """Print the first lines of a table and the number of lines left out."""
-    print_table(headings, rows[: top or None])
+    print_table(headings, rows[: top or None], drop=drop, cut=["scope"], wide=wide)
     if top and len(rows) > top:
         click.echo(f"and {len(rows) - top} more; --top=0 shows all")
 
 
-def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
+def _print_side_by_side(table: pd.DataFrame, top: int, *, wide: bool) -> None:
     """Print each result's time per step and its share of that result's busy time."""
     results = sorted(dict.fromkeys(table["result"]))
     cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
@@ -119,4 +137,4 @@ def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
         of = [cells.get((scope, phase, result)) for result in results]
         texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
         rows.append([scope, phase, *texts])
-    _print_top(["scope", "phase", *results], rows, top)
+    _print_top(["scope", "phase", *results], rows, top, drop=results[:0:-1], wide=wide)

@@ -10,6 +10,7 @@ from scipy import stats
 from support.records import QUIET, make_energy, make_record
 
 from benchmarker import UserError
+from benchmarker.comparing.formatting import short
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.records import store
@@ -18,7 +19,7 @@ from benchmarker.report.figures import specification
 from benchmarker.report.gather import gather
 from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points, Table
 from benchmarker.report.power import MOST_POINTS, _thinned
-from benchmarker.report.study import MOST_DRAWN, short, telling
+from benchmarker.report.study import MOST_DRAWN, telling
 from benchmarker.stats.median_interval import median_half_width, median_interval
 
 A = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
@@ -37,7 +38,7 @@ def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, 
     made = page_of(place(two(A, [2 * each for each in A])))
     (sentence,) = section(made, "verdicts").lead
     assert sentence == (
-        "two is slower than one. The step time (median) of two is 2.000 times that of one "
+        "two is 0.5x as fast as one (±0). The step time (median) of two is 2.000 times that of one "
         "(95% interval [2.000, 2.000], 8 rounds of trials, p = 0.0078)."
     )
     (card,) = made.cards
@@ -51,9 +52,17 @@ def test_a_verdict_is_a_sentence_with_ratio_interval_and_trials(page_of, place, 
 
 def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts):
     same = page_of(place(two(A, A), "same"))
-    assert section(same, "verdicts").lead[0].startswith("two and one are the same within 2%. The step time")
+    assert (
+        section(same, "verdicts")
+        .lead[0]
+        .startswith("no difference: two is within ±2% of one (0% faster, ±0%). The step time")
+    )
     few = page_of(place(two(A[:1], A[:1]), "few"))
-    assert section(few, "verdicts").lead[0].startswith("It is undecided whether two differs from one. The step")
+    assert (
+        section(few, "verdicts")
+        .lead[0]
+        .startswith("undecided: too few trials for a test; in these, two is 0% faster than one. ")
+    )
     assert few.warnings == (
         "No verdict is possible: with only one trial on a side, the variation between processes is unknown.",
     )
@@ -90,7 +99,9 @@ def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, p
     ]
     made = page_of(place(records))
     lead = section(made, "verdicts").lead
-    assert lead[0].startswith("Over 5 cases, two is slower than one. The geometric mean of the ratios of the step time")
+    assert lead[0].startswith(
+        "Over 5 cases: two is 33.3% slower than one (±0.6%). The geometric mean of the ratios of the "
+    )
     assert lead[-1] == "Of 5 comparisons: 5 slower."
     (card,) = made.cards
     assert (card.figure, card.about) == ("1.500", "two over one, geometric mean of 5 cases")
@@ -284,7 +295,7 @@ def test_ops_beyond_the_longest_are_summed(monkeypatch, page_of, place, parts, p
     monkeypatch.setattr("benchmarker.report.profiles.MOST_OPS", 0)
     folder = place([])
     atomic.write(folder / "run-0000-0.json", atomic.encode(profiled(make_record(), folder)))
-    table = parts(page_of(folder))["nap, trial 0"].table
+    table = parts(page_of(folder))["nap ms=1.0, trial 0"].table
     assert table.rows == ()
     columns = [column.name for column in table.columns]
     rest = dict(zip(columns, table.rest, strict=True))
@@ -402,7 +413,11 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
     assert roof.look == "line"
     assert max(roof.y) == 1000.0
     assert (step.x, step.y) == ((125.0,), (500.0,))  # 1000 FLOP, 8 bytes, 2 s
-    assert section(made, "roofline").lead[0].startswith("A step of toy nap is compute-bound and reaches 50%")
+    assert (
+        section(made, "roofline")
+        .lead[0]
+        .startswith("A step of nap ms=1.0 fp32 in toy on cpu is compute-bound and reaches 50%")
+    )
     assert not [each for each in made.warnings if "roof" in each]
     fast = page_of(place([make_record(0.9)]))  # it takes 1 s at least
     (warning,) = [each for each in fast.warnings if "roof" in each]
