@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_json
+from benchmarker.cli.display.output import print_json, print_text
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_cases
-from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
 from benchmarker.records import store
@@ -67,4 +66,4 @@ def execute_plan(
 def print_left_out(plan: Plan) -> None:
     """Print a line for each requested item that is not run, with the reason."""
     for text in plan.left_out:
-        click.echo(clean(f"left out: {text}"))
+        print_text(f"left out: {text}", "  ")

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import print_json, print_table
+from benchmarker.cli.display.output import print_json, print_table, print_text
 from benchmarker.cli.display.progress import Progress
 from benchmarker.cli.execution import print_left_out
 from benchmarker.formatting import duration_text
@@ -60,7 +60,7 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
     )
     print_left_out(plan)
     for line in _time(forecast):
-        click.echo(line)
+        print_text(line, "  ")
     return status
 
 

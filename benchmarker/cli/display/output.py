@@ -78,14 +78,17 @@ def print_table(
         print_text(f"{remedy} more columns: {', '.join(made.left_out)}")
 
 
-def print_text(text: str, indent: str = "", colour: str = "") -> None:
-    """Print a sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour."""
-    columns = width()
+def print_text(text: str, indent: str = "", colour: str = "", *, err: bool = False) -> None:
+    """Print a sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour.
+
+    With `err`, it is printed on standard error in one line.
+    """
+    columns = None if err else width()
     fitted = textwrap.wrap(
         clean(text), columns or sys.maxsize, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     for line in fitted if columns else [clean(text)]:
-        click.echo(painted(line, colour) if colour else line)
+        click.echo(painted(line, colour) if colour else line, err=err)
 
 
 def width() -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from benchmarker.cli.display.output import print_json, print_table
+from benchmarker.cli.display.output import print_json, print_table, print_text
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.table import shortened
 from benchmarker.cli.options.types import Integer
@@ -77,9 +77,9 @@ def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
     for trace, name in zip(traces, names, strict=True):
         of = f" of {name}" if len(names) > 1 else ""
         if trace.separable:
-            click.echo(clean(f"SEPARABLE profile{of}: the profiled program differs from the timed one"), err=aside)
+            print_text(f"SEPARABLE profile{of}: the profiled program differs from the timed one", "  ", err=aside)
         for text in trace.missing:
-            click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
+            print_text(f"INCOMPLETE profile{of}: {text}", "  ", err=aside)
 
 
 def headline(trace: Trace) -> None:
@@ -90,7 +90,7 @@ def headline(trace: Trace) -> None:
     devices = whole[0].device if len(whole) == 1 else f"{len(whole)} devices"
     busy, idle, wall = (si(ns / 1e9, "s") for ns in (trace.busy_ns, trace.idle_ns, trace.wall_ns))
     share = trace.busy_ns / max(1, trace.wall_ns)
-    click.echo(clean(f"{steps}{devices}: wall {wall}, busy {busy} ({share:.0%}), idle {idle}"))
+    print_text(f"{steps}{devices}: wall {wall}, busy {busy} ({share:.0%}), idle {idle}", "  ")
 
 
 def print_statistics(
