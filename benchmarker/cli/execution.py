@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_json, print_text
+from benchmarker.cli.display.output import print_json_list, print_text
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_cases
 from benchmarker.hooks.metrics import load_metrics
@@ -55,7 +55,7 @@ def execute_plan(
         records = execute(folder, progress)
     derive = load_metrics()
     if as_json:
-        print_json([as_plain(record, derive(record)) for record in records])
+        print_json_list(as_plain(record, derive(record)) for record in records)
     else:
         print_cases(records, derive, remedy="`show --wide` shows")
         print_left_out(wanted)

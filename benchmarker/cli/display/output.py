@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import click
@@ -36,14 +36,25 @@ def print_json(value: Any) -> None:
     _print_json(msgspec.json.format(msgspec.json.encode(value), indent=1))
 
 
+def print_json_list(values: Iterable[Any]) -> None:
+    """Print values as `print_json` prints a list of them, one after the other, because all together may be large."""
+    opening = "[\n "
+    for value in values:
+        encoded = msgspec.json.format(msgspec.json.encode(value), indent=1)
+        _print_json(opening.encode() + encoded.replace(b"\n", b"\n "), nl=False)
+        opening = ",\n "
+    click.echo("[]" if opening[0] == "[" else "\n]")
+
+
 def print_json_line(value: Any) -> None:
     """Print a value as JSON on one line of standard output."""
     _print_json(msgspec.json.encode(value))
 
 
-def _print_json(encoded: bytes) -> None:
+def _print_json(encoded: bytes, *, nl: bool = True) -> None:
     text = encoded.decode()
-    click.echo(_UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text))
+    shown = _UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
+    click.echo(shown, nl=nl)
 
 
 def console(*, stderr: bool = False) -> Console:

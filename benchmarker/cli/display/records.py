@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,8 @@ def print_cases(
     table stands what failed. Raises `UserError` if a chosen metric is unknown.
     """
     groups = configurations(records)
-    derived = [[derive(record) for record in group.records if record.error is None] for group in groups]
-    metrics = _metrics(chosen, [each for several in derived for each in several])
+    derived = [[_shown(derive(record), chosen) for record in group.records if record.error is None] for group in groups]
+    metrics = _metrics(chosen, derive(records[0]), [each for several in derived for each in several])
     cases = case_columns([group.factors for group in groups], wide=wide)
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
@@ -83,8 +83,8 @@ def print_cases(
 def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False) -> None:
     """Print a line for each trial: its case, its number, the metrics, and whether it succeeded."""
     groups = configurations(records)
-    derived = [derive(record) for record in records]
-    metrics = _metrics(chosen, derived)
+    derived = [_shown(derive(record), chosen) for record in records]
+    metrics = _metrics(chosen, derive(records[0]), derived)
     cases = case_columns([group.factors for group in groups], wide=wide)
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
     rows = [
@@ -100,17 +100,17 @@ def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str
     print_table([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1], wide=wide)
 
 
-def _metrics(chosen: Sequence[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
-    """Return the metrics to show: those chosen, or those for tables that have a value, the step time first."""
-    known = dict.fromkeys(name for each in derived for name in each)
-    if unknown := [name for name in chosen if known and name not in known]:
-        raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
-    headline = [
-        name
-        for name in known
-        if any(name in each and each[name].headline and each[name].value is not None for each in derived)
-    ]
-    return list(chosen) or sorted(headline, key=lambda name: name != STEP_TIME)
+def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str]) -> dict[str, Metric]:
+    """Return the metrics that a table may show: those chosen, or those for tables."""
+    return {name: metric for name, metric in metrics.items() if (name in chosen if chosen else metric.headline)}
+
+
+def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
+    """Return the names of the metrics to show: those chosen, or those that have a value, the step time first."""
+    if unknown := set(chosen).difference(known):
+        raise UserError(f"no metric is named {min(unknown)!r}; there are: {', '.join(known)}")
+    found = dict.fromkeys(name for each in derived for name, metric in each.items() if metric.value is not None)
+    return list(chosen) or sorted(found, key=lambda name: name != STEP_TIME)
 
 
 def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:
