@@ -86,7 +86,8 @@ def print_table(
     for line in made.rows:
         click.echo(line)
     if made.left_out:
-        print_text(f"{remedy} more columns: {', '.join(made.left_out)}")
+        named = textwrap.shorten(f"{remedy} more columns: {', '.join(made.left_out)}", width() or 0, placeholder=" …")
+        click.echo(named)
 
 
 def print_text(text: str, indent: str = "", colour: str = "", *, err: bool = False) -> None:

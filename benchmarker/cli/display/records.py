@@ -57,14 +57,14 @@ def print_cases(
     cases = case_columns([group.factors for group in groups], wide=wide)
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
-    for name in metrics:
+    for name, heading in _headings(metrics).items():
         found = [[each for one in several if (each := one.get(name))] for several in derived]
         values = [[each.value for each in several if each.value is not None] for several in found]
         unit = next((each.unit for several in found for each in several), "")
-        columns[_heading(name)] = [si(median(each), unit) if each else "-" for each in values]
+        columns[heading] = [si(median(each), unit) if each else "-" for each in values]
         if (chosen or wide or name == STEP_TIME) and max(map(len, values)) > 1:
             what, cells = _spreads(values, unit)
-            spreads.append(f"{_heading(name)} {what}" if spreads else what)
+            spreads.append(f"{heading} {what}" if spreads else what)
             columns[spreads[-1]] = cells
     drop = [*spreads[:0:-1], *(each for each in reversed(list(columns)[1:]) if each not in spreads), "disturbed"]
     columns["trials"] = [str(len(several)) for several in derived]
@@ -96,7 +96,7 @@ def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str
         ]
         for record, one in zip(records, derived, strict=True)
     ]
-    headings = list(map(_heading, metrics))
+    headings = list(_headings(metrics).values())
     print_table([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1], wide=wide)
 
 
@@ -140,6 +140,12 @@ def _failures(group: Configuration, name: str) -> list[str]:
         for kind, records in failed.items()
         if records[0].error
     ]
+
+
+def _headings(metrics: Sequence[str]) -> dict[str, str]:
+    """Return the heading of each metric: its name in words, or as it is where that would be ambiguous."""
+    words = list(map(_heading, metrics))
+    return {name: word if words.count(word) == 1 else name for name, word in zip(metrics, words, strict=True)}
 
 
 def _heading(metric: str) -> str:
