@@ -59,9 +59,9 @@ def main(args: list[str] | None = None) -> None:
         _fail(f"error: {error}", 2)
     except click.ClickException as error:
         _fail(f"error: {one_line(error.format_message())}", 2)
-    except TerminatedError:
-        _fail("terminated", 128 + signal.SIGTERM)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:  # Click raises Abort from whatever interrupt it was
+        if isinstance(error.__cause__ or error, TerminatedError):
+            _fail("terminated", 128 + signal.SIGTERM)
         _fail("interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:  # the reader of the pipe has closed it; the status is that of a program that SIGPIPE ends
         _drop_output()

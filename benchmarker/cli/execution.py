@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_json
+from benchmarker.cli.display.output import print_json_list, print_text
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_cases
 from benchmarker.cli.preview import preview, print_left_out
 from benchmarker.comparing import disturbances
-from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
 from benchmarker.records import store
@@ -61,13 +60,13 @@ def execute_plan(
         records = execute(folder, progress)
     derive = load_metrics()
     if as_json:
-        print_json([as_plain(record, derive(record)) for record in records])
+        print_json_list(as_plain(record, derive(record)) for record in records)
     else:
         print_cases(records, derive, remedy="`show --wide` shows")
         print_left_out(wanted)
     found = disturbances.of_records(records)
     if found.number:
-        click.echo(clean(f"{found}; {found.advice}"), err=as_json)
+        print_text(f"{found}; {found.advice}", "  ", err=as_json)
     if not as_json:
         click.echo(f"\nrecords: {folder.path}", err=True)
     return 1 if any(record.error for record in records) else 0

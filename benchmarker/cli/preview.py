@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from benchmarker.cli.display.cases import case_columns
-from benchmarker.cli.display.output import print_json, print_table
+from benchmarker.cli.display.output import print_json, print_table, print_text
 from benchmarker.cli.display.progress import Progress
-from benchmarker.formatting import clean, count, duration_text
+from benchmarker.formatting import count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
 from benchmarker.records.configurations import factors
@@ -59,14 +59,14 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
     )
     print_left_out(plan)
     for line in _time(plan, forecast):
-        click.echo(line)
+        print_text(line, "  ")
     return status
 
 
 def print_left_out(plan: Plan) -> None:
     """Print a line for each requested item that is not run, with the reason."""
     for reason in plan.left_out:
-        click.echo(clean(f"left out: {reason}"))
+        print_text(f"left out: {reason}", "  ")
 
 
 def _time(plan: Plan, forecast: Forecast) -> list[str]:

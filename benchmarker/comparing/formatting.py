@@ -167,7 +167,7 @@ def measure(metric: str) -> str:
 
 def short(name: str) -> str:
     """Shorten the name of a side or of a case: factors whose values say what they are lose their name."""
-    return re.sub(r"(^|\s)(framework|problem|precision|device|mode|host)=(?=\S)", r"\1", name)
+    return re.sub(r"(^|\s)(framework|problem|precision|device|mode|result)=(?=\S)", r"\1", name)
 
 
 def _is_factor(ratio: float) -> bool:

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.hooks import parameters, registry
-from benchmarker.hooks.names import names
+from benchmarker.hooks import names, parameters, registry
 from benchmarker.records.ceilings import computed_in, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.step_times import step_times
@@ -157,8 +156,9 @@ def rooflines(
     found: list[Roofline] = []
     reasons: dict[str, None] = {}
     groups = [each for each in configurations(records) if any(record.error is None for record in each.records)]
-    named = names([each.factors for each in groups]).whole if groups else ()
-    for name, each in zip(named, groups, strict=True):
+    cases = [each.factors for each in groups]
+    named = names.names(cases).whole if len(cases) > 1 else [names.name(case) for case in cases]
+    for configuration, each in zip(named, groups, strict=True):
         good = [record for record in each.records if record.error is None]
         first = good[0]
         roof = measured_roof(first, ceilings) if source == "measured" else vendor_roof(first)
@@ -169,7 +169,7 @@ def rooflines(
         parts = _parts(first)
         points = [*_step(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
         model_s = sum(roof.time_s(work.flops, work.bytes) for work in parts.values()) if parts else None
-        found.append(Roofline(configuration=name, trials=len(good), roof=roof, points=points, model_s=model_s))
+        found.append(Roofline(configuration=configuration, trials=len(good), roof=roof, points=points, model_s=model_s))
     return found, list(reasons)
 
 

@@ -178,7 +178,8 @@ def _print(found: Sequence[Ceiling], as_json: bool) -> None:
     if any(map(_vendor, ordered)):
         headings += ["vendor peak", "of peak"]
         rows = [[*row, *_beside(each)] for row, each in zip(rows, ordered, strict=True)]
-    print_table(headings, rows)
+    drop = ["vendor peak", "trials", "parameters", "measured", "high", "low", "of peak"]
+    print_table(headings, rows, drop=drop, remedy="--json has")
 
 
 def _row(each: Ceiling) -> list[str]:

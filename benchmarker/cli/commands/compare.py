@@ -154,4 +154,4 @@ def _compare_traces(traces: list[Path], level: Level, given: list[str], as_json:
     if given:
         raise UserError(f"one trace of each side gives no verdict: leave {', '.join(given)} out, or compare records")
     by = ["leaf", "phase"] if level == "scope" else ["name", "category"]
-    show_difference(traces, by, Filters(), top=TOP, as_json=as_json, as_csv=False)
+    show_difference(traces, by, Filters(), top=TOP, wide=False, as_json=as_json, as_csv=False)

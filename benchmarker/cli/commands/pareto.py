@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.cases import case_columns
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.comparing.pareto import front
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.records.configurations import text, varying
 
 
 @click.command("pareto")
@@ -25,8 +25,9 @@ from benchmarker.records.configurations import text, varying
     show_default=True,
     help="Metrics that `show` prints; each is judged in its better direction.",
 )
+@wide_option
 @json_option
-def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
+def command(results: tuple[Path, ...], names: str, wide: bool, as_json: bool) -> int:
     """Mark the Pareto-optimal configurations.
 
     A configuration is Pareto-optimal if no other one is at least as good in every metric and better in one.
@@ -43,7 +44,6 @@ def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
     if not records:
         raise UserError("no record was read; name records, runs, or folders of runs")
     found = front(records, metrics, load_metrics(results))
-    axes = varying([point.configuration.factors for point in found.points]) or ["framework"]
     if as_json:
         print_json(
             [
@@ -57,21 +57,24 @@ def command(results: tuple[Path, ...], names: str, as_json: bool) -> int:
             ]
         )
         return 1 if faults else 0
+    points = sorted(found.points, key=lambda point: point.values)
+    cases = case_columns([point.configuration.factors for point in points], wide=wide)
     rows = [
         [
-            *(text(point.configuration.factors.get(axis)) for axis in axes),
+            *own,
             *(si(value, metric.unit) for value, metric in zip(point.values, found.metrics, strict=True)),
             "optimal" if point.optimal else "",
         ]
-        for point in sorted(found.points, key=lambda point: point.values)
+        for point, own in zip(points, cases.cells, strict=True)
     ]
-    print_table([*axes, *metrics, ""], rows)
+    print_table([*cases.headings, *metrics, ""], rows, drop=metrics[:0:-1], wide=wide)
     work = {record.cost.flops for point in found.points for record in point.configuration.records if record.cost}
     if len(work) > 1:
-        click.echo("note: a step is not the same amount of work in all of them; --metric=flop_per_s compares rates")
+        print_text("note: a step is not the same work in all of them; --metric=flop_per_s compares rates", "  ")
     if found.left_out:
-        click.echo(
+        print_text(
             f"left out: {count(found.left_out, 'configuration')} in which no trial has the metric "
-            "(such as memory in a duet)"
+            "(such as memory in a duet)",
+            "  ",
         )
     return 1 if faults else 0

@@ -14,7 +14,15 @@ from rich.text import Text
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display import table
-from benchmarker.cli.display.output import console, json_option, print_json, print_json_line, print_table
+from benchmarker.cli.display.output import (
+    console,
+    json_option,
+    print_json,
+    print_json_line,
+    print_table,
+    print_text,
+    wide_option,
+)
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.sensors import HEADINGS, amount
 from benchmarker.cli.options.types import Duration
@@ -50,8 +58,9 @@ _RARE_HZ = 0.01
 )
 @click.option("--watch", is_flag=True, help="Update the readings every second until Ctrl-C.")
 @click.option("--seconds", type=Duration(min=0, min_open=True), help="End --watch after this time: 30, 90s, 10m.")
+@wide_option
 @json_option
-def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> int:
+def command(power: str, watch: bool, seconds: float | None, wide: bool, as_json: bool) -> int:
     """Show the power sensors found here, their current readings, and why others cannot be read.
 
     For a sensor that only counts energy, the power shown is the mean over half a second (with --watch: over the last
@@ -73,7 +82,7 @@ def command(power: str, watch: bool, seconds: float | None, as_json: bool) -> in
                 time.sleep(APART_S)
                 take(several, edges.mark("look"))
     if not as_json:
-        _print(several, running.found)
+        _print(several, running.found, wide=wide)
     elif watch:
         click.echo("benchmarker: no power sensor is available here", err=True)
     else:
@@ -194,10 +203,10 @@ def _channel(channel: Channel, value: float | str | None) -> dict[str, Any]:
     }
 
 
-def _print(several: Sequence[Sensor], found: Mapping[str, Found]) -> None:
+def _print(several: Sequence[Sensor], found: Mapping[str, Found], *, wide: bool) -> None:
     """Print the current readings, what is read from each sensor, and what cannot be read."""
     if several:
-        _print_now(several)
+        _print_now(several, wide=wide)
         click.echo()
         print_table(["sensor", "what is read", "as documented"], _read(several))
     else:
@@ -208,14 +217,14 @@ def _print(several: Sequence[Sensor], found: Mapping[str, Found]) -> None:
         if each.first.scope
     }
     for name, scope in remarks.items():
-        click.echo(clean(f"{name} covers {scope}"))
+        print_text(f"{name} covers {scope}", "  ")
     unavailable = [[meter, missing.text] for meter, each in found.items() for missing in each.unavailable]
     if unavailable:
         click.echo("\nUnavailable, and why:")
         print_table(None, unavailable)
 
 
-def _print_now(several: Sequence[Sensor]) -> None:
+def _print_now(several: Sequence[Sensor], *, wide: bool) -> None:
     """Print a row per sensor, without empty columns."""
     headings = ["sensor", "id", "device", *_WATCHED[:1], *_WATCHED[4:], ""]
     rows = []
@@ -223,7 +232,7 @@ def _print_now(several: Sequence[Sensor]) -> None:
         power, _, _, _, *rest = _cells(each.now())
         of_card = each.first.id if each.first.pci else "-"
         rows.append([each.name, of_card, each.first.device or "-", power, *rest])
-    print_table(*_known(headings, rows))
+    print_table(*_known(headings, rows), drop=_DROPPED, wide=wide)
 
 
 def _known(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
 from benchmarker.cli.display.table import shortened
 from benchmarker.cli.options.results import traces_of
@@ -20,6 +20,9 @@ from benchmarker.roofline.model import BEYOND, Level, Source, beyond, named_roof
 
 if TYPE_CHECKING:
     from benchmarker.roofline.model import Point, Roofline
+
+DROPPED = ("predicted", "attainable", "intensity", "achieved")
+"""Columns that a narrow terminal does not show, the least important first."""
 
 
 @click.command("roofline")
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)), help="The precision of a trace.")
 @top_option
+@wide_option
 @click.option(
     "-o",
     "--output",
@@ -55,6 +59,7 @@ def command(
     device: str | None,
     precision: str | None,
     top: int,
+    wide: bool,
     output: Path | None,
     as_json: bool,
 ) -> int:
@@ -101,33 +106,32 @@ def command(
         print_json({"rooflines": found, "without": reasons})
     else:
         for each in found:
-            _print(each, level, top)
+            _print(each, level, top, wide=wide)
         if beyond(found):
-            click.echo(f"note: {BEYOND}")
+            print_text(f"note: {BEYOND}", "  ")
         for reason in reasons:
-            click.echo(clean(f"no roof: {reason}"))
+            print_text(f"no roof: {reason}", "  ")
     return 1 if faults or known.faults or reasons else 0
 
 
-def _print(found: Roofline, level: Level | None, top: int) -> None:
+def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> None:
     """Print the roof on one line, then a table of the work under it."""
     roof = found.roof
-    click.echo(clean(f"{found.configuration} ({count(found.trials, 'trial')})"))
-    click.echo(
-        clean(
-            f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
-            f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}"
-        )
+    print_text(f"{found.configuration} ({count(found.trials, 'trial')})", "  ")
+    print_text(
+        f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
+        f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}",
+        "    ",
     )
     if found.model_s is not None:
-        click.echo(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}")
+        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}", "    ")
     points = found.points
     if not points:
         click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")
         return
     shown = points[:top] if top else points
     headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
-    print_table(headings, [_row(each) for each in shown])
+    print_table(headings, [_row(each) for each in shown], drop=DROPPED, cut=["name"], wide=wide)
     if len(shown) < len(points):
         click.echo(f"and {len(points) - len(shown)} more; --top=0 shows all")
     click.echo()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json, wide_option
+from benchmarker.cli.display.output import json_option, print_json_list, wide_option
 from benchmarker.cli.display.records import as_plain, print_cases, print_record, print_trials
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
@@ -33,7 +33,7 @@ def command(results: tuple[Path, ...], trials: bool, metric: str | None, wide: b
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if as_json:
-        print_json([as_plain(record, derive(record)) for record in records])
+        print_json_list(as_plain(record, derive(record)) for record in records)
     elif len(records) == 1 and not (trials or chosen):
         print_record(records[0], derive(records[0]))
     elif records:

@@ -146,7 +146,8 @@ def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows:
     for short, full in labels.values():
         if short != full:
             click.echo(clean(f"{short}: {full}"))
-    print_table(list(columns), list(map(list, zip(*columns.values(), strict=True))))
+    lines = list(map(list, zip(*columns.values(), strict=True)))
+    print_table(list(columns), lines, drop=list(columns)[:0:-1], wide=wide)
     missing = table[table["reason"] != ""]
     for (reason, *sensor), of in missing.groupby(["reason", *_SENSOR], sort=False):
         click.echo(

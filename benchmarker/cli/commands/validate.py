@@ -8,7 +8,7 @@ import click
 
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.files.atomic import Fault
-from benchmarker.formatting import clean
+from benchmarker.formatting import clean, count
 from benchmarker.procurement.completeness import asked
 from benchmarker.records import store
 from benchmarker.records.consistency import inconsistent
@@ -48,5 +48,8 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
             click.echo(clean(str(fault)))
         click.echo(f"{valid} valid, {len(faults)} faulty")
         if missing:
-            click.echo(f"{missing} planned trials have no record; the command of the run continues with --resume")
+            click.echo(
+                f"{count(missing, 'planned trial has', 'planned trials have')} no record; "
+                "the command of the run continues with --resume"
+            )
     return 1 if faults else 0

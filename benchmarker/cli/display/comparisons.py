@@ -109,8 +109,9 @@ def _print_several(family: Family, *, wide: bool, verbose: bool) -> None:
     print_text("; ".join(filter(None, same)))
     columns = _cases(comparisons, wide=wide)
     a, b = (list(dict.fromkeys(short(side) for side in sides)) for sides in _sides(comparisons))
-    one, other = (a[0], b[0]) if len(a) == len(b) == 1 and max(len(a[0]), len(b[0])) <= LONGEST else ("A", "B")
-    if (one, other) == ("A", "B"):
+    are_headings = len(a) == len(b) == 1 and a != b and max(len(a[0]), len(b[0])) <= LONGEST
+    one, other = (a[0], b[0]) if are_headings else ("A", "B")
+    if not are_headings:
         for letter, heading, sides in (("A", "baseline A", a), ("B", "contender B", b)):
             if len(sides) == 1:
                 print_text(f"{letter}: {sides[0]}", "  ")

@@ -39,14 +39,25 @@ def print_json(value: Any) -> None:
     _print_json(msgspec.json.format(msgspec.json.encode(value), indent=1))
 
 
+def print_json_list(values: Iterable[Any]) -> None:
+    """Print values as `print_json` prints a list of them, one after the other, because all together may be large."""
+    opening = "[\n "
+    for value in values:
+        encoded = msgspec.json.format(msgspec.json.encode(value), indent=1)
+        _print_json(opening.encode() + encoded.replace(b"\n", b"\n "), nl=False)
+        opening = ",\n "
+    click.echo("[]" if opening[0] == "[" else "\n]")
+
+
 def print_json_line(value: Any) -> None:
     """Print a value as JSON on one line of standard output."""
     _print_json(msgspec.json.encode(value))
 
 
-def _print_json(encoded: bytes) -> None:
+def _print_json(encoded: bytes, *, nl: bool = True) -> None:
     text = encoded.decode()
-    click.echo(_UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text))
+    shown = _UNUSUAL.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
+    click.echo(shown, nl=nl)
 
 
 def print_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -91,17 +102,21 @@ def print_table(
     for line in made.rows:
         click.echo(line)
     if made.left_out:
-        print_text(f"{remedy} more columns: {', '.join(made.left_out)}")
+        named = textwrap.shorten(f"{remedy} more columns: {', '.join(made.left_out)}", width() or 0, placeholder=" …")
+        click.echo(named)
 
 
-def print_text(text: str, indent: str = "", colour: str = "") -> None:
-    """Print a sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour."""
-    columns = width()
+def print_text(text: str, indent: str = "", colour: str = "", *, err: bool = False) -> None:
+    """Print a sentence; on a terminal it wraps, with an indent of the lines after the first, and may have a colour.
+
+    With `err`, it is printed on standard error in one line.
+    """
+    columns = None if err else width()
     fitted = textwrap.wrap(
         clean(text), columns or sys.maxsize, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     for line in fitted if columns else [clean(text)]:
-        click.echo(painted(line, colour) if colour else line)
+        click.echo(painted(line, colour) if colour else line, err=err)
 
 
 def width() -> int | None:

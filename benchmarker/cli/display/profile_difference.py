@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.display.output import print_json, print_table
-from benchmarker.cli.display.profiles import cell, from_result, plain, print_frame_csv, warn
-from benchmarker.formatting import clean, si
+from benchmarker.cli.display.output import print_json, print_table, print_text
+from benchmarker.cli.display.profiles import NAMES, cell, from_result, plain, print_frame_csv, warn
+from benchmarker.formatting import si
 
 if TYPE_CHECKING:
     from benchmarker.cli.display.profile_filters import Filters
     from benchmarker.traces.formats.aten_cost import Causal
 
 _HEADINGS = {"before_ns": "before", "after_ns": "after", "difference_ns": "difference", "difference_share": "of all"}
+_DROPPED = ("before n", "after n", "phase", "category")
+"""Columns that a narrow terminal does not show, the least important first."""
 
 
 def show_difference(
@@ -27,6 +29,7 @@ def show_difference(
     column: str = "name",
     causal: Causal | None = None,
     top: int,
+    wide: bool,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -48,17 +51,17 @@ def show_difference(
         print_frame_csv(shown)
         return
     before, after = (table[name].sum() for name in ("before_ns", "after_ns"))
-    click.echo(
-        clean(
-            f"busy time{' per step' if per_step else ''}: before {si(before / 1e9, 's')}, after {si(after / 1e9, 's')}"
-            f"{f' ({after / before - 1:+.1%})' if before else ''}; one profile of each, so no verdict"
-        )
+    print_text(
+        f"busy time{' per step' if per_step else ''}: before {si(before / 1e9, 's')}, after {si(after / 1e9, 's')}"
+        f"{f' ({after / before - 1:+.1%})' if before else ''}; one profile of each, so no verdict",
+        "  ",
     )
     if not len(table):
         click.echo("nothing in the profiles matches")
         return
     lines = [[_cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
-    print_table([_HEADINGS.get(str(name), str(name).replace("_count", " n")) for name in shown.columns], lines)
+    headings = [_HEADINGS.get(str(name), str(name).replace("_count", " n")) for name in shown.columns]
+    print_table(headings, lines, drop=_DROPPED, cut=NAMES, wide=wide)
     if len(shown) < len(table):
         rest = table.iloc[len(shown) :]["difference_share"].sum()
         click.echo(f"and {len(table) - len(shown)} more, {rest:.1%} of the difference; --top=0 shows all")

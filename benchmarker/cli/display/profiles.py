@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_csv, print_json, print_table
+from benchmarker.cli.display.output import print_csv, print_json, print_table, print_text
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.table import shortened
 from benchmarker.cli.options.types import Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
-from benchmarker.formatting import clean, count, si
+from benchmarker.formatting import count, si
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,11 +98,11 @@ def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
     for trace, name in zip(traces, names, strict=True):
         of = f" of {name}" if len(names) > 1 else ""
         if trace.separable:
-            click.echo(clean(f"SEPARABLE profile{of}: the profiled program differs from the timed one"), err=aside)
+            print_text(f"SEPARABLE profile{of}: the profiled program differs from the timed one", "  ", err=aside)
         for text in trace.missing:
-            click.echo(clean(f"INCOMPLETE profile{of}: {text}"), err=aside)
+            print_text(f"INCOMPLETE profile{of}: {text}", "  ", err=aside)
         for text in trace.notes:
-            click.echo(clean(f"note{of}: {text}"), err=aside)
+            print_text(f"note{of}: {text}", "  ", err=aside)
 
 
 def headline(trace: Trace) -> None:
@@ -116,7 +116,7 @@ def headline(trace: Trace) -> None:
         devices = f"{whole[0].device}: wall {wall}, "
     else:
         devices = f"{len(whole)} devices: wall {wall}; all together "
-    click.echo(clean(f"{steps}{devices}busy {busy} ({trace.busy_share:.0%}), idle {idle}"))
+    print_text(f"{steps}{devices}busy {busy} ({trace.busy_share:.0%}), idle {idle}", "  ")
 
 
 def print_statistics(

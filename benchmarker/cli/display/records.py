@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -52,19 +52,19 @@ def print_cases(
     table stands what failed. Raises `UserError` if a chosen metric is unknown.
     """
     groups = configurations(records)
-    derived = [[derive(record) for record in group.records if record.error is None] for group in groups]
-    metrics = _metrics(chosen, [each for several in derived for each in several])
+    derived = [[_shown(derive(record), chosen) for record in group.records if record.error is None] for group in groups]
+    metrics = _metrics(chosen, derive(records[0]), [each for several in derived for each in several])
     cases = case_columns([group.factors for group in groups], wide=wide)
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
-    for name in metrics:
+    for name, heading in _headings(metrics).items():
         found = [[each for one in several if (each := one.get(name))] for several in derived]
         values = [[each.value for each in several if each.value is not None] for several in found]
         unit = next((each.unit for several in found for each in several), "")
-        columns[_heading(name)] = [si(median(each), unit) if each else "-" for each in values]
+        columns[heading] = [si(median(each), unit) if each else "-" for each in values]
         if (chosen or wide or name == STEP_TIME) and max(map(len, values)) > 1:
             what, cells = _spreads(values, unit)
-            spreads.append(f"{_heading(name)} {what}" if spreads else what)
+            spreads.append(f"{heading} {what}" if spreads else what)
             columns[spreads[-1]] = cells
     drop = [*spreads[:0:-1], *(each for each in reversed(list(columns)[1:]) if each not in spreads), "disturbed"]
     columns["trials"] = [str(len(several)) for several in derived]
@@ -83,8 +83,8 @@ def print_cases(
 def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False) -> None:
     """Print a line for each trial: its case, its number, the metrics, and whether it succeeded."""
     groups = configurations(records)
-    derived = [derive(record) for record in records]
-    metrics = _metrics(chosen, derived)
+    derived = [_shown(derive(record), chosen) for record in records]
+    metrics = _metrics(chosen, derive(records[0]), derived)
     cases = case_columns([group.factors for group in groups], wide=wide)
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
     rows = [
@@ -96,21 +96,21 @@ def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str
         ]
         for record, one in zip(records, derived, strict=True)
     ]
-    headings = list(map(_heading, metrics))
+    headings = list(_headings(metrics).values())
     print_table([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1], wide=wide)
 
 
-def _metrics(chosen: Sequence[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
-    """Return the metrics to show: those chosen, or those for tables that have a value, the step time first."""
-    known = dict.fromkeys(name for each in derived for name in each)
-    if unknown := [name for name in chosen if known and name not in known]:
-        raise UserError(f"no metric is named {unknown[0]!r}; there are: {', '.join(known)}")
-    headline = [
-        name
-        for name in known
-        if any(name in each and each[name].headline and each[name].value is not None for each in derived)
-    ]
-    return list(chosen) or sorted(headline, key=lambda name: name != STEP_TIME)
+def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str]) -> dict[str, Metric]:
+    """Return the metrics that a table may show: those chosen, or those for tables."""
+    return {name: metric for name, metric in metrics.items() if (name in chosen if chosen else metric.headline)}
+
+
+def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
+    """Return the names of the metrics to show: those chosen, or those that have a value, the step time first."""
+    if unknown := set(chosen).difference(known):
+        raise UserError(f"no metric is named {min(unknown)!r}; there are: {', '.join(known)}")
+    found = dict.fromkeys(name for each in derived for name, metric in each.items() if metric.value is not None)
+    return list(chosen) or sorted(found, key=lambda name: name != STEP_TIME)
 
 
 def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:
@@ -140,6 +140,12 @@ def _failures(group: Configuration, name: str) -> list[str]:
         for kind, records in failed.items()
         if records[0].error
     ]
+
+
+def _headings(metrics: Sequence[str]) -> dict[str, str]:
+    """Return the heading of each metric: its name in words, or as it is where that would be ambiguous."""
+    words = list(map(_heading, metrics))
+    return {name: word if words.count(word) == 1 else name for name, word in zip(metrics, words, strict=True)}
 
 
 def _heading(metric: str) -> str:

@@ -89,7 +89,7 @@ def lines(
     are shortened in the middle, others wrap. `paint` colours the cells that are `Coloured`.
     """
     columns = [_column(heading, [row[at] for row in rows], heading in cut) for at, heading in enumerate(headings)]
-    left_out = [] if width is None else _fit(columns, width, drop)
+    left_out = [] if width is None else _fit(columns, width, list(map(clean, drop)))
     top = _line([_wrapped(each.heading, each.width) for each in columns], columns, [""] * len(columns), paint)
     body = []
     for at in range(len(rows)):
@@ -104,7 +104,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _column(heading: str, cells: Sequence[str], is_cut: bool) -> _Column:
-    cleaned = [clean(cell) for cell in cells]
+    heading, *cleaned = map(clean, (heading, *cells))
     return _Column(
         heading=heading,
         cells=cleaned,
@@ -121,7 +121,7 @@ def _fit(columns: list[_Column], width: int, drop: Collection[str]) -> list[str]
         return []
     headings = [each.heading for each in columns]
     for each in columns:
-        each.width = max(map(cell_len, (*each.heading.split(), *each.cells)), default=0)
+        each.width = min(width, max(map(cell_len, (*each.heading.split(), *each.cells)), default=0))
     left_out: set[str] = set()
     for heading in drop:
         if _total(columns, NARROW) <= width:

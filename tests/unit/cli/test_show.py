@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
+from benchmarker.cli.display.records import _headings
 from benchmarker.files import atomic
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
@@ -80,6 +81,13 @@ def test_metrics_are_chosen_by_name_each_with_its_spread(command, stored):
     _, headings, one, _ = cells(done.stdout)
     assert headings == ["framework", "host peak rss", "range", "samples/s", "samples/s range", "trials"]
     assert one == ["toy", "1 MiB", "1–1 MiB", "1.5", "1–2", "2"]
+    ambiguous = command("show", "results", "--metric=energy_J,total_energy_J,mean_power_W,idle_power_W").stdout
+    assert cells(ambiguous)[1][1:5] == ["energy", "total energy", "mean power", "idle power"]
+    assert _headings(["nap_s", "nap_J", "samples_per_s"]) == {
+        "nap_s": "nap_s",
+        "nap_J": "nap_J",
+        "samples_per_s": "samples/s",
+    }
     done = command("show", "results", "--metric=speed")
     assert done.returncode == 2
     assert "no metric is named 'speed'; there are: samples_per_s" in done.stderr

@@ -60,7 +60,9 @@ def test_a_colour_covers_a_whole_cell_and_changes_no_width():
 
 
 def test_control_characters_are_escaped():
-    assert lines(["case"], [["\x1b[31mred"]]).rows == ["\\x1b[31mred"]
+    made = lines(["\x1b[1mcase"], [["\x1b[31mred"]])
+    assert (made.headings, made.rows) == (["\\x1b[1mcase"], ["\\x1b[31mred"])
+    assert lines(["\x07", "b"], [["1" * 50, "2" * 50]], 60, drop=["\x07"]).left_out == ["\\x07"]
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 40])
@@ -78,3 +80,8 @@ def test_no_table_of_five_columns_is_wider_than_the_terminal(rows, width):
     headings = [f"column {at}" for at in range(len(rows[0]))]
     made = lines(headings, rows, width, drop=headings[2:])
     assert max(map(cell_len, [*made.headings, *made.rows])) <= width
+
+
+def test_a_text_of_a_million_characters_takes_no_longer_than_one_of_a_hundred():
+    made = lines(["case", "n"], [["x" * 1_000_000, "1"]], 80, cut=["case"])
+    assert len(made.rows[0]) == 80

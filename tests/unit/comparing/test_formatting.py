@@ -104,7 +104,7 @@ def test_swapping_the_sides_of_times_inverts_the_ratio(words):
 def test_names_lose_what_their_values_say():
     assert short("framework=jax precision=bf16 m=256") == "jax bf16 m=256"
     assert short("framework=jax compiled: 1 of 2 trials failed") == "jax compiled: 1 of 2 trials failed"
-    assert short("impl=einsum host=a") == "impl=einsum a"
+    assert short("impl=einsum host=a result=b") == "impl=einsum host=a b"
 
 
 def test_metrics_in_words():

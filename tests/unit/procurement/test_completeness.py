@@ -65,3 +65,20 @@ def test_a_record_by_itself_has_no_plan_and_a_damaged_plan_is_a_fault(tmp_path):
     (folder / "plan.json").write_text("{")
     (fault,) = asked([tmp_path], records).faults
     assert fault.path == folder / "plan.json"
+
+
+def test_records_are_looked_through_once_however_many_runs_there_are(tmp_path):
+    class Counted(list):
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            return super().__iter__()
+
+    plan, records = run()
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        place(tmp_path / str(number), plan)
+    counted = Counted(records)
+    assert asked([tmp_path], counted).unrun == ()
+    assert counted.times == 1

@@ -67,7 +67,16 @@ def command(
 
     columns = [*_BY[by], *(["rule"] if rule else [])]
     if one_or_two(results):
-        show_difference(results, columns, filters, causal=causal, top=shown["top"], as_json=as_json, as_csv=as_csv)
+        show_difference(
+            results,
+            columns,
+            filters,
+            causal=causal,
+            top=shown["top"],
+            wide=shown["wide"],
+            as_json=as_json,
+            as_csv=as_csv,
+        )
         return
     ingested = from_result(results[0], causal)
     table = describe(work(filters.events(ingested.events)), columns)

@@ -49,7 +49,15 @@ def command(
 
     if one_or_two(results):
         show_difference(
-            results, ["op"], filters, column="op", causal=causal, top=shown["top"], as_json=as_json, as_csv=as_csv
+            results,
+            ["op"],
+            filters,
+            column="op",
+            causal=causal,
+            top=shown["top"],
+            wide=shown["wide"],
+            as_json=as_json,
+            as_csv=as_csv,
         )
         return
     ingested = from_result(results[0], causal)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table
+from benchmarker.cli.display.output import (
+    csv_option,
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    wide_option,
+)
 from benchmarker.cli.display.profile_difference import show_difference
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
 from benchmarker.cli.display.profiles import cell, headline, plain, print_frame_csv, top_option, warn
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
     from benchmarker.traces.profile_files import Profile
 
 _SORTS = ("root", "inclusive", "scope")
+DROPPED = ("pure", "any", "expected", "ran", "each", "purity", "phase")
+"""Columns that a narrow terminal does not show, the least important first."""
 _KNOWN = 30
 """Number of scope names that are listed if none matches the request."""
 
@@ -36,9 +45,12 @@ _KNOWN = 30
 @filter_options
 @click.option("--sort", type=click.Choice(_SORTS), default="root", show_default=True, help="Column to sort by.")
 @top_option
+@wide_option
 @json_option
 @csv_option
-def command(results: tuple[Path, ...], filters: Filters, sort: str, top: int, as_json: bool, as_csv: bool) -> None:
+def command(
+    results: tuple[Path, ...], filters: Filters, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
+) -> None:
     """Show the time of each scope in a profile; for several profiles, the times per step side by side.
 
     With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
@@ -56,7 +68,7 @@ def command(results: tuple[Path, ...], filters: Filters, sort: str, top: int, as
     import pandas as pd
 
     if len(results) == 2 and not any(result.is_dir() for result in results):
-        show_difference(results, ["leaf", "phase"], filters, top=top, as_json=as_json, as_csv=as_csv)
+        show_difference(results, ["leaf", "phase"], filters, top=top, wide=wide, as_json=as_json, as_csv=as_csv)
         return
     with working("reading"):
         from benchmarker.traces.profile_files import names, profiles
@@ -81,9 +93,9 @@ def command(results: tuple[Path, ...], filters: Filters, sort: str, top: int, as
         click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
     elif len(found) == 1:
         headline(found[0].ingested.trace)
-        _print(table.drop(columns="result"), found[0].ingested.trace, top)
+        _print(table.drop(columns="result"), found[0].ingested.trace, top, wide=wide)
     else:
-        _print_side_by_side(table, top)
+        _print_side_by_side(table, top, wide=wide)
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
@@ -126,24 +138,26 @@ def _known(found: Sequence[Profile]) -> list[str]:
     return [clean(name) for name in names[:_KNOWN]] + ["…"] * (len(names) > _KNOWN)
 
 
-def _print(table: pd.DataFrame, trace: Trace, top: int) -> None:
+def _print(table: pd.DataFrame, trace: Trace, top: int, *, wide: bool) -> None:
     alike = (table["any_ns"] == table["root_ns"]) & (table["pure_ns"] == table["root_ns"])
     shown = table.dropna(axis=1, how="all").drop(columns=["any_ns", "pure_ns", "purity"] if alike.all() else [])
     rows = [[cell(name, value) for name, value in row.items()] for row in shown.astype(object).to_dict("records")]
-    _print_top([name.removesuffix("_ns") for name in shown.columns], rows, top)
+    _print_top([name.removesuffix("_ns") for name in shown.columns], rows, top, drop=DROPPED, wide=wide)
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable keeps some of them apart"
-        click.echo(clean(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}"))
+        print_text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
 
 
-def _print_top(headings: Sequence[str], rows: Sequence[Sequence[str]], top: int) -> None:
+def _print_top(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], top: int, *, drop: Sequence[str], wide: bool
+) -> None:
     """Print the first lines of a table and the number of lines left out."""
-    print_table(headings, rows[: top or None])
+    print_table(headings, rows[: top or None], drop=drop, cut=["scope"], wide=wide)
     if top and len(rows) > top:
         click.echo(f"and {len(rows) - top} more; --top=0 shows all")
 
 
-def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
+def _print_side_by_side(table: pd.DataFrame, top: int, *, wide: bool) -> None:
     """Print each result's time per step and its share of that result's busy time."""
     results = sorted(dict.fromkeys(table["result"]))
     cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
@@ -154,4 +168,4 @@ def _print_side_by_side(table: pd.DataFrame, top: int) -> None:
         of = [cells.get((scope, phase, result)) for result in results]
         texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
         rows.append([scope, cell("phase", phase), *texts])
-    _print_top(["scope", "phase", *results], rows, top)
+    _print_top(["scope", "phase", *results], rows, top, drop=results[:0:-1], wide=wide)

@@ -1,0 +1,205 @@
+"""What a terminal shows fits it, and is coloured only there."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+from support import profiles, sysfs
+from support.records import QUIET, make_ceiling, make_energy, make_record
+
+from benchmarker.files import atomic
+from benchmarker.hooks import registry
+from benchmarker.hooks.parameters import resolve
+from benchmarker.records import ceilings
+
+CASES = [
+    ("gemm", "inference", {"m": 16, "n": 4096, "k": 4096}),
+    ("gemm", "forward_backward", {"batch_size": 64, "transpose_b": True}),
+    ("attention", "inference", {"batch_size": 16, "seq_len": 16384, "impl": "einsum", "causal": False}),
+    ("gpt2", "training", {"size": "2.7b", "batch_size": 8, "seq_len": 1024}),
+    ("gpt2", "inference", {"n_layer": 2, "d_model": 256, "n_head": 4, "vocab_size": 8192}),
+    ("stream", "inference", {"op": "copy"}),
+]
+FRAMEWORKS = ("jax", "torch")
+PRECISIONS = ("fp32", "mixed_bf16")
+SIZES = (80, 100, 160)
+COLOURED = "compare old new"
+COMMANDS = """
+show old
+show old new
+show old --trials
+show old --metric=samples_per_s,flop_per_s,compile_s
+compare old new
+compare old --by=framework
+compare old --by=framework --verbose
+compare old --by=framework --speedup
+compare old --by=precision
+compare one
+compare one --verbose --classical
+suite score old new
+suite score old --by=framework --contender=torch --verbose
+suite accept old --reference=bounds.toml
+suite list
+suite run procurement-quick --framework=numpy --dry-run --results=none
+roofline old
+pareto old
+list
+power --power=rapl,hwmon
+profile kernels torch.json
+profile kernels torch.json --by=device
+profile kernels jax.pb
+profile kernels torch.json jax.pb
+profile ops torch.json
+profile ops jax.pb
+profile scopes torch.json
+profile scopes jax.pb
+profile scopes torch.json jax.pb
+""".strip().splitlines()
+PLAIN = ("", "NO_COLOR=1", "TERM=dumb")
+DRIVER = """
+import fcntl, json, os, struct, sys, termios
+from benchmarker.cli import main
+for columns, variable, words in json.loads(sys.argv[1]):
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    os.environ.update(TERM="xterm", NO_COLOR="")
+    os.environ.update([variable.split("=")] if variable else [])
+    print("\\0", flush=True)
+    try:
+        main(words.split())
+    except SystemExit as end:
+        print("\\0", end.code, sep="", flush=True)
+"""
+"""Runs commands at several sizes of the terminal; a line with a NUL begins each, and one with its status ends it."""
+
+
+def suite(result, pace):
+    """Six rounds of every case in each framework and precision, with energies and one failure."""
+    number = 0
+    for problem, mode, params in CASES:
+        full = resolve(registry.load([f"problem.{problem}"]).hook.make_problem(), params, "cpu")
+        for framework in FRAMEWORKS:
+            for precision in PRECISIONS:
+                for trial in range(6):
+                    record = make_record(
+                        pace * (1 + number % 7 / 10 + trial / 100),
+                        run=result,
+                        trial=trial,
+                        case={"framework": framework, "precision": precision, "mode": mode, "params": {}},
+                        design={"case_number": number},
+                        energy=make_energy(100.0 + trial),
+                        interference=msgspec.structs.replace(QUIET, other_busy_cores=float(trial == 3)),
+                    )
+                    case = msgspec.structs.replace(record.case, problem=problem, params=full)
+                    yield msgspec.structs.replace(record, case=case)
+                number += 1
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with two results of a mixed suite, a comparison of two configurations, ceilings and traces."""
+    folder = tmp_path_factory.mktemp("place")
+    results = {"old": list(suite("old", 1.0)), "new": list(suite("new", 1.3))}
+    results["one"] = [each for each in results["old"] if each.case.params.get("impl") == "einsum"]
+    results["one"] = [
+        each for each in results["one"] if each.case.precision == "fp32" and each.case.framework != "numpy"
+    ]
+    for result, records in results.items():
+        (folder / result).mkdir()
+        for record in records:
+            atomic.write(folder / result / f"{record.trial_id}.json", atomic.encode(record))
+        known = [make_ceiling(1e12), make_ceiling(1e10, "memory"), make_ceiling(1e12, precision="bf16")]
+        ceilings.write(folder / result / "ceilings.json", known)
+    (folder / "torch.json").write_bytes(profiles.torch_json())
+    (folder / "jax.pb").write_bytes(profiles.small_cpu_space())
+    (folder / "bounds.toml").write_text(
+        'format_version = 1\n[[case]]\nmatch = { problem = "gpt2" }\nmetric = "samples_per_s"\nmin = 0.5\ntrials = 6\n'
+    )
+    sysfs.powercap(folder / "sys", {"intel-rapl:0": "package-0", "intel-rapl:1": "psys"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shown(place):
+    """What each command prints on terminals of each size, and its status."""
+    asked = [(columns, "", words) for columns in SIZES for words in COMMANDS]
+    asked += [(100, variable, COLOURED) for variable in PLAIN]
+    parent, child = pty.openpty()
+    env = {**os.environ, "BENCHMARKER_SYSFS": str(place / "sys")}
+    env.pop("COLUMNS", None)
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, json.dumps(asked)], cwd=place, env=env, stdout=child, stderr=subprocess.PIPE
+    ) as process:
+        os.close(child)
+        seen = b""
+        try:
+            while chunk := os.read(parent, 65536):
+                seen += chunk
+        except OSError:  # the terminal is gone with the process
+            pass
+        errors = process.stderr.read().decode()
+    os.close(parent)
+    parts = seen.decode().replace("\r\n", "\n").split("\0")[1:]
+    assert len(parts) == 2 * len(asked), errors
+    printed = zip(parts[::2], map(int, parts[1::2]), strict=True)
+    return {
+        key: (text.removeprefix("\n"), status) for key, (text, status) in zip(map(tuple, asked), printed, strict=True)
+    }
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("columns", SIZES)
+def test_no_line_is_longer_than_the_terminal(shown, columns, words):
+    text, status = shown[columns, "", words]
+    lines = plain(text).splitlines()
+    assert status in (0, 1)
+    assert len(lines) > 2
+    assert [line for line in lines if cell_len(line) > columns] == []
+
+
+def test_what_does_not_fit_is_left_out_and_said_in_one_line(shown):
+    narrow, wide = (plain(shown[columns, "", "show old"][0]) for columns in (80, 160))
+    assert re.search(r"^--wide shows more columns: samples/s, ", narrow, re.M)
+    assert "samples/s" in wide.splitlines()[1]
+    assert "--wide" not in shown[160, "", "compare old --by=framework --speedup"][0]
+
+
+def test_a_pipe_gets_all_columns_on_whole_lines_without_colours(command, place, monkeypatch):
+    monkeypatch.chdir(place)
+    done = command("show", "old")
+    headings = re.split("  +", done.stdout.splitlines()[1])
+    assert headings[:4] == ["case", "framework", "step time", "95% interval"]
+    assert {"samples/s", "compile", "mean power", "host peak rss", "trials", "disturbed"} <= set(headings)
+    assert len(done.stdout.splitlines()) == 2 + len(CASES) * len(FRAMEWORKS) * len(PRECISIONS)
+    assert max(map(len, done.stdout.splitlines())) > 160
+    assert "\x1b" not in command("compare", "old", "--by=framework").stdout
+
+
+def test_every_case_of_a_mixed_suite_has_its_own_name(command, place, monkeypatch):
+    monkeypatch.chdir(place)
+    rows = [re.split("  +", line)[:2] for line in command("show", "old").stdout.splitlines()[2:]]
+    assert len(set(map(tuple, rows))) == len(rows) == len(CASES) * len(FRAMEWORKS) * len(PRECISIONS)
+    assert ["GEMM 16×4096×4096 mixed_bf16", "jax"] in rows
+    assert ["GPT-2 2.7b training, B=8 T=1024 mixed_bf16", "torch"] in rows
+
+
+@pytest.mark.parametrize("variable", PLAIN)
+def test_verdicts_have_colours_unless_they_are_unwanted(shown, variable):
+    text, _ = shown[100, variable, COLOURED]
+    head = "over 24 cases (geometric mean): new is 23."
+    assert text.startswith(head if variable else f"\x1b[31m{head}")
+    assert ("\x1b[3" in text) == (variable == "")
+
+
+def test_a_single_comparison_begins_with_its_verdict(shown):
+    text = plain(shown[80, "", "compare one"][0])
+    assert re.match(r"torch is \S+% slower than jax \(±\S+%\)\n", text)
