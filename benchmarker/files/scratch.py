@@ -12,7 +12,9 @@ from pathlib import Path
 from benchmarker.api.errors import UserError
 from benchmarker.files.locks import locked
 
-_PREFIX = "benchmarker-"
+_PREFIX = "benchmarker-scratch-"
+_RANDOM = "????????"
+"""What `tempfile` appends. Nobody else's folder may match: it would be deleted."""
 _YOUNG_S = 60.0
 """A folder of this age may not be locked yet by the process that makes it."""
 
@@ -29,7 +31,7 @@ def temporary() -> Path:
 def scratch() -> Iterator[Path]:
     """A new folder for temporary files, deleted at the end; first, those of processes that were killed are deleted."""
     parent = temporary()
-    for left in parent.glob(f"{_PREFIX}*/"):
+    for left in parent.glob(f"{_PREFIX}{_RANDOM}/"):
         with suppress(OSError), locked(left):  # not ours, or in use
             if time.time() - left.stat().st_mtime > _YOUNG_S:
                 shutil.rmtree(left)

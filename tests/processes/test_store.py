@@ -91,16 +91,18 @@ def test_what_another_process_works_on_is_not_swept(tmp_path):
 
 def test_temporary_folders_of_killed_processes_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch, "temporary", lambda: tmp_path)
-    old, young = tmp_path / "benchmarker-old", tmp_path / "benchmarker-young"
-    for path in (old, young):
+    old, young = tmp_path / "benchmarker-scratch-01abcdef", tmp_path / "benchmarker-scratch-01234567"
+    others = {tmp_path / "benchmarker-results", tmp_path / "benchmarker-scratch-of-a-user"}
+    for path in (old, young, *others):
         (path / "log").mkdir(parents=True)
-    os.utime(old, (0, 0))
+        if path != young:
+            os.utime(path, (0, 0))
     with scratch.scratch() as used:
         os.utime(used, (0, 0))
-        assert {*tmp_path.iterdir()} == {young, used}
+        assert {*tmp_path.iterdir()} == {young, used, *others}
         with scratch.scratch():
             assert used.exists()
-    assert [*tmp_path.iterdir()] == [young]
+    assert {*tmp_path.iterdir()} == {young, *others}
 
 
 def test_a_missing_folder_for_temporary_files_is_told(monkeypatch):
