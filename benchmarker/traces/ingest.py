@@ -27,7 +27,7 @@ from benchmarker.traces.formats.wire import WireError
 from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
 
-_COMMUNICATION = "communication"
+COMMUNICATION = "communication"
 _GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
 """Calls that launch a graph of kernels."""
 _LONGEST_NS = 1 << 61
@@ -163,6 +163,8 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         missing=missing,
         notes=[*reading.notes, *_unknown(events, rows)],
         complete=not missing,
+        rank=reading.rank,
+        world_size=reading.world_size,
     )
 
 
@@ -226,7 +228,7 @@ def _communication(rows: pd.DataFrame) -> tuple[int, int]:
     """Time in which data moved between devices, and the part of it in which a device also computed, in ns."""
     moving = hidden = 0
     for _, of_device in rows.groupby("device", observed=True):
-        moves = (of_device["category"] == _COMMUNICATION).to_numpy()
+        moves = (of_device["category"] == COMMUNICATION).to_numpy()
         begin = of_device["ts_ns"].to_numpy()
         end = begin + of_device["dur_ns"].to_numpy()
         own = union_ns(begin[moves], end[moves])

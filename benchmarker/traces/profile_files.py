@@ -63,6 +63,17 @@ def traces_in(folder: Path) -> Path | None:
     return min(found, default=None)
 
 
+def traces_of(result: Path) -> list[Path]:
+    """The result itself, or the traces in a folder, in order of their names: its event tables if it has any."""
+    if not result.is_dir():
+        return [result]
+    found = [path for path in sorted(result.iterdir()) if path.suffix in _ENDINGS and is_trace(path)]
+    tables = [path for path in found if path.name.endswith(EVENTS)]
+    if not found:
+        raise UserError(f"{result} contains no trace; name traces, or a folder of them")
+    return tables or [path for path in found if not path.name.endswith(ANNOTATED)]
+
+
 def _beginning(path: Path) -> bytes:
     """The first bytes of a file, decompressed; empty if it is no file or cannot be read."""
     if not path.is_file():
