@@ -82,7 +82,7 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     other work. `rank` is that of the traced process among the `world_size` processes of a distributed program.
     """
 
-    format: Literal["xplane", "chrome"]
+    format: Literal["xplane", "chrome", "nsys", "rocprof"]
     framework: str
     separable: bool
     variables: dict[str, str]

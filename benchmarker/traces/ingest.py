@@ -19,7 +19,7 @@ from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
-from benchmarker.traces.formats import chrome, xplane
+from benchmarker.traces.formats import chrome, databases, rocprof, xplane
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.reading import Reading
 from benchmarker.traces.formats.source import Source
@@ -95,7 +95,11 @@ def read(path: Path, causal: Causal = "half") -> Reading:
     if what := foreign(first):
         raise UserError(f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX or JSON with traceEvents")
     try:
-        if first.lstrip()[:1] in (b"{", b"["):
+        if first.startswith(databases.MAGIC):
+            reading = databases.read(path, compressed=source.compressed)
+        elif rocprof.is_file(first):
+            reading = rocprof.read_files(path)
+        elif first.lstrip()[:1] in (b"{", b"["):
             reading = chrome.read(chain([first], pieces), causal)
         else:
             reading = xplane.read(b"".join(chain([first], pieces)))
@@ -116,12 +120,10 @@ def read(path: Path, causal: Causal = "half") -> Reading:
 
 def foreign(first: bytes) -> str:
     """What a file is that begins with these bytes and can be no trace; empty if it may be one."""
-    if first.startswith(b"SQLite format 3\0"):
-        return "an SQLite database, such as Nsight Systems and rocprofv3 write"
     beginning = first[:_SEEN]
     text = beginning.decode("utf-8", "ignore")
     is_text = len(text.encode()) > len(beginning) - 4 and all(char.isprintable() or char.isspace() for char in text)
-    return "a text file" if is_text and first.lstrip()[:1] not in (b"{", b"[") else ""
+    return "a text file" if is_text and not rocprof.is_file(first) and first.lstrip()[:1] not in (b"{", b"[") else ""
 
 
 def _steps(events: pd.DataFrame) -> list[int]:

@@ -14,6 +14,7 @@ from benchmarker.records import store
 from benchmarker.records.configurations import factors
 from benchmarker.records.record import Record
 from benchmarker.traces import parquet
+from benchmarker.traces.formats import databases, rocprof
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.chrome import CAUSAL
 from benchmarker.traces.formats.source import Source
@@ -21,7 +22,7 @@ from benchmarker.traces.ingest import Expected, Ingested, foreign, ingest
 
 EVENTS = ".events.parquet"
 ANNOTATED = ".annotated.json.gz"
-_ENDINGS = (".gz", ".json", ".parquet", ".pb")
+_ENDINGS = (".gz", ".json", ".parquet", ".pb", ".sqlite", ".db", ".csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ def is_trace(path: Path) -> bool:
     """Whether a file looks like an event table or a profiler's trace; it may still be damaged."""
     first = _beginning(path)
     return (
-        first.startswith(parquet.MAGIC)
+        first.startswith((parquet.MAGIC, databases.MAGIC))
+        or rocprof.is_file(first)
         or first.lstrip()[:1] == b"["
         or b'"traceEvents"' in first
         or (bool(first) and path.name.removesuffix(".gz").endswith(".pb"))
@@ -139,7 +141,7 @@ def _further(record: Record) -> tuple[str, str, str]:
 def annotated_path(result: Path) -> Path:
     """The path of a result's annotated trace, in the same folder as its event table."""
     name = result.name
-    for ending in (EVENTS, ".gz", ".json", ".pb", ".xplane"):
+    for ending in (EVENTS, ".gz", ".json", ".pb", ".xplane", ".sqlite", ".db", ".csv"):
         name = name.removesuffix(ending)
     return result.with_name(name + ANNOTATED)
 

@@ -27,7 +27,7 @@ class Reading:
     the process in a distributed program of `world_size` processes, if the file states it.
     """
 
-    format: Literal["xplane", "chrome"]
+    format: Literal["xplane", "chrome", "nsys", "rocprof"]
     framework: str
     events: pd.DataFrame
     programs: Mapping[int, Program] = field(default_factory=dict)
