@@ -33,6 +33,8 @@ _GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
 _LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
+_REPORTS = (".nsys-rep", ".qdrep")
+"""Nsight Systems' own files, whose format is not public."""
 _SEEN = 512
 """Bytes of a file that are looked at to tell whether it is text."""
 
@@ -92,11 +94,16 @@ def read(path: Path, causal: Causal = "half") -> Reading:
     first = next(pieces, b"")
     if not first:
         raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
-    if what := foreign(first):
-        raise UserError(f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX or JSON with traceEvents")
+    if path.suffix in _REPORTS:
+        raise UserError(f"{path}: a report of Nsight Systems; export it first: nsys export --type=sqlite {path}")
+    if not first.startswith(databases.MAGIC) and (what := foreign(first)):
+        raise UserError(
+            f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX, JSON with traceEvents, "
+            "or a database or CSV of Nsight Systems or rocprofv3"
+        )
     try:
         if first.startswith(databases.MAGIC):
-            reading = databases.read(path, compressed=source.compressed)
+            reading = databases.read(path)
         elif rocprof.is_file(first):
             reading = rocprof.read_files(path)
         elif first.lstrip()[:1] in (b"{", b"["):
@@ -120,6 +127,8 @@ def read(path: Path, causal: Causal = "half") -> Reading:
 
 def foreign(first: bytes) -> str:
     """What a file is that begins with these bytes and can be no trace; empty if it may be one."""
+    if first.startswith(databases.MAGIC):
+        return databases.OTHER
     beginning = first[:_SEEN]
     text = beginning.decode("utf-8", "ignore")
     is_text = len(text.encode()) > len(beginning) - 4 and all(char.isprintable() or char.isspace() for char in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,8 @@ def is_trace(path: Path) -> bool:
     """Whether a file looks like an event table or a profiler's trace; it may still be damaged."""
     first = _beginning(path)
     return (
-        first.startswith((parquet.MAGIC, databases.MAGIC))
+        first.startswith(parquet.MAGIC)
+        or (first.startswith(databases.MAGIC) and databases.is_profile(path))
         or rocprof.is_file(first)
         or first.lstrip()[:1] == b"["
         or b'"traceEvents"' in first
@@ -121,21 +123,29 @@ def events_of(result: Path) -> pd.DataFrame:
 
 
 def names(several: Sequence[Profile]) -> list[str]:
-    """Names that distinguish traces: the factors that differ and the trial, or the file if any trace has no record."""
-    cases = [factors(each.record.case) for each in several if each.record]
-    if len(cases) < len(several):
+    """Names that distinguish traces: the configuration and the trial, or the file if any trace has no record."""
+    made = configurations(several)
+    records = [each.record for each in several if each.record]
+    if len(records) < len(several):
+        return made
+    made = _apart(made, [f"trial {each.trial}" for each in records])
+    return _apart(made, [f"of run {each.run_id}" for each in records])
+
+
+def configurations(several: Sequence[Profile]) -> list[str]:
+    """The configuration of each trace, by the factors that differ; the file if any trace has no record."""
+    records = [each.record for each in several if each.record]
+    if len(records) < len(several):
         return [str(each.path) for each in several]
-    named = naming.names(cases)
-    made = list(named.each if any(named.each) else named.whole)
-    for further in zip(*(_further(each.record) for each in several if each.record), strict=True):
-        more = [text if made.count(name) > 1 else "" for name, text in zip(made, further, strict=True)]
-        made = [f"{name} {text}".strip() for name, text in zip(made, more, strict=True)]
-    return made
+    named = naming.names([factors(each.case) for each in records])
+    made = named.each if any(named.each) else named.whole
+    return _apart(made, ["separable" * each.case.measuring.separable for each in records])
 
 
-def _further(record: Record) -> tuple[str, str, str]:
-    """What distinguishes records of one case; each part is used only if needed."""
-    return "separable" * record.case.measuring.separable, f"trial {record.trial}", f"of run {record.run_id}"
+def _apart(made: Sequence[str], further: Sequence[str]) -> list[str]:
+    """The names; where several are the same, with what distinguishes them further."""
+    number = Counter(made)
+    return [f"{name} {text}".strip() if number[name] > 1 else name for name, text in zip(made, further, strict=True)]
 
 
 def annotated_path(result: Path) -> Path:

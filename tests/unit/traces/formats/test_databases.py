@@ -188,11 +188,17 @@ def test_damaged_files_are_told_in_one_line(tmp_path, content, text):
 
 def test_other_databases_and_compressed_ones_are_refused_with_the_remedy(tmp_path):
     other = database(tmp_path / "x.db", "CREATE TABLE a (b)")
-    with pytest.raises(UserError, match=r"not one of Nsight Systems \(`nsys export --type=sqlite`\)"):
+    with pytest.raises(UserError, match=r"of neither Nsight Systems \(nsys export --type=sqlite\) nor rocprofv3"):
         ingest(other)
     (tmp_path / "x.gz").write_bytes(gzip.compress(other.read_bytes()))
-    with pytest.raises(UserError, match="unpack it first"):
+    with pytest.raises(UserError, match="is it compressed or damaged"):
         ingest(tmp_path / "x.gz")
+
+
+def test_a_report_that_was_not_exported_is_told_how(tmp_path):
+    (tmp_path / "run.nsys-rep").write_bytes(b"\x01binary\x00" * 9)
+    with pytest.raises(UserError, match=r"export it first: nsys export --type=sqlite .*run\.nsys-rep"):
+        ingest(tmp_path / "run.nsys-rep")
 
 
 def test_the_commands_take_a_database_and_import_it(tmp_path, cli):
