@@ -79,10 +79,10 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them. In older records
     `wall_ns` is a sum too, and lasts from the first event to the last.
     `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
-    other work.
+    other work. `rank` is that of the traced process among the `world_size` processes of a distributed program.
     """
 
-    format: Literal["xplane", "chrome"]
+    format: Literal["xplane", "chrome", "nsys", "rocprof"]
     framework: str
     separable: bool
     variables: dict[str, str]
@@ -106,6 +106,8 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     missing: list[str]
     notes: list[str]
     complete: bool
+    rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    world_size: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
 
     @property
     def busy_share(self) -> float:

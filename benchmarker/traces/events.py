@@ -20,6 +20,9 @@ members         paths of the scopes of all instructions of a fusion, separated b
 purity          share of a fusion's instructions that belong to its own leaf; 1 if nothing is fused
 program         the compiled module; program_id is the profiler's number of it, run the number of its execution
 correlation     links a kernel to its launch; external_id links either to the op, sequence_nr backward to forward
+collective      all_reduce, all_gather, ... for a row that is or launches a collective, if the profiler states it; its
+group           process group with its ranks, group_size their number, message_bytes the data of this rank, and
+collective_nr   its number in the group
 flops, bytes    work of one execution, if it follows from the shapes
 source          file and line
 
@@ -49,6 +52,8 @@ TEXTS = (
     "members",
     "program",
     "source",
+    "collective",
+    "group",
 )
 INTEGERS = (
     "parent_id",
@@ -64,8 +69,13 @@ INTEGERS = (
     "correlation",
     "external_id",
     "sequence_nr",
+    "group_size",
+    "message_bytes",
+    "collective_nr",
 )
 FLOATS = ("purity", "flops", "bytes")
+ADDED = {"collective", "group", "group_size", "message_bytes", "collective_nr"}
+"""Columns that older files lack."""
 ON_DEVICE = ("kernel", "copy")
 """Kinds of rows that an accelerator executes."""
 

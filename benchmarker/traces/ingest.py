@@ -19,7 +19,7 @@ from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
-from benchmarker.traces.formats import chrome, xplane
+from benchmarker.traces.formats import chrome, databases, rocprof, xplane
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.reading import Reading
 from benchmarker.traces.formats.source import Source
@@ -27,12 +27,14 @@ from benchmarker.traces.formats.wire import WireError
 from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
 
-_COMMUNICATION = "communication"
+COMMUNICATION = "communication"
 _GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
 """Calls that launch a graph of kernels."""
 _LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
+_REPORTS = (".nsys-rep", ".qdrep")
+"""Nsight Systems' own files, whose format is not public."""
 _SEEN = 512
 """Bytes of a file that are looked at to tell whether it is text."""
 
@@ -92,10 +94,19 @@ def read(path: Path, causal: Causal = "half") -> Reading:
     first = next(pieces, b"")
     if not first:
         raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
-    if what := foreign(first):
-        raise UserError(f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX or JSON with traceEvents")
+    if path.suffix in _REPORTS:
+        raise UserError(f"{path}: a report of Nsight Systems; export it first: nsys export --type=sqlite {path}")
+    if not first.startswith(databases.MAGIC) and (what := foreign(first)):
+        raise UserError(
+            f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX, JSON with traceEvents, "
+            "or a database or CSV of Nsight Systems or rocprofv3"
+        )
     try:
-        if first.lstrip()[:1] in (b"{", b"["):
+        if first.startswith(databases.MAGIC):
+            reading = databases.read(path)
+        elif rocprof.is_file(first):
+            reading = rocprof.read_files(path)
+        elif first.lstrip()[:1] in (b"{", b"["):
             reading = chrome.read(chain([first], pieces), causal)
         else:
             reading = xplane.read(b"".join(chain([first], pieces)))
@@ -116,12 +127,12 @@ def read(path: Path, causal: Causal = "half") -> Reading:
 
 def foreign(first: bytes) -> str:
     """What a file is that begins with these bytes and can be no trace; empty if it may be one."""
-    if first.startswith(b"SQLite format 3\0"):
-        return "an SQLite database, such as Nsight Systems and rocprofv3 write"
+    if first.startswith(databases.MAGIC):
+        return databases.OTHER
     beginning = first[:_SEEN]
     text = beginning.decode("utf-8", "ignore")
     is_text = len(text.encode()) > len(beginning) - 4 and all(char.isprintable() or char.isspace() for char in text)
-    return "a text file" if is_text and first.lstrip()[:1] not in (b"{", b"[") else ""
+    return "a text file" if is_text and not rocprof.is_file(first) and first.lstrip()[:1] not in (b"{", b"[") else ""
 
 
 def _steps(events: pd.DataFrame) -> list[int]:
@@ -163,6 +174,8 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         missing=missing,
         notes=[*reading.notes, *_unknown(events, rows)],
         complete=not missing,
+        rank=reading.rank,
+        world_size=reading.world_size,
     )
 
 
@@ -226,7 +239,7 @@ def _communication(rows: pd.DataFrame) -> tuple[int, int]:
     """Time in which data moved between devices, and the part of it in which a device also computed, in ns."""
     moving = hidden = 0
     for _, of_device in rows.groupby("device", observed=True):
-        moves = (of_device["category"] == _COMMUNICATION).to_numpy()
+        moves = (of_device["category"] == COMMUNICATION).to_numpy()
         begin = of_device["ts_ns"].to_numpy()
         end = begin + of_device["dur_ns"].to_numpy()
         own = union_ns(begin[moves], end[moves])

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.records.profile import Scope, Trace
-from benchmarker.traces.events import FLOATS, INTEGERS, TEXTS, codes, frame, words
+from benchmarker.traces.events import ADDED, FLOATS, INTEGERS, TEXTS, codes, frame, words
 from benchmarker.traces.ingest import Ingested
 
 _KEY = b"benchmarker"
@@ -52,8 +52,11 @@ def load(path: Path) -> Ingested:
     try:
         table = pq.read_table(path)
         summary = msgspec.json.decode((table.schema.metadata or {})[_KEY], type=_Summary)
-        columns = {name: _texts(table[name]) for name in TEXTS}
-        columns |= {name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS}
+        older = ADDED - set(table.column_names)
+        columns = {name: _texts(table[name]) for name in TEXTS if name not in older}
+        columns |= {
+            name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS if name not in older
+        }
         columns |= {name: table[name].to_numpy().astype(float) for name in FLOATS}
         if table.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < table.num_rows:
             raise ValueError("a parent_id is not the number of a row")

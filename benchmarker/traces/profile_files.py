@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarker.records import store
 from benchmarker.records.configurations import factors
 from benchmarker.records.record import Record
 from benchmarker.traces import parquet
+from benchmarker.traces.formats import databases, rocprof
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.chrome import CAUSAL
 from benchmarker.traces.formats.source import Source
@@ -21,7 +23,7 @@ from benchmarker.traces.ingest import Expected, Ingested, foreign, ingest
 
 EVENTS = ".events.parquet"
 ANNOTATED = ".annotated.json.gz"
-_ENDINGS = (".gz", ".json", ".parquet", ".pb")
+_ENDINGS = (".gz", ".json", ".parquet", ".pb", ".sqlite", ".db", ".csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ def is_trace(path: Path) -> bool:
     first = _beginning(path)
     return (
         first.startswith(parquet.MAGIC)
+        or (first.startswith(databases.MAGIC) and databases.is_profile(path))
+        or rocprof.is_file(first)
         or first.lstrip()[:1] == b"["
         or b'"traceEvents"' in first
         or (bool(first) and path.name.removesuffix(".gz").endswith(".pb"))
@@ -61,6 +65,17 @@ def traces_in(folder: Path) -> Path | None:
         elif path.suffix == ".json":
             return None
     return min(found, default=None)
+
+
+def traces_of(result: Path) -> list[Path]:
+    """The result itself, or the traces in a folder, in order of their names: its event tables if it has any."""
+    if not result.is_dir():
+        return [result]
+    found = [path for path in sorted(result.iterdir()) if path.suffix in _ENDINGS and is_trace(path)]
+    tables = [path for path in found if path.name.endswith(EVENTS)]
+    if not found:
+        raise UserError(f"{result} contains no trace; name traces, or a folder of them")
+    return tables or [path for path in found if not path.name.endswith(ANNOTATED)]
 
 
 def _beginning(path: Path) -> bytes:
@@ -108,27 +123,35 @@ def events_of(result: Path) -> pd.DataFrame:
 
 
 def names(several: Sequence[Profile]) -> list[str]:
-    """Names that distinguish traces: the factors that differ and the trial, or the file if any trace has no record."""
-    cases = [factors(each.record.case) for each in several if each.record]
-    if len(cases) < len(several):
+    """Names that distinguish traces: the configuration and the trial, or the file if any trace has no record."""
+    made = configurations(several)
+    records = [each.record for each in several if each.record]
+    if len(records) < len(several):
+        return made
+    made = _apart(made, [f"trial {each.trial}" for each in records])
+    return _apart(made, [f"of run {each.run_id}" for each in records])
+
+
+def configurations(several: Sequence[Profile]) -> list[str]:
+    """The configuration of each trace, by the factors that differ; the file if any trace has no record."""
+    records = [each.record for each in several if each.record]
+    if len(records) < len(several):
         return [str(each.path) for each in several]
-    named = naming.names(cases)
-    made = list(named.each if any(named.each) else named.whole)
-    for further in zip(*(_further(each.record) for each in several if each.record), strict=True):
-        more = [text if made.count(name) > 1 else "" for name, text in zip(made, further, strict=True)]
-        made = [f"{name} {text}".strip() for name, text in zip(made, more, strict=True)]
-    return made
+    named = naming.names([factors(each.case) for each in records])
+    made = named.each if any(named.each) else named.whole
+    return _apart(made, ["separable" * each.case.measuring.separable for each in records])
 
 
-def _further(record: Record) -> tuple[str, str, str]:
-    """What distinguishes records of one case; each part is used only if needed."""
-    return "separable" * record.case.measuring.separable, f"trial {record.trial}", f"of run {record.run_id}"
+def _apart(made: Sequence[str], further: Sequence[str]) -> list[str]:
+    """The names; where several are the same, with what distinguishes them further."""
+    number = Counter(made)
+    return [f"{name} {text}".strip() if number[name] > 1 else name for name, text in zip(made, further, strict=True)]
 
 
 def annotated_path(result: Path) -> Path:
     """The path of a result's annotated trace, in the same folder as its event table."""
     name = result.name
-    for ending in (EVENTS, ".gz", ".json", ".pb", ".xplane"):
+    for ending in (EVENTS, ".gz", ".json", ".pb", ".xplane", ".sqlite", ".db", ".csv"):
         name = name.removesuffix(ending)
     return result.with_name(name + ANNOTATED)
 

@@ -60,6 +60,7 @@ profile ops jax.pb
 profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb
+profile ranks ranks
 """.strip().splitlines()
 PLAIN = ("", "NO_COLOR=1", "TERM=dumb")
 DRIVER = """
@@ -116,6 +117,9 @@ def place(tmp_path_factory):
         known = [make_ceiling(1e12), make_ceiling(1e10, "memory"), make_ceiling(1e12, precision="bf16")]
         ceilings.write(folder / result / "ceilings.json", known)
     (folder / "torch.json").write_bytes(profiles.torch_json())
+    (folder / "ranks").mkdir()
+    for rank in range(2):
+        (folder / "ranks" / f"{rank}.json").write_bytes(profiles.torch_json())
     (folder / "jax.pb").write_bytes(profiles.small_cpu_space())
     (folder / "bounds.toml").write_text(
         'format_version = 1\n[[case]]\nmatch = { problem = "gpt2" }\nmetric = "samples_per_s"\nmin = 0.5\ntrials = 6\n'

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-_SIZES = {
+SIZES = {
     "double": 8,
     "float": 4,
     "c10::Half": 2,
@@ -68,9 +68,9 @@ class _Call:
     def width(self, position: int) -> int:
         """Bytes of a tensor's element."""
         name = self.types[position] if position < len(self.types) else None
-        if not isinstance(name, str) or name not in _SIZES:
+        if not isinstance(name, str) or name not in SIZES:
             raise _UnknownCostError
-        return _SIZES[name]
+        return SIZES[name]
 
     def bytes(self, *positions: int) -> int:
         """Bytes of tensors."""

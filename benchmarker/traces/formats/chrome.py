@@ -17,6 +17,7 @@ import pandas as pd
 
 from benchmarker.formatting import count
 from benchmarker.traces.events import Texts, frame, grouped
+from benchmarker.traces.formats import collectives
 from benchmarker.traces.formats.aten_cost import Causal, aten_cost, has_cost
 from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
 from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
@@ -41,8 +42,6 @@ _COPY_OF = re.compile(r"\w+_mem(cpy|set)$")
 _COPIES_OF_OTHERS = {"gpu_user_annotation", "trace", "overhead", "ac2g", "fwdbwd", "async_gpu"}
 """Categories that repeat other events, or that show the profiler itself."""
 _MODULE = "nn.Module: "
-_COLLECTIVE = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
-"""Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
 _ROCPROF = re.compile(
     r"(?:\d+ )?(?:(?P<api>CPU (?:HIP|HSA|KFD) API)|(?P<copy>COPY)|GPU(?P<gpu>\d+)|(?P<scope>Markers and Ranges))\b"
 )
@@ -64,6 +63,7 @@ _MEMORY = "[memory]"
 _LONGEST, _MOST = 60, 12
 """Most characters of a category, and most categories, that a note shows."""
 _NO_ARGS = Args()
+_KEPT = ("ts_ns", "dur_ns", "program_id", "correlation", "external_id", "sequence_nr")
 _INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num")
 
 
@@ -163,6 +163,7 @@ class _Rows:
         if len(costing):
             costs[:, costing] = np.array([self._cost(slices[row], args[row]) for row in costing.tolist()]).T
         columns["flops"], columns["bytes"] = costs
+        columns |= collectives.columns(slices, args, self.interned)
         self.parts.append(columns | {"ts_ns": ts, "dur_ns": dur})
 
     def _numbered_threads(self, slices: list[Slice]) -> np.ndarray:
@@ -236,15 +237,12 @@ class _Rows:
         columns = {
             "kind": text(kind[kept]),
             "name": text(name[kept]),
-            **{each: text(found.pop(each)[kept]) for each in ("op", "scope", "program")},
+            **{each: text(found.pop(each)[kept]) for each in ("op", "scope", "program", *collectives.TEXTS)},
             "device": text(device[kept]),
             "track": text(track[kept]),
             "step": step[kept],
             "run": run[kept],
-            **{
-                each: found.pop(each)[kept]
-                for each in ("ts_ns", "dur_ns", "program_id", "correlation", "external_id", "sequence_nr")
-            },
+            **{each: found.pop(each)[kept] for each in (*_KEPT, *collectives.INTEGERS)},
             **{each: found.pop(each)[kept] for each in ("flops", "bytes")},
         }
         return Reading(
@@ -254,6 +252,8 @@ class _Rows:
             forward_thread=found["forward_thread"][kept],
             lost=tuple(lost),
             notes=tuple(notes),
+            rank=_stated(source.beside, "rank"),
+            world_size=_stated(source.beside, "world_size"),
         )
 
     def _kinds(self, found: dict[str, np.ndarray], torch: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -268,7 +268,7 @@ class _Rows:
         kind[modules & (category == code("python_function"))] = scope
         name[modules] = each_of(name[modules], lambda text: code(text.removeprefix(_MODULE)))
         scopes = np.flatnonzero(kind == scope)
-        kind[scopes[self.interned.matching(name[scopes], _COLLECTIVE.match)]] = code("op")
+        kind[scopes[self.interned.matching(name[scopes], collectives.ANNOTATION.match)]] = code("op")
         steps = scopes[self.interned.matching(name[scopes], _STEP.match)]
         kind[steps] = code("step")
         step[steps] = each_of(name[steps], lambda text: int(match[1]) if (match := _STEP.match(text)) else -1)
@@ -353,6 +353,13 @@ def _kind_of(category: str, torch: bool) -> str | None:
     if _COPY_OF.match(category):
         return "copy"
     return _KINDS.get(category, None if torch else "op")
+
+
+def _stated(beside: dict[str, Any], name: str) -> int | None:
+    """A number that PyTorch states beside the events about the distributed program."""
+    stated = beside.get("distributedInfo")
+    number = int(integers([stated.get(name) if isinstance(stated, dict) else None])[0])
+    return number if number >= 0 else None
 
 
 def _left_out(counts: Counter[str]) -> str:

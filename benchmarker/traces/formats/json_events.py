@@ -52,6 +52,13 @@ class Args(Struct, gc=False):
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
     concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    message: Any = msgspec.field(default=None, name="In msg nelems")
+    element: Any = msgspec.field(default=None, name="dtype")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    collective_nr: Any = msgspec.field(default=None, name="Seq")
 
 
 class Slice(Struct, gc=False):

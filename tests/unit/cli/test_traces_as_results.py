@@ -67,7 +67,7 @@ def test_a_folder_a_database_or_a_text_gets_one_line_that_helps(command, tmp_pat
     (tmp_path / "folder/deep/t.json").write_bytes(profiles.torch_json())
     (tmp_path / "notes.txt").write_text("Überraschung: this is no trace.\n" * 100)
     with sqlite3.connect(tmp_path / "x.sqlite") as database:
-        database.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (name)")
+        database.execute("CREATE TABLE mine (name)")
     database.close()
     refused(command(*name_of.split(), "folder"), "such as folder/deep/t.json")
     refused(command(*name_of.split(), "x.sqlite"), "an SQLite database", "trace")

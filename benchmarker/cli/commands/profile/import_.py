@@ -33,7 +33,8 @@ def command(files: tuple[Path, ...], output: Path | None, causal: Causal | None,
     """Convert profiler traces to event tables, which the other commands of `profile` read.
 
     FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
-    trace in Chrome's JSON format, with or without gzip compression. An event table is a Parquet file.
+    trace in Chrome's JSON format, with or without gzip compression; a report of Nsight Systems, exported with
+    `nsys export --type=sqlite`; or a database or `*_kernel_trace.csv` of rocprofv3. An event table is a Parquet file.
     """
     from benchmarker.files import atomic
     from benchmarker.traces import parquet

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,9 @@ _KNOWN = 30
 def command(
     results: tuple[Path, ...], filters: Filters, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
 ) -> None:
-    """Show the time of each scope in a profile; for several profiles, the times per step side by side.
+    """Show the time of each scope in a profile; for several, the times per step side by side.
+
+    Of several profiles, each configuration has a column, with medians over its trials.
 
     With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
     in the second, and their part of the whole difference, per step if both have steps.
@@ -71,7 +74,7 @@ def command(
         show_difference(results, ["leaf", "phase"], filters, top=top, wide=wide, as_json=as_json, as_csv=as_csv)
         return
     with working("reading"):
-        from benchmarker.traces.profile_files import names, profiles
+        from benchmarker.traces.profile_files import configurations, names, profiles
 
         found = profiles(results)
     warn([each.ingested.trace for each in found], names(found), aside=as_json or as_csv)
@@ -95,7 +98,7 @@ def command(
         headline(found[0].ingested.trace)
         _print(table.drop(columns="result"), found[0].ingested.trace, top, wide=wide)
     else:
-        _print_side_by_side(table, top, wide=wide)
+        _print_side_by_side(table, dict(zip(names(found), configurations(found), strict=True)), top, wide=wide)
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
@@ -157,15 +160,25 @@ def _print_top(
         click.echo(f"and {len(rows) - top} more; --top=0 shows all")
 
 
-def _print_side_by_side(table: pd.DataFrame, top: int, *, wide: bool) -> None:
-    """Print each result's time per step and its share of that result's busy time."""
-    results = sorted(dict.fromkeys(table["result"]))
-    cells = {(row["scope"], row["phase"], row["result"]): row for row in table.astype(object).to_dict("records")}
-    click.echo("time per step (ROOT), and share of the busy time")
+def _print_side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: int, *, wide: bool) -> None:
+    """Print each configuration's time per step and share of the busy time, medians over its trials."""
+    trials = Counter(configuration.values())
+    headings = {each: f"{each} (median of {number})" if number > 1 else each for each, number in trials.items()}
+    print_text("time per step (ROOT), share of the busy time, and purity where the scope is fused with others", "  ")
+    table = table.assign(configuration=table["result"].map(configuration))
     lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))
-    rows = []
-    for scope, phase in lines:
-        of = [cells.get((scope, phase, result)) for result in results]
-        texts = ["-" if row is None else f"{cell('_ns', row['step_ns'])} {row['share']:.1%}" for row in of]
-        rows.append([scope, cell("phase", phase), *texts])
-    _print_top(["scope", "phase", *results], rows, top, drop=results[:0:-1], wide=wide)
+    cells = {key: _side(of) for key, of in table.groupby(["scope", "phase", "configuration"])}
+    rows = [
+        [scope, cell("phase", phase), *(cells.get((scope, phase, each), "-") for each in headings)]
+        for scope, phase in lines
+    ]
+    _print_top(["scope", "phase", *headings.values()], rows, top, drop=list(headings.values())[:0:-1], wide=wide)
+
+
+def _side(of: pd.DataFrame) -> str:
+    """Return the medians of one scope and phase over the trials of a configuration."""
+    step, share, purity = (of[name].median() for name in ("step_ns", "share", "purity"))
+    time = "-" if step != step else cell("_ns", step)
+    if (of["pure_ns"] == 0).all() and (of["any_ns"] > 0).any():
+        return f"{time} {share:.1%} fused"
+    return f"{time} {share:.1%}" + (f" {purity:.0%} pure" if purity < 1 else "")

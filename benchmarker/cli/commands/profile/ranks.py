@@ -1,0 +1,111 @@
+"""`benchmarker profile ranks`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
+from benchmarker.cli.display.profiles import top_option, warn
+from benchmarker.cli.display.progress import working
+from benchmarker.formatting import si
+
+if TYPE_CHECKING:
+    from benchmarker.traces.ranks import Collective, Ranks, RankTime
+
+_OF_RANKS = ("device", "step", "idle", "wall")
+_OF_COLLECTIVES = ("group", "alg bw", "ranks", "waiting", "count")
+"""Columns that a narrow terminal does not show, the least important first."""
+
+
+@click.command("ranks")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@top_option
+@wide_option
+@json_option
+def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> None:
+    """Compare the ranks of a distributed program: compute, communication, waiting, and the bandwidth of collectives.
+
+    RESULT is a trace or an event table of each rank, or a folder of them; of a single trace, each device is a rank.
+
+    COMPUTE and the exposed time (EXPOSED: only communication) and IDLE add up to WALL; HIDDEN is communication behind
+    computation. WAITING is the part of collectives in which the rank waited for another one: what its collectives take
+    longer than on the rank that began last. LAST is the rank that most often did. SHORTEST is the median time without
+    waiting, by which the bandwidths divide; BUS BW has the factor of nccl-tests.
+    """
+    from benchmarker.traces.profile_files import profiles, traces_of
+    from benchmarker.traces.ranks import ranks
+
+    with working("reading"):
+        found = profiles([path for result in results for path in traces_of(result)])
+    names = [str(each.path) for each in found]
+    compared = ranks([each.ingested for each in found], names)
+    warn([each.ingested.trace for each in found], names, aside=as_json)
+    if as_json:
+        print_json({**asdict(compared), "last": compared.last})
+        return
+    _say(compared)
+    print_table(
+        ["rank", "device", "step", "wall", "compute", "hidden", "exposed", "waiting", "idle"],
+        [_of_rank(each) for each in compared.ranks],
+        drop=_OF_RANKS,
+        wide=wide,
+    )
+    lines = compared.collectives[: top or None]
+    if not lines:
+        return
+    print_text("")
+    print_table(
+        ["collective", "size", "group", "ranks", "count", "shortest", "alg bw", "bus bw", "waiting", "last"],
+        [_of_collective(each) for each in lines],
+        drop=_OF_COLLECTIVES,
+        cut=["group"],
+        wide=wide,
+    )
+    if len(lines) < len(compared.collectives):
+        print_text(f"and {len(compared.collectives) - len(lines)} more; --top=0 shows all")
+
+
+def _say(compared: Ranks) -> None:
+    """Print which rank the others wait for, and what to know about it."""
+    wall = sum(each.wall_ns for each in compared.ranks)
+    waited = sum(each.waiting_ns for each in compared.ranks)
+    if compared.last is None:
+        print_text("no rank waits for another in a collective that all of them have")
+    else:
+        worst = compared.collectives[0]
+        print_text(
+            f"waiting for another rank takes {waited / max(1, wall):.1%} of the wall time; most of it for rank "
+            f"{compared.last}, and most in {worst.kind} of {_size(worst)}",
+            "  ",
+        )
+    for note in compared.notes:
+        print_text(f"note: {note}", "  ")
+
+
+def _of_rank(each: RankTime) -> list[str]:
+    times = (each.wall_ns, each.compute_ns, each.hidden_ns, each.exposed_ns, each.waiting_ns, each.idle_ns)
+    step = "-" if each.step_ns is None else si(each.step_ns / 1e9, "s")
+    return [str(each.rank), each.device, step, *(si(ns / 1e9, "s") for ns in times)]
+
+
+def _of_collective(each: Collective) -> list[str]:
+    return [
+        each.kind,
+        _size(each),
+        each.group or "-",
+        str(each.ranks),
+        str(each.count),
+        si(each.shortest_ns / 1e9, "s"),
+        si(each.algorithm_bytes_per_s, "B/s"),
+        si(each.bus_bytes_per_s, "B/s"),
+        si(each.waiting_ns / 1e9, "s"),
+        f"{each.last} ({each.last_share:.0%})",
+    ]
+
+
+def _size(each: Collective) -> str:
+    return "unknown size" if each.bytes is None else si(each.bytes, "B")

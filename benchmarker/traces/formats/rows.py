@@ -1,0 +1,51 @@
+"""Rows of a trace that come from tables: of a database, or of files with values separated by commas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.traces.events import INTEGERS, frame, words
+
+_TEXTS = ("kind", "name", "device", "track")
+_LATEST = float(1 << 62)
+"""Later times do not fit int64 ns."""
+
+
+def numbered(prefix: str, numbers: pd.Series) -> pd.Series:
+    """Names such as `gpu:0` or `stream 7`, with a question mark for a number that is unknown."""
+    values = pd.to_numeric(numbers, errors="coerce").astype(float)
+    texts = [f"{prefix}{value:.0f}" if np.isfinite(value) else f"{prefix}?" for value in values]
+    return pd.Series(texts, numbers.index, dtype=object)
+
+
+def looked_up(keys: pd.Series, known: Mapping[Any, Any], otherwise: Any = "") -> pd.Series:
+    """What is known of each key."""
+    return pd.Series([known.get(key, otherwise) for key in keys], keys.index, dtype=object)
+
+
+def rows(pieces: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, int]:
+    """One event table of pieces with `begin` and `end` in ns and any columns of the table; and how many rows are bad.
+
+    A row is bad, and left out, if it has no valid times. Numbers that are none become unknown.
+    """
+    table = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame({"begin": [], "end": []})
+    begin, end = (pd.to_numeric(table[name], errors="coerce").astype(float) for name in ("begin", "end"))
+    good = ((begin >= 0) & (end >= begin) & (end < _LATEST)).to_numpy()
+    table = table[good]
+    begin, end = (pd.to_numeric(table[name]).astype(np.int64).to_numpy() for name in ("begin", "end"))
+    columns: dict[str, object] = {"ts_ns": begin, "dur_ns": end - begin}
+    for name in _TEXTS:
+        if name in table:
+            code, values = pd.factorize(table[name].fillna("").astype(str))
+            columns[name] = words(code, list(values))
+    for name in INTEGERS:
+        if name in table:
+            numbers = pd.to_numeric(table[name], errors="coerce").astype(float)
+            columns[name] = numbers.where((numbers >= 0) & (numbers < _LATEST), -1).astype(np.int64).to_numpy()
+    if "bytes" in table:
+        columns["bytes"] = pd.to_numeric(table["bytes"], errors="coerce").astype(float).to_numpy()
+    return frame(columns, len(table)), int((~good).sum())

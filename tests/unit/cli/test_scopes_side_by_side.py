@@ -1,0 +1,42 @@
+"""`profile scopes` of several trials: a column for each configuration."""
+
+import msgspec
+from support import profiles
+from support.records import make_record
+
+from benchmarker.files import atomic
+from benchmarker.traces.ingest import ingest
+from benchmarker.traces.parquet import encode
+
+
+def store(folder, framework, trial, kernel_us):
+    """A record of a trial whose only kernel, in scope `attn`, takes so long in each of two steps."""
+    events = profiles.torch_events()
+    for event in events:
+        if event["cat"] == "kernel":
+            event["dur"] = kernel_us
+    trace = folder / "t.json"
+    trace.write_bytes(profiles.torch_json(events))
+    found = ingest(trace)
+    trace.unlink()
+    record = make_record(run=framework, trial=trial, case={"framework": framework})
+    record = msgspec.structs.replace(
+        record, trace=found.trace, scopes=found.scopes, kernels=found.kernels(), reasons=dict(record.reasons)
+    )
+    record.reasons.pop("trace", None)
+    atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
+    (folder / f"{record.trial_id}.events.parquet").write_bytes(encode(found))
+
+
+def test_each_configuration_has_a_column_with_medians_over_its_trials(tmp_path, cli):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for trial, kernel_us in enumerate((30, 10, 50)):
+        store(folder, "torch", trial, kernel_us)
+    store(folder, "jax", 0, 20)
+    shown = cli("profile", "scopes", "results")
+    assert shown.returncode == 0, shown.stderr
+    lines = [line.split("  ") for line in shown.stdout.splitlines() if line.startswith(("scope", "attn"))]
+    heading, attn = ([text.strip() for text in line if text.strip()] for line in lines)
+    assert heading == ["scope", "phase", "jax", "torch (median of 3)"]
+    assert attn == ["attn", "forward", "20 µs 100.0%", "30 µs 100.0%"]
