@@ -20,6 +20,9 @@ members         paths of the scopes of all instructions of a fusion, separated b
 purity          share of a fusion's instructions that belong to its own leaf; 1 if nothing is fused
 program         the compiled module; program_id is the profiler's number of it, run the number of its execution
 correlation     links a kernel to its launch; external_id links either to the op, sequence_nr backward to forward
+shapes          types and shapes of the inputs of the op that it is or that launched it: `bf16[64,128] f32[128]`
+gemm            the matrix product that it computes: `bf16 m=64 n=32 k=128 batch=1 NT`; for its letters see `Gemm`
+launch          a kernel's launch: `grid=132,1,1 block=384,1,1 registers=168 shared=231424 occupancy=25%`
 flops, bytes    work of one execution, if it follows from the shapes
 source          file and line
 
@@ -49,6 +52,9 @@ TEXTS = (
     "members",
     "program",
     "source",
+    "shapes",
+    "gemm",
+    "launch",
 )
 INTEGERS = (
     "parent_id",
