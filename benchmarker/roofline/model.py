@@ -223,7 +223,7 @@ def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) 
             names = ", ".join(each.name for each in vendor_peaks.peaks())
             raise UserError(f"the vendor data file has no {precision} peak for {device}; it has {names}")
         return Roof(peak, found.bytes_per_s, f"{found.name} {precision}", found.source)
-    computed = PRECISIONS[precision].compute
+    computed = PRECISIONS[precision].compute if precision in PRECISIONS else precision
     for key in {each.device: None for each in ceilings.known if each.device.name == device}:
         compute, memory = ceilings.of(key, "compute", computed), ceilings.of(key, "memory")
         if compute and memory:

@@ -20,6 +20,9 @@ members         paths of the scopes of all instructions of a fusion, separated b
 purity          share of a fusion's instructions that belong to its own leaf; 1 if nothing is fused
 program         the compiled module; program_id is the profiler's number of it, run the number of its execution
 correlation     links a kernel to its launch; external_id links either to the op, sequence_nr backward to forward
+shapes          types and shapes of the inputs of the op that it is or that launched it: `bf16[64,128] f32[128]`
+gemm            the matrix product that it computes: `bf16 m=64 n=32 k=128 batch=1 NT`; for its letters see `Gemm`
+launch          a kernel's launch: `grid=132,1,1 block=384,1,1 registers=168 shared=231424 occupancy=25%`
 collective      all_reduce, all_gather, ... for a row that is or launches a collective, if the profiler states it; its
 group           process group with its ranks, group_size their number, message_bytes the data of this rank, and
 collective_nr   its number in the group
@@ -52,6 +55,9 @@ TEXTS = (
     "members",
     "program",
     "source",
+    "shapes",
+    "gemm",
+    "launch",
     "collective",
     "group",
 )
@@ -74,7 +80,7 @@ INTEGERS = (
     "collective_nr",
 )
 FLOATS = ("purity", "flops", "bytes")
-ADDED = {"collective", "group", "group_size", "message_bytes", "collective_nr"}
+ADDED = {"shapes", "gemm", "launch", "collective", "group", "group_size", "message_bytes", "collective_nr"}
 """Columns that older files lack."""
 ON_DEVICE = ("kernel", "copy")
 """Kinds of rows that an accelerator executes."""

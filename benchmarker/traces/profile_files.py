@@ -109,12 +109,17 @@ def profiles(results: Sequence[Path], causal: Causal | None = None) -> list[Prof
     return found
 
 
-def open_trace(result: Path, causal: Causal | None = None) -> Ingested:
-    """The only trace of a result. Raises `UserError` if there is none or more than one."""
+def open_profile(result: Path, causal: Causal | None = None) -> Profile:
+    """The only profile of a result. Raises `UserError` if there is none or more than one."""
     found = profiles([result], causal)
     if len(found) > 1:
         raise UserError(f"{result} contains {len(found)} profiles; name one record in it, such as {found[0].path}")
-    return found[0].ingested
+    return found[0]
+
+
+def open_trace(result: Path, causal: Causal | None = None) -> Ingested:
+    """The only trace of a result. Raises `UserError` if there is none or more than one."""
+    return open_profile(result, causal).ingested
 
 
 def events_of(result: Path) -> pd.DataFrame:

@@ -19,7 +19,9 @@ def work(events: pd.DataFrame) -> pd.DataFrame:
     return events[on_device] if on_device.any() else events[events["kind"] == "op"]
 
 
-def describe(rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = None) -> pd.DataFrame:
+def describe(
+    rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = None, sole: Sequence[str] = ()
+) -> pd.DataFrame:
     """One line for each group of rows with equal values in the columns `by`, the longest busy time first.
 
     `total_ns` is the sum of durations, until an asynchronous row was complete, including enclosed rows; rows within
@@ -30,7 +32,8 @@ def describe(rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = No
     `flops` and `bytes` are sums over the rows that have them, NaN if none has. `flop_per_s` and `bytes_per_s` are these
     sums divided by the durations of the same rows; `flops_share` and `bytes_share` are the fraction of the durations of
     all rows of the line that these rows take. If `call` numbers the call that each row belongs to, the durations are
-    those of whole calls: of all rows with the same number.
+    those of whole calls: of all rows with the same number. Columns `sole` hold the text that all rows of a line which
+    have one share, or how many different ones there are.
     """
     group, labels = _groups(rows, by)
     count = len(labels)
@@ -54,6 +57,8 @@ def describe(rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = No
         std_ns=np.sqrt(np.bincount(group, (own - mean[group]) ** 2, count) / np.maximum(sizes, 1)),
     )
     made.insert(len(by) + 4, "share", made["busy_ns"] / max(1, int(shares.sum())))
+    for name in sole:
+        made[name] = _sole(rows[name], group, count)
     durations = durations_ns(rows)
     whole = np.bincount(group, durations, count)
     for name, rate in (("flops", "flop_per_s"), ("bytes", "bytes_per_s")):
@@ -66,6 +71,19 @@ def describe(rows: pd.DataFrame, by: Sequence[str], call: np.ndarray | None = No
         made[rate] = made[name] / np.where(took > 0, took, np.nan) * 1e9
         made[f"{name}_share"] = took / np.where(whole > 0, whole, np.nan)
     return made.sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _sole(column: pd.Series, group: np.ndarray, count: int) -> list[str]:
+    """The text of each group if all its rows that have one share it, or how many there are."""
+    has = np.flatnonzero((column != "").to_numpy())
+    code = codes(column)
+    _, first = grouped(group[has], code[has])
+    rows = has[first]
+    several = np.bincount(group[rows], minlength=count).tolist()
+    texts = [""] * count
+    for row in rows.tolist():
+        texts[group[row]] = str(column.cat.categories[code[row]])
+    return [text if number < 2 else f"{number} different" for text, number in zip(texts, several, strict=True)]
 
 
 def durations_ns(rows: pd.DataFrame) -> np.ndarray:
@@ -113,8 +131,20 @@ def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: f
     return found
 
 
-def ops(events: pd.DataFrame) -> pd.DataFrame:
-    """Statistics of HLO instructions, or of a framework's ops.
+def calls(events: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
+    """The number of the call of an op that each row of work belongs to; -1 for none.
+
+    All executions of an HLO instruction on a device count as one call.
+    """
+    if (rows["opcode"] != "").any():
+        return grouped(codes(rows["device"]), rows["program_id"], codes(rows["op"]))[0]
+    called = inherit(events["parent_id"].to_numpy(), np.where(events["kind"] == "op", events.index, -1))
+    found: np.ndarray = called[rows.index]
+    return found
+
+
+def ops(events: pd.DataFrame, further: Sequence[str] = ()) -> pd.DataFrame:
+    """Statistics of HLO instructions, or of a framework's ops; split by the columns `further` too.
 
     All have `intensity`, in FLOP/byte. Instructions also have program, opcode, scope and phase. Host ops that launched
     work on an accelerator have the busy time of that work, `device_ns`, and are sorted by it, longest first;
@@ -123,29 +153,27 @@ def ops(events: pd.DataFrame) -> pd.DataFrame:
     rows = work(events)
     hosts = events[events["kind"] == "op"]
     if (rows["opcode"] != "").any():
-        found = describe(
-            rows,
-            ["program", "op", "opcode", "category", "leaf", "phase"],
-            grouped(codes(rows["device"]), rows["program_id"], codes(rows["op"]))[0],
-        ).rename(columns={"leaf": "scope"})
+        by = ["program", "op", *further, "opcode", "category", "leaf", "phase"]
+        found = describe(rows, by, calls(events, rows)).rename(columns={"leaf": "scope"})
     elif hosts.index.equals(rows.index):
-        found = describe(rows, ["op", "category"])
+        found = describe(rows, ["op", *further, "category"])
     else:
-        called = inherit(events["parent_id"].to_numpy(), np.where(events["kind"] == "op", events.index, -1))
-        found = _launching(hosts, rows, called[rows.index])
+        found = _launching(hosts, rows, calls(events, rows), further)
     return found.assign(intensity=found["flops"] / found["bytes"])
 
 
-def _launching(hosts: pd.DataFrame, rows: pd.DataFrame, call: np.ndarray) -> pd.DataFrame:
+def _launching(hosts: pd.DataFrame, rows: pd.DataFrame, call: np.ndarray, further: Sequence[str]) -> pd.DataFrame:
     """Host ops, with the busy time, durations and cost of what they launched on a device."""
     rates = ["flops", "flop_per_s", "flops_share", "bytes", "bytes_per_s", "bytes_share"]
-    found = describe(hosts, ["name"]).drop(columns=["busy_ns", "share", *rates])
-    launched = describe(rows, ["op"], call).set_index("op")
-    busy = launched["busy_ns"]
-    found.insert(2, "device_ns", found["name"].map(busy).fillna(0).astype(np.int64))
-    found.insert(3, "kernel_ns", found["name"].map(launched["total_ns"]).fillna(0).astype(np.int64))
-    found.insert(4, "share", found["device_ns"] / max(1, int(busy.sum())))
-    found = found.join(launched[rates], on="name")
-    return found.rename(columns={"name": "op"}).sort_values(
-        "device_ns", ascending=False, kind="stable", ignore_index=True
+    by = ["op", *further]
+    found = (
+        describe(hosts, ["name", *further]).drop(columns=["busy_ns", "share", *rates]).rename(columns={"name": "op"})
     )
+    launched = describe(rows, by, call)
+    launched["kernel_ns"] = launched["total_ns"]
+    own = found[by].merge(launched[[*by, "busy_ns", "kernel_ns", *rates]], "left", on=by)
+    busy = own["busy_ns"].fillna(0).astype(np.int64)
+    found.insert(len(by) + 1, "device_ns", busy)
+    found.insert(len(by) + 2, "kernel_ns", own["kernel_ns"].fillna(0).astype(np.int64))
+    found.insert(len(by) + 3, "share", busy / max(1, int(launched["busy_ns"].sum())))
+    return found.join(own[rates]).sort_values("device_ns", ascending=False, kind="stable", ignore_index=True)

@@ -57,6 +57,12 @@ profile kernels jax.pb
 profile kernels torch.json jax.pb
 profile ops torch.json
 profile ops jax.pb
+profile ops torch.json --by=shape
+profile kernels torch.json --by=shape
+profile kernels torch.json --by=launch
+profile gemms torch.json
+profile gemms torch.json --device="NVIDIA A100-SXM4-80GB" --roof=vendor
+profile gemms jax.pb
 profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb
@@ -64,7 +70,7 @@ profile ranks ranks
 """.strip().splitlines()
 PLAIN = ("", "NO_COLOR=1", "TERM=dumb")
 DRIVER = """
-import fcntl, json, os, struct, sys, termios
+import fcntl, json, os, shlex, struct, sys, termios
 from benchmarker.cli import main
 for columns, variable, words in json.loads(sys.argv[1]):
     fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -72,7 +78,7 @@ for columns, variable, words in json.loads(sys.argv[1]):
     os.environ.update([variable.split("=")] if variable else [])
     print("\\0", flush=True)
     try:
-        main(words.split())
+        main(shlex.split(words))
     except SystemExit as end:
         print("\\0", end.code, sep="", flush=True)
 """

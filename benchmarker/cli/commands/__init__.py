@@ -33,6 +33,7 @@ SECTIONS = {
         "profile kernels": "Show what ran, by name, category, scope, op or device.",
         "profile scopes": "Show the time of each scope, several profiles side by side.",
         "profile ops": "Show the HLO instructions or aten ops.",
+        "profile gemms": "Show the matrix products: sizes, FLOP/s, share of the roof.",
         "profile ranks": "Compare the ranks of a distributed program.",
         "profile sql": "Query a profile in Perfetto SQL.",
         "profile export": "Export a profile for the Perfetto viewer.",

@@ -38,9 +38,13 @@ NAMES = ("name", "op", "opcode", "scope", "program", "leaf", "device", "track", 
 """Columns whose texts are shortened in the middle if the terminal is too narrow for them."""
 _DROPPED = (
     *("min", "p95", "p5", "std", "mean", "flops", "bytes", "rule", "flop/byte", "bytes/s", "flop/s", "program"),
-    *("median", "self", "max", "total", "track", "phase", "category", "count"),
+    *("launch", "median", "self", "max", "total", "track", "phase", "category", "count"),
 )
 """Columns that a narrow terminal does not show, the least important first."""
+_NULLABLE = ("phase", "shapes", "launch")
+"""Columns of texts that may be unknown."""
+_WHOLE = ("shapes", "launch")
+"""Columns whose texts wrap if they do not fit."""
 _SHARES = ("flops_share", "bytes_share")
 """Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
@@ -163,7 +167,7 @@ def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _is_unknown(name: str, value: Any) -> bool:
-    return value == "" if name == "phase" else isinstance(value, float) and not math.isfinite(value)
+    return value == "" if name in _NULLABLE else isinstance(value, float) and not math.isfinite(value)
 
 
 def cell(name: str, value: Any) -> str:
@@ -172,12 +176,12 @@ def cell(name: str, value: Any) -> str:
         return "-"
     if name.endswith("_ns"):
         return si(value / 1e9, "s")
-    if name in ("share", "purity", *_SHARES):
+    if name in ("share", "purity", "of_roof", *_SHARES):
         return f"{value:.1%}"
     if name in _UNITS:
         return si(value, _UNITS[name])
     if isinstance(value, float):
         return f"{value:.3g}"
-    return shortened(
-        {"scope": OUTSIDE, "op": "(no op)", "phase": "-"}.get(name, "") if value == "" else str(value), WIDEST
-    )
+    if value == "":
+        return {"scope": OUTSIDE, "op": "(no op)", **dict.fromkeys(_NULLABLE, "-")}.get(name, "")
+    return str(value) if name in _WHOLE else shortened(str(value), WIDEST)

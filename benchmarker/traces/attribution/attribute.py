@@ -74,6 +74,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         "step": step,
         "phase": words(phase, PHASES),
         "op": _ops(events, kind, op_row, launch),
+        "shapes": _shapes(events, kind, op_row),
         "scope_id": scope_row,
         **({} if reading.framework == "jax" else {"scope": words(paths.of[scope_row], paths.texts)}),
     }
@@ -183,6 +184,14 @@ def _ops(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray, launch: np.ndarr
     launched = kind.on_device & ~has & (launch >= 0)
     named = launched & has[launch]
     code[named] = given[launch[named]]
+    return words(code, texts)
+
+
+def _shapes(events: pd.DataFrame, kind: Kinds, op_row: np.ndarray) -> pd.Categorical:
+    """The shapes of each row; for a device row, those of the op that launched it."""
+    texts = [*events["shapes"].cat.categories, ""]
+    code = codes(events["shapes"])
+    code[kind.on_device] = np.where(op_row >= 0, code[op_row], len(texts) - 1)[kind.on_device]
     return words(code, texts)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.attribution.nesting import Nest, inherit
-from benchmarker.traces.events import codes, grouped
+from benchmarker.traces.events import codes, grouped, words
 
 _HEAVY = ("gemm", "convolution", "attention")
 """Categories of kernels that do the counted work of an op; the op may launch other kernels as well."""
@@ -15,15 +15,17 @@ _HEAVY = ("gemm", "convolution", "attention")
 def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_device: np.ndarray) -> pd.DataFrame:
     """The table with each cost counted once: not in the ops around an op, and in the kernel that does the op's work.
 
-    Of several kernels, the longest of a heavy category does the work; if there is none, the longest of all; a memory
-    copy or set only if there is no kernel. `launch` is the row that launched each device row.
+    The description of a matrix product goes with its FLOPs. Of several kernels, the longest of a heavy category does
+    the work; if there is none, the longest of all; a memory copy or set only if there is no kernel. `launch` is the
+    row that launched each device row.
     """
+    gemm = codes(events["gemm"])
     amounts = {name: events[name].to_numpy().copy() for name in ("flops", "bytes")}
     for values in amounts.values():
         values[_has_inner(nested, np.isfinite(values))] = np.nan
     cost = np.isfinite(amounts["flops"]) | np.isfinite(amounts["bytes"])
     if not (cost.any() and on_device.any()):
-        return events.assign(**amounts)
+        return events.assign(gemm=_where(amounts["flops"], gemm, events), **amounts)
     rows = np.arange(len(events))
     if (cost & on_device).any():
         done = _doing(events, _instruction(events), np.flatnonzero(on_device & cost), together=True)
@@ -36,7 +38,14 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
         done = _doing(events, op, np.flatnonzero(op >= 0), together=False)
         for values in amounts.values():
             values[done] = values[op[done]]
-    return events.assign(**amounts)
+        gemm[done] = gemm[op[done]]
+    return events.assign(gemm=_where(amounts["flops"], gemm, events), **amounts)
+
+
+def _where(flops: np.ndarray, gemm: np.ndarray, events: pd.DataFrame) -> pd.Categorical:
+    """The matrix products of the rows that have FLOPs."""
+    texts = events["gemm"].cat.categories
+    return words(np.where(np.isfinite(flops), gemm, len(texts)), [*texts, ""])
 
 
 def _has_inner(nested: Nest, cost: np.ndarray) -> np.ndarray:

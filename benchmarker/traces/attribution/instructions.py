@@ -30,7 +30,7 @@ def from_programs(
         _explain(programs.get(int(program[row])), ops[op[row]], paths[path[row]] if path[row] >= 0 else "", known)
         for row in first.tolist()
     ]
-    texts = ("scope", "leaf", "phase", "members", "opcode", "category", "rule", "program", "source")
+    texts = ("scope", "leaf", "phase", "members", "opcode", "category", "rule", "program", "source", "shapes", "gemm")
     columns = {name: words(number, [getattr(each, name) for each in found]) for name in texts}
     for name in ("purity", "flops", "bytes"):
         columns[name] = np.array([getattr(each, name) for each in found], float)[number]
@@ -81,6 +81,8 @@ class _Explained:
     program: str = ""
     source: str = ""
     purity: float = float("nan")
+    shapes: str = ""
+    gemm: str = ""
     flops: float = float("nan")
     bytes: float = float("nan")
     matched: bool = False
@@ -114,6 +116,8 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
         program=program.name,
         source=instruction.source,
         purity=leaves[own] / leaves.total() if leaves else 1.0,
+        shapes=program.inputs(instruction),
+        gemm=str(program.gemm(instruction) or ""),
         flops=flops or float("nan"),
         bytes=program.bytes(instruction),
         matched=True,

@@ -8,31 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-SIZES = {
-    "double": 8,
-    "float": 4,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::complex<double>": 16,
-    "c10::complex<float>": 8,
-    "c10::complex<c10::Half>": 4,
-    "long int": 8,
-    "long": 8,
-    "long long": 8,
-    "int": 4,
-    "short int": 2,
-    "short": 2,
-    "signed char": 1,
-    "unsigned char": 1,
-    "bool": 1,
-    "c10::qint8": 1,
-    "c10::quint8": 1,
-    "c10::Float8_e4m3fn": 1,
-    "c10::Float8_e4m3fnuz": 1,
-    "c10::Float8_e5m2": 1,
-    "c10::Float8_e5m2fnuz": 1,
-}
-"""Bytes of an element, by the type's name in a trace."""
+from benchmarker.traces.formats.shapes import ATEN_TYPES
+
 _SCALAR_TYPES = {5: 2, 6: 4, 7: 8, 15: 2, 23: 1, 24: 1, 25: 1, 26: 1}
 """Bytes of an element of the types that a product may return, by their number in c10::ScalarType."""
 _MOST_DIMS, _LARGEST_DIM = 8, 1 << 40
@@ -68,9 +45,9 @@ class _Call:
     def width(self, position: int) -> int:
         """Bytes of a tensor's element."""
         name = self.types[position] if position < len(self.types) else None
-        if not isinstance(name, str) or name not in SIZES:
+        if not isinstance(name, str) or name not in ATEN_TYPES:
             raise _UnknownCostError
-        return SIZES[name]
+        return ATEN_TYPES[name].bytes
 
     def bytes(self, *positions: int) -> int:
         """Bytes of tensors."""
@@ -177,6 +154,15 @@ def _matrix_vector(call: _Call, matrix: int) -> _Cost:
     if columns != length:
         raise _UnknownCostError
     return 2 * rows * columns, call.bytes(*range(matrix + 2)) + rows * call.width(matrix)
+
+
+def _linear(call: _Call) -> _Cost:
+    """The product of x[..., K] and the transposed weight[N, K], and a bias; the weight may be a vector."""
+    x, weight = call.shape(0), call.shape(1, 1, 2)
+    if not x or x[-1] != weight[-1]:
+        raise _UnknownCostError
+    results = prod(x[:-1]) * prod(weight[:-1])
+    return 2 * results * x[-1], call.bytes(0, 1) + results * call.width(0) + call.optional(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +299,7 @@ _OPS: dict[str, Callable[[_Call], _Cost]] = {
     "aten::dot": _dot,
     "aten::mv": lambda call: _matrix_vector(call, 0),
     "aten::addmv": lambda call: _matrix_vector(call, 1),
+    "aten::linear": _linear,
     **{f"aten::conv{n}d": lambda call: _convolution(call, _PLAIN) for n in (1, 2, 3)},
     **{f"aten::conv_transpose{n}d": lambda call: _convolution(call, _TRANSPOSED) for n in (1, 2, 3)},
     "aten::convolution": lambda call: _convolution(call, _GENERAL),

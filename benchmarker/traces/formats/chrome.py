@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
 from benchmarker.formatting import count
 from benchmarker.traces.events import Texts, frame, grouped
 from benchmarker.traces.formats import collectives
-from benchmarker.traces.formats.aten_cost import Causal, aten_cost, has_cost
+from benchmarker.traces.formats.aten_cost import Causal
+from benchmarker.traces.formats.json_args import Described
 from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
 from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
@@ -56,7 +56,8 @@ CAUSAL: dict[Causal, str] = {
     "half": "FLOPs of causal attention count the products that the mask keeps, half of them all",
     "full": "FLOPs of causal attention count all products, as if there were no mask",
 }
-_OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
+_SLICE_OR_ARROW = ("X", "s", "f")
+"""The most frequent events by far: slices, and the ends of arrows between them."""
 _INSTANT = set("iI")
 _MEMORY = "[memory]"
 """The name of PyTorch's events of allocated and freed memory."""
@@ -81,8 +82,8 @@ class _Rows:
 
     def __init__(self, causal: Causal) -> None:
         self.causal = causal
-        self.has_causal = False
         self.interned = Texts()
+        self.described = Described(self.interned, causal)
         self.parts: list[dict[str, np.ndarray]] = []
         self.processes: dict[Any, str] = {}
         self.threads: dict[Any, str] = {}
@@ -90,7 +91,6 @@ class _Rows:
         self.thread_numbers: dict[tuple[str, str], int] = {}
         self.seen = self.timeless = self.unmatched = self.unknown = self.asynchronous = 0
         self.left_out: Counter[str] = Counter()
-        self.costs: dict[Any, tuple[float, float] | None] = {}
 
     def add(self, events: list[Slice]) -> None:
         """Add a list of events."""
@@ -106,7 +106,7 @@ class _Rows:
     def _others(self, events: list[Slice]) -> Iterator[Slice]:
         """Store the names of processes and threads; join begin and end events into slices."""
         for each in events:
-            if each.ph == "X":
+            if each.ph in _SLICE_OR_ARROW:
                 continue
             if each.ph == "M":
                 name = text_of((each.args or _NO_ARGS).name or "")
@@ -158,11 +158,7 @@ class _Rows:
         if (columns["external_id"] < 0).all():
             columns["external_id"] = integers([each.older_external_id for each in args])
         columns["correlation"] = integers([each.correlation or each.correlation_id for each in args])
-        costs = np.full((2, len(slices)), np.nan)
-        costing = np.flatnonzero(self.interned.matching(columns["name"], has_cost))
-        if len(costing):
-            costs[:, costing] = np.array([self._cost(slices[row], args[row]) for row in costing.tolist()]).T
-        columns["flops"], columns["bytes"] = costs
+        columns |= self.described.columns(columns["name"], args)
         columns |= collectives.columns(slices, args, self.interned)
         self.parts.append(columns | {"ts_ns": ts, "dur_ns": dur})
 
@@ -180,22 +176,6 @@ class _Rows:
             [self.thread_numbers.setdefault(key, len(self.thread_numbers)) for key in keys], np.int32
         )[group]
         return found
-
-    def _cost(self, event: Slice, args: Args) -> tuple[float, float]:
-        """FLOPs and bytes of an op, from the shapes of its inputs."""
-        if not args.dims:
-            return _NO_COST
-        key = (text_of(event.name), bytes(args.dims), bytes(args.types), bytes(args.concrete))
-        if key not in self.costs:
-            try:
-                dims, types, concrete = (msgspec.json.decode(part or b"[]") for part in key[1:])
-                self.costs[key], other = (
-                    aten_cost(key[0], dims, types, concrete, each) for each in (self.causal, _OTHER[self.causal])
-                )
-                self.has_causal |= self.costs[key] != other
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self.costs[key] = None
-        return self.costs[key] or _NO_COST
 
     def reading(self, source: JsonEvents) -> Reading:
         """All rows, and what is known to be missing."""
@@ -228,7 +208,7 @@ class _Rows:
         if self.asynchronous:
             self.left_out["asynchronous"] += self.asynchronous
         notes = [_left_out(self.left_out)] if self.left_out else []
-        if self.has_causal:
+        if self.described.has_causal:
             notes.append(CAUSAL[self.causal])
         device, track = self._tracks_of(found, kind)
         run = pd.factorize(found["run_id"], sort=True)[0]
@@ -237,7 +217,9 @@ class _Rows:
         columns = {
             "kind": text(kind[kept]),
             "name": text(name[kept]),
-            **{each: text(found.pop(each)[kept]) for each in ("op", "scope", "program", *collectives.TEXTS)},
+            **{each: text(found.pop(each)[kept]) for each in ("op", "scope", "program", "shapes", "gemm")},
+            **{each: text(found.pop(each)[kept]) for each in collectives.TEXTS},
+            "launch": text(np.where(kind == self.interned.code("kernel"), found.pop("launch"), 0)[kept]),
             "device": text(device[kept]),
             "track": text(track[kept]),
             "step": step[kept],
@@ -341,7 +323,6 @@ class _Rows:
 
 
 _DROPPED = -1
-_NO_COST = (float("nan"), float("nan"))
 
 
 def _kind_of(category: str, torch: bool) -> str | None:

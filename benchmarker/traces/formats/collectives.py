@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from benchmarker.traces.events import Texts
-from benchmarker.traces.formats.aten_cost import SIZES
 from benchmarker.traces.formats.json_events import Args, Slice
 from benchmarker.traces.formats.json_values import integers, text_of
+from benchmarker.traces.formats.shapes import ATEN_TYPES
 
 ANNOTATION = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
 """Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
@@ -93,4 +93,4 @@ def _input_bytes(args: Args) -> int:
 
 
 def _tensor_bytes(shape: Any, name: Any) -> int:
-    return int(prod(shape)) * SIZES.get(str(name), 0) if shape else 0
+    return int(prod(shape)) * (ATEN_TYPES[name].bytes if name in ATEN_TYPES else 0) if shape else 0

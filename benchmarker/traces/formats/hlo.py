@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
+from typing import NamedTuple
 
+from benchmarker.traces.formats.gemm import Gemm, dtype
+from benchmarker.traces.formats.shapes import array, group, inputs
 from benchmarker.traces.formats.wire import WireError, fields, integers, text
 
 _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
@@ -25,18 +28,36 @@ _DEEPEST, _MOST_MEMBERS = 16, 1 << 18
 _LARGEST_DIM = 1 << 40
 """A larger dimension, or an unknown one (which is negative), makes a size or cost NaN."""
 
-# Sizes of xla.PrimitiveType, in bits (xla_data.proto); tuples, tokens and opaque values have none.
-_BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16, 18: 128}
-_BITS |= {19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 4, 32: 4, 33: 8}
+_NAMES = {
+    1: {30: "s1", 31: "u1"},
+    2: {26: "s2", 27: "u2"},
+    4: {21: "s4", 22: "u4", 32: "f4e2m1fn"},
+    8: {1: "pred", 2: "s8", 6: "u8", 19: "f8e5m2", 20: "f8e4m3fn", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz"}
+    | {25: "f8e4m3fnuz", 28: "f8e4m3", 29: "f8e3m4", 33: "f8e8m0fnu"},
+    16: {3: "s16", 7: "u16", 10: "f16", 16: "bf16"},
+    32: {4: "s32", 8: "u32", 11: "f32"},
+    64: {5: "s64", 9: "u64", 12: "f64", 15: "c64"},
+    128: {18: "c128"},
+}
+"""Names of xla.PrimitiveType (xla_data.proto) by their bits; tuples, tokens and opaque values have none."""
+_TYPES = {number: (name, bits) for bits, names in _NAMES.items() for number, name in names.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An array's dimensions and type, or a tuple of shapes."""
+    """An array's dimensions and type, or a tuple of shapes.
+
+    `order` has the array's axes from the one with adjacent elements to the outermost; empty if that is not stored.
+    """
 
     dimensions: tuple[int, ...] = ()
     bits: int = 0
     parts: tuple[Shape, ...] = ()
+    dtype: str = ""
+    order: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return array(self.dtype, self.dimensions) if self.dtype else group([str(part) for part in self.parts])
 
     @property
     def elements(self) -> float:
@@ -47,6 +68,18 @@ class Shape:
     def bytes(self) -> float:
         """Size in memory, in bytes."""
         return -(-self.elements * self.bits // 8) + sum(part.bytes for part in self.parts)
+
+
+class Dot(NamedTuple):
+    """The axes of a matrix product's operands: those summed over, and those of the batch; the others are M and N."""
+
+    left: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+    left_batch: tuple[int, ...] = ()
+    right_batch: tuple[int, ...] = ()
+
+
+_NO_DOT = Dot()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +96,7 @@ class Instruction:
     config: str = ""
     operands: tuple[int, ...] = ()
     calls: tuple[int, ...] = ()
-    contracting: tuple[int, ...] = ()
+    dot: Dot = _NO_DOT
     kernel_output_feature: int = -1
 
 
@@ -123,6 +156,17 @@ class Program:
         """
         return float(sum(self._product_flops(each) for each in self.members(instruction)))
 
+    def gemm(self, instruction: Instruction) -> Gemm | None:
+        """The matrix product that an instruction computes; None if it computes none, or several."""
+        products = [each for each in self.members(instruction) if self._product_flops(each)]
+        operands = self._operands(products[0])[:2] if len(products) == 1 else []
+        axes = _dot_of(products[0]) if operands else _NO_DOT
+        return _gemm(axes, operands[0].shape, operands[1].shape) if axes.left else None
+
+    def inputs(self, instruction: Instruction) -> str:
+        """The shapes of an instruction's operands as text."""
+        return inputs([str(each.shape) for each in self._operands(instruction)])
+
     def bytes(self, instruction: Instruction) -> float:
         """Minimum bytes moved by one execution: operands read once, results written once.
 
@@ -145,11 +189,7 @@ class Program:
         result = instruction.shape.parts[0] if instruction.shape.parts else instruction.shape
         if instruction.opcode == "convolution" or instruction.kernel_output_feature >= 0:
             return _convolution_flops(instruction, first, second, result.dimensions)
-        contracting: tuple[int, ...] = ()
-        if instruction.opcode == "dot":
-            contracting = instruction.contracting
-        elif instruction.opcode == "custom-call":
-            contracting = _gemm_contracting(instruction.config)
+        contracting = _dot_of(instruction).left
         if not contracting or max(contracting) >= len(first):
             return 0
         return 2 * result.elements * _product([first[axis] for axis in contracting])
@@ -179,14 +219,62 @@ def _convolution_flops(
     return 2 * _product(output) * _product(kernel) / max(1, kernel[instruction.kernel_output_feature])
 
 
-def _gemm_contracting(config: str) -> tuple[int, ...]:
-    """Axes of the first operand that a library's matrix product sums over, from its backend configuration."""
+def _dot_of(instruction: Instruction) -> Dot:
+    """The axes of a matrix product, also of a library's, which has them in its backend configuration."""
+    if instruction.opcode != "custom-call":
+        return instruction.dot if instruction.opcode == "dot" else _NO_DOT
     try:
-        numbers = json.loads(config)["gemm_backend_config"]["dot_dimension_numbers"]
-        axes = tuple(int(axis) for axis in numbers["lhs_contracting_dimensions"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return ()
-    return axes if min(axes, default=0) >= 0 else ()
+        numbers = json.loads(instruction.config)["gemm_backend_config"]["dot_dimension_numbers"]
+        found = Dot(*(tuple(int(axis) for axis in numbers.get(name, ())) for name in _CONFIGURED))
+    except (AttributeError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return _NO_DOT
+    return found if min(sum(found, ()), default=0) >= 0 else _NO_DOT
+
+
+_CONFIGURED = (
+    "lhs_contracting_dimensions",
+    "rhs_contracting_dimensions",
+    "lhs_batch_dimensions",
+    "rhs_batch_dimensions",
+)
+"""Names of a product's axes in a backend configuration, in the order of `Dot`."""
+
+
+def _gemm(axes: Dot, left: Shape, right: Shape) -> Gemm | None:
+    """The product of two operands; None if the axes do not fit them, or a size is unknown."""
+    m, n = _free(left, axes.left + axes.left_batch), _free(right, axes.right + axes.right_batch)
+    if m is None or n is None:
+        return None
+    k, batch = (_size_of(left, chosen) for chosen in (axes.left, axes.left_batch))
+    if (k, batch) != (_size_of(right, axes.right), _size_of(right, axes.right_batch)):
+        return None
+    letters = [
+        _letter(left, axes.left, axes.left_batch, "NT"),
+        _letter(right, axes.right, axes.right_batch, "TN"),
+    ]
+    return Gemm(dtype(left.dtype, right.dtype), m, n, k, batch, "".join(letters))
+
+
+def _free(shape: Shape, taken: tuple[int, ...]) -> int | None:
+    """The size of the axes that are not taken; None if the taken ones are not axes of the shape."""
+    axes = set(range(len(shape.dimensions)))
+    if len(set(taken)) < len(taken) or not axes.issuperset(taken) or not math.isfinite(shape.elements):
+        return None
+    return _size_of(shape, axes.difference(taken))
+
+
+def _size_of(shape: Shape, axes: Iterable[int]) -> int:
+    return math.prod(shape.dimensions[axis] for axis in axes)
+
+
+def _letter(shape: Shape, contracting: tuple[int, ...], batch: tuple[int, ...], letters: str) -> str:
+    """The first letter if an axis that is summed over is adjacent in memory, the second if another is."""
+    if not shape.order:
+        return "-"
+    for axis in shape.order:
+        if axis not in batch and axis < len(shape.dimensions) and shape.dimensions[axis] > 1:
+            return letters[axis not in contracting]
+    return "N"
 
 
 def parse(proto: memoryview) -> Program:
@@ -262,8 +350,16 @@ def _instruction(proto: memoryview) -> Instruction:
             elif number == 16:
                 found["kernel_output_feature"] = next((v for n, v in fields(value) if n == 4 and isinstance(v, int)), 0)
             elif number == 30:
-                found["contracting"] = tuple(axis for n, v in fields(value) if n == 1 for axis in integers(v))
+                found["dot"] = _dot(value)
     return Instruction(**found, operands=tuple(operands), calls=tuple(calls))  # type: ignore[arg-type]
+
+
+def _dot(proto: memoryview) -> Dot:
+    """A product's axes, which are fields 1 to 4 of DotDimensionNumbers."""
+    axes: dict[int, tuple[int, ...]] = {}
+    for number, value in fields(proto):
+        axes[number] = axes.get(number, ()) + tuple(integers(value))
+    return Dot(*(axes.get(number, ()) for number in range(1, 5)))
 
 
 _TEXT_FIELDS = {1: "name", 2: "opcode", 28: "target", 43: "config"}
@@ -272,15 +368,18 @@ _TEXT_FIELDS = {1: "name", 2: "opcode", 28: "target", 43: "config"}
 def _shape(proto: memoryview, depth: int = 0) -> Shape:
     dimensions: list[int] = []
     parts: list[Shape] = []
-    bits = 0
+    dtype, bits = "", 0
+    order: tuple[int, ...] = ()
     for number, value in fields(proto):
         if number == 2 and isinstance(value, int):
-            bits = _BITS.get(value, 0)
+            dtype, bits = _TYPES.get(value, ("", 0))
         elif number == 3:
             dimensions += integers(value)
         elif number == 4 and isinstance(value, memoryview) and depth < _DEEPEST:
             parts.append(_shape(value, depth + 1))
-    return Shape(tuple(dimensions), bits, tuple(parts))
+        elif number == 5 and isinstance(value, memoryview):
+            order = tuple(axis for n, v in fields(value) if n == 1 for axis in integers(v))
+    return Shape(tuple(dimensions), bits, tuple(parts), dtype, order)
 
 
 def _metadata(proto: memoryview) -> tuple[tuple[str, ...], str]:

@@ -31,6 +31,10 @@ _EXACT_US = float(1 << 43)
 """Below this, a float of microseconds resolves nanoseconds: its spacing is less than 1 ns."""
 
 
+NOT_GIVEN = msgspec.Raw(b"")
+"""The value of an argument that an event does not have."""
+
+
 class Args(Struct, gc=False):
     """The arguments that are read; a file may contain any type."""
 
@@ -49,9 +53,15 @@ class Args(Struct, gc=False):
     run_id: Any = None
     step_num: Any = None
     name: Any = None
-    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
-    concrete: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
+    dims: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Input Strides")
+    concrete: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Concrete Inputs")
+    grid: msgspec.Raw = NOT_GIVEN
+    block: msgspec.Raw = NOT_GIVEN
+    registers: Any = msgspec.field(default=None, name="registers per thread")
+    shared: Any = msgspec.field(default=None, name="shared memory")
+    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
     collective: Any = msgspec.field(default=None, name="Collective name")
     message: Any = msgspec.field(default=None, name="In msg nelems")
     element: Any = msgspec.field(default=None, name="dtype")

@@ -18,6 +18,7 @@ from benchmarker.formatting import clean, count, one_line
 from benchmarker.traces.events import Texts, frame
 from benchmarker.traces.formats import hlo
 from benchmarker.traces.formats.hlo import Program
+from benchmarker.traces.formats.launch import of_xla
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
 from benchmarker.traces.formats.wire import (
     BYTES,
@@ -51,7 +52,7 @@ _END = "end: "
 _NOISE = "ThreadpoolListener::"
 
 _NUMBERS = ("program_id", "run_id", "correlation_id", "step_num", "_p", "_c")
-_TEXTS = {"hlo_op": "hlo_op", "name": "name_path"}
+_TEXTS = {"hlo_op": "hlo_op", "name": "name_path", "kernel_details": "kernel_details"}
 """Statistics of events that are read; texts with their names in this module. On a GPU, `name` is a path."""
 
 
@@ -318,7 +319,9 @@ def _table(parts: Sequence[dict[str, np.ndarray]], interned: Texts) -> pd.DataFr
     end_ns = _completed(found["_p"], found["_c"], marker, found["ts_ns"], found["ts_ns"] + found["dur_ns"])
     run = pd.factorize(found["run_id"], sort=True)[0]
     run[found["run_id"] == -1] = -1
+    launched = found["kernel_details"][kept]
     columns_ = {
+        "launch": interned.column(interned.translated(launched, lambda text: interned.code(of_xla(text)))),
         **{name: interned.column(found[name][kept]) for name in ("kind", "name", "device", "track")},
         "op": interned.column(found["hlo_op"][kept]),
         "scope": interned.column(found["name_path"][kept]),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _BY = {
     "name": ["name", "category"],
+    "shape": ["name", "shapes"],
+    "launch": ["name", "launch"],
     "category": ["category"],
     "scope": ["leaf", "phase"],
     "op": ["op"],
@@ -61,7 +63,9 @@ def command(
     BUSY divides each moment among all that ran at it; SHARE is relative to the busy time of the whole profile. TOTAL is
     the sum of durations with nested work, and SELF without it; a column equal to BUSY is hidden. Mean, median,
     percentiles and extremes refer to SELF. Rates are FLOPs and bytes divided by the durations of the events for which
-    they are known; OF TIME is the share of these in the line, if it is not all.
+    they are known; OF TIME is the share of these in the line, if it is not all. SHAPES are the inputs of the op that
+    launched the kernel. LAUNCH, with --wide, is its grid, block, registers of a thread, bytes of shared memory of a
+    block, and estimated occupancy.
     """
     from benchmarker.traces.statistics import describe, work
 
@@ -79,7 +83,8 @@ def command(
         )
         return
     ingested = from_result(results[0], causal)
-    table = describe(work(filters.events(ingested.events)), columns)
+    launch = ["launch"] if by == "name" and (shown["wide"] or as_json or as_csv) else []
+    table = describe(work(filters.events(ingested.events)), columns, sole=launch)
     warn([ingested.trace], [str(results[0])], aside=as_json or as_csv)
     table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
     table = table.rename(columns={"leaf": "scope"})

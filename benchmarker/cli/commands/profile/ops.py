@@ -26,13 +26,26 @@ if TYPE_CHECKING:
 
 @click.command("ops")
 @click.argument("results", metavar="RESULT [RESULT]", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    type=click.Choice(["op", "shape"]),
+    default="op",
+    show_default=True,
+    help="A line for each op, or for each op and the shapes and types of its inputs.",
+)
 @filter_options
 @causal_option
 @sort_options
 @json_option
 @csv_option
 def command(
-    results: tuple[Path, ...], filters: Filters, causal: Causal | None, as_json: bool, as_csv: bool, **shown: Any
+    results: tuple[Path, ...],
+    by: str,
+    filters: Filters,
+    causal: Causal | None,
+    as_json: bool,
+    as_csv: bool,
+    **shown: Any,
 ) -> None:
     """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
 
@@ -47,10 +60,11 @@ def command(
     """
     from benchmarker.traces.statistics import ops
 
+    further = ["shapes"] if by == "shape" else []
     if one_or_two(results):
         show_difference(
             results,
-            ["op"],
+            ["op", *further],
             filters,
             column="op",
             causal=causal,
@@ -62,7 +76,7 @@ def command(
         return
     ingested = from_result(results[0], causal)
     chosen = filters.events(ingested.events, "op")
-    table = ops(chosen)
+    table = ops(chosen, further)
     if chosen is not ingested.events and "kernel_ns" in table:
         table = table[table["kernel_ns"] > 0].reset_index(drop=True)
     share = "device_ns" if "device_ns" in table else "busy_ns"

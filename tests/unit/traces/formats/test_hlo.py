@@ -3,8 +3,8 @@
 import math
 
 import pytest
+from support.profiles import field, instruction, message, shape
 from support.profiles import hlo as proto
-from support.profiles import instruction, message, shape
 
 from benchmarker.traces.formats import hlo
 from benchmarker.traces.formats.wire import WireError
@@ -122,6 +122,86 @@ def test_products_of_a_library_are_in_its_configuration(config, expected):
     result = shape(of=13, parts=[shape(2, 4), shape(100, of=6)])  # the second is a workspace
     x = instruction("x", "custom-call", 3, result, [1, 2], (), "", (28, "__cublas$gemm"), (43, config))
     assert flops(a, b, x) == expected
+
+
+def ordered(*dims: int, order: bytes, of: int = 11) -> bytes:
+    """A ShapeProto with its layout: the axes from the one with adjacent elements to the outermost."""
+    return shape(*dims, of=of) + field(5, message((1, order)))
+
+
+def axes(left: bytes, right: bytes, left_batch: bytes = b"", right_batch: bytes = b""):
+    """DotDimensionNumbers."""
+    return 30, message((1, left), (2, right), (3, left_batch), (4, right_batch))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "of", "numbers", "expected"),
+    [
+        (ordered(8, 64, order=b"\1\0"), ordered(64, 32, order=b"\1\0"), shape(8, 32), (b"\1", b"\0"), "NN"),
+        (ordered(8, 64, order=b"\0\1"), ordered(64, 32, order=b"\0\1"), shape(8, 32), (b"\1", b"\0"), "TT"),
+        (ordered(64, 8, order=b"\1\0"), ordered(32, 64, order=b"\1\0"), shape(8, 32), (b"\0", b"\1"), "TT"),
+        (ordered(64, 8, order=b"\0\1"), ordered(32, 64, order=b"\0\1"), shape(8, 32), (b"\0", b"\1"), "NN"),
+        (shape(8, 64), ordered(64, 32, order=b"\1\0"), shape(8, 32), (b"\1", b"\0"), "-N"),
+    ],
+)
+def test_a_product_in_hlo(a, b, of, numbers, expected):
+    dot = instruction("x", "dot", 3, of, [1, 2], (), "", axes(*numbers))
+    found = parse(instruction("a", "parameter", 1, a), instruction("b", "parameter", 2, b), dot)
+    x = found.instructions["x"]
+    assert str(found.gemm(x)) == f"f32 m=8 n=32 k=64 batch=1 {expected}"
+    assert found.flops(x) == 2 * 8 * 32 * 64
+    assert found.inputs(x) == f"{found.instructions['a'].shape} {found.instructions['b'].shape}"
+
+
+def test_a_batched_product_of_several_free_axes():
+    """a[B=5, i=2, K=7, j=3] · b[K=7, l=4, B=5]: M = 2 · 3, N = 4."""
+    a, b = ordered(5, 2, 7, 3, order=b"\2\3\1\0", of=16), ordered(7, 4, 5, order=b"\2\1\0", of=20)
+    dot = instruction("x", "dot", 3, shape(5, 2, 3, 4), [1, 2], (), "", axes(b"\2", b"\0", b"\0", b"\2"))
+    found = parse(instruction("a", "parameter", 1, a), instruction("b", "parameter", 2, b), dot)
+    assert str(found.gemm(found.instructions["x"])) == "bf16/f8e4m3fn m=6 n=4 k=7 batch=5 NN"
+    assert found.flops(found.instructions["x"]) == 2 * 6 * 4 * 7 * 5
+    assert found.inputs(found.instructions["x"]) == "bf16[5,2,7,3] f8e4m3fn[7,4,5]"
+
+
+def test_a_product_of_a_library():
+    config = (
+        '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["2"],'
+        '"rhs_contracting_dimensions":["1"],"lhs_batch_dimensions":["0"],"rhs_batch_dimensions":["0"]}}}'
+    )
+    a, b = instruction("a", "parameter", 1, shape(5, 8, 64)), instruction("b", "parameter", 2, shape(5, 64, 32))
+    result = shape(of=13, parts=[shape(5, 8, 32), shape(100, of=6)])
+    found = parse(a, b, instruction("x", "custom-call", 3, result, [1, 2], (), "", (28, "__cublas$gemm"), (43, config)))
+    assert str(found.gemm(found.instructions["x"])) == "f32 m=8 n=32 k=64 batch=5 --"
+    assert found.flops(found.instructions["x"]) == 2 * 8 * 32 * 64 * 5
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(b"\1", b"\5"), (b"\1", b"\1"), (b"\1\1", b"\0"), (b"\1", b"\0", b"\1", b""), (b"\1", b"\0", b"\0", b"\1")],
+)
+def test_axes_that_do_not_fit_are_no_product(numbers):
+    dot = instruction("x", "dot", 3, shape(8, 32), [1, 2], (), "", axes(*numbers))
+    found = parse(instruction("a", "parameter", 1, shape(8, 64)), instruction("b", "parameter", 2, shape(64, 32)), dot)
+    assert found.gemm(found.instructions["x"]) is None
+
+
+def test_two_products_in_a_fusion_are_no_single_product():
+    numbers = axes(b"\1", b"\0")
+    found = parse(
+        fused=[
+            instruction("p", "parameter", 1, shape(4, 4)),
+            instruction("one", "dot", 2, shape(4, 4), [1, 1], (), "", numbers),
+            instruction("two", "dot", 3, shape(4, 4), [2, 1], (), "", numbers),
+        ],
+        main=[
+            instruction("tuple", "parameter", 4, shape(of=13, parts=[shape(4, 4), shape(of=5)])),
+            instruction("x", "fusion", 5, shape(4, 4), [4], [1]),
+        ],
+    )
+    x = found.instructions["x"]
+    assert found.gemm(x) is None
+    assert found.flops(x) == 2 * 2 * 4**3
+    assert found.inputs(x) == "(f32[4,4],s64[])"
 
 
 def test_members_of_fusions():

@@ -1,0 +1,105 @@
+"""What the arguments of a JSON trace's events say of ops and kernels: shapes, cost, matrix product, launch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from benchmarker.traces.events import Texts
+from benchmarker.traces.formats.aten_cost import Causal, aten_cost, has_cost
+from benchmarker.traces.formats.aten_gemm import aten_gemm
+from benchmarker.traces.formats.json_events import NOT_GIVEN, Args
+from benchmarker.traces.formats.launch import launch
+from benchmarker.traces.formats.shapes import aten_inputs
+
+_OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
+_UNKNOWN = (float("nan"), float("nan"), 0)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_TRIPLE = re.compile(r"\[\d{1,10}(,\d{1,10}){0,2}\]")
+
+
+class Described:
+    """Descriptions of the events read so far; equal arguments are interpreted once.
+
+    `has_causal` states whether an op's FLOPs depend on how those of causal attention are counted.
+    """
+
+    def __init__(self, interned: Texts, causal: Causal) -> None:
+        self.has_causal = False
+        self._interned, self._causal = interned, causal
+        self._shapes: dict[Any, int] = {}
+        self._texts = [0]
+        self._launches: dict[Any, int] = {}
+        self._costs: dict[Any, tuple[float, float, int]] = {}
+
+    def columns(self, name: np.ndarray, args: list[Args]) -> dict[str, np.ndarray]:
+        """Columns of events, given the numbers of their names; texts are numbers too."""
+        shapes, launches = np.zeros(len(args), np.int32), np.zeros(len(args), np.int32)
+        known = self._shapes
+        for row, each in enumerate(args):
+            if each.dims is not NOT_GIVEN:
+                key = (bytes(each.dims), bytes(each.types))
+                shapes[row] = known[key] if key in known else self._new_shapes(key)
+            elif each.grid is not NOT_GIVEN:
+                launches[row] = self._launch(each)
+        costs, gemm = np.full((2, len(args)), np.nan), np.zeros(len(args), np.int32)
+        costing = np.flatnonzero(self._interned.matching(name, has_cost) & (shapes > 0))
+        if len(costing):
+            rows = zip(costing.tolist(), name[costing].tolist(), shapes[costing].tolist(), strict=True)
+            found = [self._cost(args[row], code, number) for row, code, number in rows]
+            costs[0, costing], costs[1, costing], gemm[costing] = zip(*found, strict=True)
+        texts = np.array(self._texts, np.int32)[shapes]
+        return {"shapes": texts, "gemm": gemm, "launch": launches, "flops": costs[0], "bytes": costs[1]}
+
+    def _new_shapes(self, key: tuple[bytes, bytes]) -> int:
+        """A number for shapes and types that were not seen before."""
+        try:
+            text = aten_inputs(*(msgspec.json.decode(part or b"[]") for part in key))
+        except _UNREADABLE:
+            text = ""
+        self._shapes[key] = len(self._texts)
+        self._texts.append(self._interned.code(text))
+        return self._shapes[key]
+
+    def _launch(self, args: Args) -> int:
+        """The text of a kernel's launch."""
+        key = (bytes(args.grid), bytes(args.block), args.registers, args.shared, args.occupancy)
+        try:
+            known = self._launches.get(key)
+        except TypeError:  # a value is a list or an object
+            return 0
+        if known is None:
+            grid, block = map(_three, key[:2])
+            registers, shared, occupancy = (value if type(value) is int else None for value in key[2:])
+            text = launch(grid=grid, block=block, registers=registers, shared=shared, occupancy=occupancy)
+            known = self._launches[key] = self._interned.code(text)
+        return known
+
+    def _cost(self, args: Args, name: int, shapes: int) -> tuple[float, float, int]:
+        """FLOPs and bytes of an op, from the shapes of its inputs, and the text of the matrix product that it is."""
+        key = (name, shapes, bytes(args.concrete), bytes(args.strides))
+        if key not in self._costs:
+            self._costs[key] = self._new_cost(self._interned.values()[name], args)
+        return self._costs[key]
+
+    def _new_cost(self, op: str, args: Args) -> tuple[float, float, int]:
+        try:
+            dims, types, concrete, strides = (
+                msgspec.json.decode(bytes(part) or b"[]")
+                for part in (args.dims, args.types, args.concrete, args.strides)
+            )
+        except _UNREADABLE:
+            return _UNKNOWN
+        found, other = (aten_cost(op, dims, types, concrete, each) for each in (self._causal, _OTHER[self._causal]))
+        self.has_causal |= found != other
+        gemm = aten_gemm(op, dims, types, strides) if found else None
+        return (*found, self._interned.code(str(gemm)) if gemm else 0) if found else _UNKNOWN
+
+
+def _three(part: bytes) -> str | None:
+    """A grid or block, such as `[132, 1, 1]`, as `132,1,1`; None if it is anything else."""
+    text = "".join(part.decode("latin-1").split())
+    return text[1:-1] if _TRIPLE.fullmatch(text) else None
