@@ -1,20 +1,18 @@
 """How work came to the device: delays and lengths of launch calls, and how much work was queued.
 
-Delay, queue length and the waits of streams are defined as in Holistic Trace Analysis 0.5.0 (`get_cuda_kernel_launch_stats`,
-`get_queue_length_summary`, `get_idle_time_breakdown`); here they cover every call that launched work, and the queue's
-median is over time, not over changes.
+Delay, queue length and the waits of streams are defined as in Holistic Trace Analysis 0.5.0
+(`get_cuda_kernel_launch_stats`, `get_queue_length_summary`, `get_idle_time_breakdown`); here they cover every call that
+launched work, and the queue's median is over time, not over changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarker.traces.covered import Covered
-from benchmarker.traces.events import codes
 
 KERNEL_WAIT_NS = 30_000
 """Shorter gaps are the latency between kernels: the default of Holistic Trace Analysis 0.5.0."""
@@ -102,8 +100,8 @@ def queue_lengths(events: pd.DataFrame, rows: pd.DataFrame) -> tuple[np.ndarray,
 def streams(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """One line for each stream: its work, and the time between its work by reason, whatever other streams do.
 
-    `host_wait_ns`: the next work was launched after the last had ended. `kernel_wait_ns`: it was queued and began within
-    30 µs. `other_ns`: anything else. `queue_max` is the most work that was queued on the stream.
+    `host_wait_ns`: the next work was launched after the last had ended. `kernel_wait_ns`: it was queued and began
+    within 30 µs. `other_ns`: anything else. `queue_max` is the most work that was queued on the stream.
     """
     found = []
     begins = events["ts_ns"].to_numpy()

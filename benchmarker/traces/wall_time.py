@@ -100,7 +100,8 @@ def bound(lines: pd.DataFrame) -> Bound:
     parts = {name: lines.loc[lines["cause"].isin(causes), "time_ns"].sum() / wall for name, causes in _PARTS.items()}
     shares = {name: float(share) for name, share in sorted(parts.items(), key=lambda part: -part[1])}
     first = next(iter(shares))
-    return Bound("waiting for something that the trace does not show" if first == "unknown" else f"{first}-bound", shares)
+    verdict = "waiting for something that the trace does not show" if first == "unknown" else f"{first}-bound"
+    return Bound(verdict, shares)
 
 
 def bounds(lines: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -108,8 +109,8 @@ def bounds(lines: pd.DataFrame, by: str) -> pd.DataFrame:
     made = []
     for key, of in lines.groupby(by, sort=False):
         times = dict(zip(of["cause"], of["time_ns"], strict=True))
-        parts = {f"{cause}_ns": int(times.get(cause, 0)) for cause in (*BUSY, *CAUSES)}
-        made.append({by: None if key == -1 else key, "bound": bound(of).verdict, "wall_ns": int(of["time_ns"].sum()), **parts})
+        line = {by: None if key == -1 else key, "bound": bound(of).verdict, "wall_ns": int(of["time_ns"].sum())}
+        made.append(line | {f"{cause}_ns": int(times.get(cause, 0)) for cause in (*BUSY, *CAUSES)})
     return pd.DataFrame(made)
 
 

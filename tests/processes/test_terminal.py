@@ -57,6 +57,9 @@ profile kernels jax.pb
 profile kernels torch.json jax.pb
 profile ops torch.json
 profile ops jax.pb
+profile idle torch.json
+profile idle torch.json --by=step
+profile idle torch.json --by=stream
 profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb

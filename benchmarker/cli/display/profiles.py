@@ -44,7 +44,7 @@ _DROPPED = (
 """Columns that a narrow terminal does not show, the least important first."""
 _SHARES = ("flops_share", "bytes_share")
 """Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
-_SMALLEST = 0.005
+_LEAST = 0.01
 """Smaller parts of the wall time are not listed."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
 _HEADINGS = {
@@ -125,8 +125,8 @@ def headline(trace: Trace, bound: Bound | None = None) -> None:
 
 def bound_text(bound: Bound, most: int = 0) -> str:
     """Return what a profile is bound by, and the largest parts of the wall time, at most that many (0: all)."""
-    parts = [f"{name} {share:.0%}" for name, share in bound.shares.items() if share >= _SMALLEST][: most or None]
-    return f"{bound.verdict} ({', '.join(parts)})"
+    parts = [f"{name} {share:.0%}" for name, share in bound.shares.items() if share >= _LEAST]
+    return f"{bound.verdict} ({', '.join(parts[: most or None])})"
 
 
 def print_statistics(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -70,7 +70,10 @@ def command(
     if found is None:
         known = ingested.events["kind"].isin(["kernel", "copy"]).any()
         reason = "nothing in the profile matches" if known else NO_DEVICE
-        print_json({"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))}) if as_json else click.echo(reason)
+        if as_json:
+            print_json({"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))})
+        else:
+            click.echo(reason, err=as_csv)
         return
     whole, tables = found
     if as_json:
@@ -88,9 +91,7 @@ def command(
             _warn_of_clocks(tables["launches"])
 
 
-def _tables(
-    events: pd.DataFrame, device: str | None, step: int | None
-) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
+def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
     """Return what the chosen work is bound by, and all tables; None if there is no such work."""
     from benchmarker.traces.covered import Covered
     from benchmarker.traces.idle import idle_gaps, on_device
@@ -132,7 +133,7 @@ def _heading(name: str) -> str:
 def _warn_of_clocks(launches: pd.DataFrame) -> None:
     if early := int(launches["early"].sum()):
         print_text(
-            f"{count(early, 'launch call')} began after the launched work: the clocks of host and device disagree, so causes and "
-            "delays may be wrong",
+            f"{count(early, 'launch call')} began after the launched work: the clocks of host and device disagree, "
+            "so causes and delays may be wrong",
             "  ",
         )
