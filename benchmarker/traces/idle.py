@@ -41,6 +41,12 @@ def on_device(events: pd.DataFrame) -> pd.DataFrame:
     return events[events["kind"].isin(ON_DEVICE)]
 
 
+def calls_named(events: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
+    """The rows of calls of the runtime in whose names a pattern is found."""
+    matching = np.array([bool(pattern.search(name)) for name in events["name"].cat.categories], bool)
+    return np.flatnonzero(matching[codes(events["name"])] & (events["kind"] == "runtime").to_numpy())
+
+
 def idle_gaps(events: pd.DataFrame) -> pd.DataFrame:
     """The idle gaps of each device, in order; together they are the idle time of the profile.
 
@@ -117,8 +123,7 @@ class _Syncs:
     """The calls in which the host waits for the device."""
 
     def __init__(self, events: pd.DataFrame) -> None:
-        waits = np.array([bool(SYNC.search(name)) for name in events["name"].cat.categories], bool)
-        rows = np.flatnonzero(waits[codes(events["name"])] & (events["kind"] == "runtime").to_numpy())
+        rows = calls_named(events, SYNC)
         begin = events["ts_ns"].to_numpy()[rows]
         self._rows = rows[np.argsort(begin, kind="stable")]
         self._begin = np.sort(begin)

@@ -60,6 +60,7 @@ profile ops jax.pb
 profile idle torch.json
 profile idle torch.json --by=step
 profile idle torch.json --by=stream
+profile path torch.json
 profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb

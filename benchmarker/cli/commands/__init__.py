@@ -34,6 +34,7 @@ SECTIONS = {
         "profile scopes": "Show the time of each scope, several profiles side by side.",
         "profile ops": "Show the HLO instructions or aten ops.",
         "profile idle": "Show why the device waits, and how work was launched.",
+        "profile path": "Show the critical path: what determines when a step ends.",
         "profile sql": "Query a profile in Perfetto SQL.",
         "profile export": "Export a profile for the Perfetto viewer.",
         "profile import": "Import profiler traces of other tools.",
