@@ -18,6 +18,7 @@ from benchmarker.records.profile import DeviceTime, Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.nesting import union_ns
+from benchmarker.traces.covered import Covered
 from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
 from benchmarker.traces.formats import chrome, databases, rocprof, xplane
 from benchmarker.traces.formats.aten_cost import Causal
@@ -181,11 +182,7 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
 
 def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
     """Each device, and if it has several streams or threads, each of these."""
-    begin, end = rows["ts_ns"].to_numpy(), np.maximum(rows["ts_ns"] + rows["dur_ns"], rows["end_ns"]).to_numpy()
-    steps = events[events["kind"] == "step"]
-    until = (steps["ts_ns"] + steps["dur_ns"]).to_numpy()
-    covered = union_ns(np.concatenate([begin, steps["ts_ns"]]), np.concatenate([end, until]))
-    all_ns = covered if len(steps) else int(end.max() - begin.min())
+    all_ns = Covered.of(events, rows).wall_ns
     found = []
     for device, of_device in rows.groupby("device", observed=True):
         tracks = list(of_device.groupby("track", observed=True))

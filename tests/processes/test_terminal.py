@@ -63,6 +63,10 @@ profile kernels torch.json --by=launch
 profile gemms torch.json
 profile gemms torch.json --device="NVIDIA A100-SXM4-80GB" --roof=vendor
 profile gemms jax.pb
+profile idle torch.json
+profile idle torch.json --by=step
+profile idle torch.json --by=stream
+profile path torch.json
 profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb

@@ -35,6 +35,8 @@ SECTIONS = {
         "profile ops": "Show the HLO instructions or aten ops.",
         "profile gemms": "Show the matrix products: sizes, FLOP/s, share of the roof.",
         "profile ranks": "Compare the ranks of a distributed program.",
+        "profile idle": "Show why the device waits, and how work was launched.",
+        "profile path": "Show the critical path: what determines when a step ends.",
         "profile sql": "Query a profile in Perfetto SQL.",
         "profile export": "Export a profile for the Perfetto viewer.",
         "profile import": "Import profiler traces of other tools.",

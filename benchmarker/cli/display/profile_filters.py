@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 UNKNOWN = "unknown"
+device_option = click.option("--device", help="Show only this device: gpu:0, cpu, ...")
+step_option = click.option("--step", type=Integer(min=0), help="Show only this profiled step; the first is 0.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,9 @@ def filter_options(function: _F) -> _F:
         return function(*args, filters=Filters(**own), **given)
 
     for option in (
-        click.option("--step", type=Integer(min=0), help="Show only this profiled step; the first is 0."),
+        step_option,
         click.option("--stream", help="Show only this stream or thread."),
-        click.option("--device", help="Show only this device: gpu:0, cpu, ..."),
+        device_option,
         click.option(
             "--phase", type=click.Choice(["forward", "backward", "remat", UNKNOWN]), help="Show only this phase."
         ),

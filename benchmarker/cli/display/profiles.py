@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
     from benchmarker.traces.formats.aten_cost import Causal
     from benchmarker.traces.ingest import Ingested
+    from benchmarker.traces.wall_time import Bound
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -47,6 +48,8 @@ _WHOLE = ("shapes", "launch")
 """Columns whose texts wrap if they do not fit."""
 _SHARES = ("flops_share", "bytes_share")
 """Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
+_LEAST = 0.01
+"""Smaller parts of the wall time are not listed."""
 _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes": "B"}
 _HEADINGS = {
     "flop_per_s": "flop/s",
@@ -109,8 +112,8 @@ def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
             print_text(f"note{of}: {text}", "  ", err=aside)
 
 
-def headline(trace: Trace) -> None:
-    """Print the line above a table: what was profiled and how its time is divided."""
+def headline(trace: Trace, bound: Bound | None = None) -> None:
+    """Print the line above a table: what was profiled, how its time is divided, and what it is bound by."""
     step_s = median(trace.step_ns or [0]) / 1e9
     steps = f"{count(trace.steps, 'step')}, median {si(step_s, 's')} under the profiler; " if trace.steps else ""
     whole = [each for each in trace.devices if not each.track]
@@ -120,11 +123,26 @@ def headline(trace: Trace) -> None:
         devices = f"{whole[0].device}: wall {wall}, "
     else:
         devices = f"{len(whole)} devices: wall {wall}; all together "
-    print_text(f"{steps}{devices}busy {busy} ({trace.busy_share:.0%}), idle {idle}", "  ")
+    parts = f"; {bound_text(bound, 2)}" if bound else ""
+    print_text(f"{steps}{devices}busy {busy} ({trace.busy_share:.0%}), idle {idle}{parts}", "  ")
+
+
+def bound_text(bound: Bound, most: int = 0) -> str:
+    """Return what a profile is bound by, and the largest parts of the wall time, at most that many (0: all)."""
+    parts = [f"{name} {share:.0%}" for name, share in bound.shares.items() if share >= _LEAST]
+    return f"{bound.verdict} ({', '.join(parts[: most or None])})"
 
 
 def print_statistics(
-    table: pd.DataFrame, trace: Trace, *, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
+    table: pd.DataFrame,
+    trace: Trace,
+    bound: Bound | None = None,
+    *,
+    sort: str,
+    top: int,
+    wide: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Print statistics as a table (with the main columns unless `wide`), as JSON or as CSV."""
     column = next((name for name in (sort, f"{sort}_ns") if name in table), None)
@@ -138,7 +156,7 @@ def print_statistics(
     elif not len(table):
         click.echo("nothing in the profile matches")
     else:
-        headline(trace)
+        headline(trace, bound)
         shown = chosen.dropna(axis=1, how="all")
         shown = shown.drop(columns=[name for name in _SHARES if name in shown and (shown[name].dropna() == 1).all()])
         if not wide:

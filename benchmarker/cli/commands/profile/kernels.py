@@ -68,6 +68,7 @@ def command(
     block, and estimated occupancy.
     """
     from benchmarker.traces.statistics import describe, work
+    from benchmarker.traces.wall_time import bound_of
 
     columns = [*_BY[by], *(["rule"] if rule else [])]
     if one_or_two(results):
@@ -88,4 +89,4 @@ def command(
     warn([ingested.trace], [str(results[0])], aside=as_json or as_csv)
     table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
     table = table.rename(columns={"leaf": "scope"})
-    print_statistics(table, ingested.trace, as_json=as_json, as_csv=as_csv, **shown)
+    print_statistics(table, ingested.trace, bound_of(ingested.events), as_json=as_json, as_csv=as_csv, **shown)

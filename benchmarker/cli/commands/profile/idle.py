@@ -1,0 +1,139 @@
+"""`benchmarker profile idle`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
+from benchmarker.cli.display.profile_filters import device_option, step_option
+from benchmarker.cli.display.profiles import (
+    NAMES,
+    bound_text,
+    cell,
+    from_result,
+    headline,
+    plain,
+    print_frame_csv,
+    warn,
+)
+from benchmarker.formatting import count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from benchmarker.traces.wall_time import Bound
+
+NO_DEVICE = "no accelerator executed anything in this profile: there is no launch queue, and no device that waits"
+_BY = {"cause": "causes", "device": "devices", "step": "steps", "stream": "streams"}
+_TABLES = ("causes", "devices", "steps", "streams", "launches")
+_DROPPED = (
+    *("early", "unknown", "copy", "collective", "other stream", "copies alone", "collectives alone", "kernel wait"),
+    *("sync", "scope", "call", "short", "queue max", "p95 delay", "longest", "gaps", "op", "busy"),
+)
+"""Columns that a narrow terminal does not show, the least important first."""
+_LIKE = {"queue_empty": "share", "call": "name"}
+"""Columns that are formatted as another is."""
+_HEADINGS = {"delay_median_ns": "median delay", "delay_p95_ns": "p95 delay", "delay_max_ns": "max delay"}
+
+
+@click.command("idle")
+@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@click.option("--by", type=click.Choice(list(_BY)), default="cause", show_default=True, help="Group by this.")
+@device_option
+@step_option
+@wide_option
+@json_option
+@csv_option
+def command(
+    result: Path, by: str, device: str | None, step: int | None, wide: bool, as_json: bool, as_csv: bool
+) -> None:
+    """Show why the device waits in a profile: how its wall time divides into work and idle time, by cause.
+
+    Causes: host (nothing was queued, the next work was launched late); sync (the host waited for the device, and
+    launched more only then); kernel wait (queued, and begun within 30 µs); other stream, copy, collective (queued until
+    work of another stream had ended); unknown. OP, SCOPE and CALL are those of the work that most of the time waited
+    for. The largest part of the wall time decides whether a step is host-bound, kernel-bound, or bound by another part.
+
+    DELAY is from the end of a launch call to the begin of its work. SHORT counts calls that took longer than the work
+    they launched. QUEUE is work that was launched and has not begun.
+
+    With --by=stream, gaps are those between the work of one stream, and their causes those of Holistic Trace Analysis.
+
+    RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
+    """
+    ingested = from_result(result)
+    warn([ingested.trace], [str(result)], aside=as_json or as_csv)
+    found = _tables(ingested.events, device, step)
+    if found is None:
+        known = ingested.events["kind"].isin(["kernel", "copy"]).any()
+        reason = "nothing in the profile matches" if known else NO_DEVICE
+        if as_json:
+            print_json({"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))})
+        else:
+            click.echo(reason, err=as_csv)
+        return
+    whole, tables = found
+    if as_json:
+        shown = {name: plain(table.astype(object)) for name, table in tables.items()}
+        print_json({"reason": None, "bound": whole.verdict, "shares": whole.shares, **shown})
+    elif as_csv:
+        print_frame_csv(tables[_BY[by]])
+    else:
+        headline(ingested.trace)
+        print_text(f"{bound_text(whole)} of the wall time", "  ")
+        _print(tables[_BY[by]], wide=wide)
+        if by == "cause":
+            click.echo()
+            _print(tables["launches"], wide=wide)
+            _warn_of_clocks(tables["launches"])
+
+
+def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
+    """Return what the chosen work is bound by, and all tables; None if there is no such work."""
+    from benchmarker.traces.covered import Covered
+    from benchmarker.traces.idle import idle_gaps, on_device
+    from benchmarker.traces.launches import launch_statistics, streams
+    from benchmarker.traces.wall_time import bound, bounds, states
+
+    rows, of_step = on_device(events), events
+    if not len(rows):
+        return None
+    gaps = idle_gaps(events)
+    if device is not None:
+        rows, gaps = rows[rows["device"] == device], gaps[gaps["device"] == device]
+    if step is not None:
+        rows, gaps, of_step = (each[each["step"] == step] for each in (rows, gaps, events))
+    if not len(rows):
+        return None
+    causes = states(events, rows, gaps)
+    return bound(causes), {
+        "causes": causes,
+        "devices": bounds(states(events, rows, gaps, "device"), "device"),
+        "steps": bounds(states(events, rows, gaps, "step"), "step"),
+        "streams": streams(events, rows),
+        "launches": launch_statistics(events, rows, Covered.of(of_step, rows)),
+    }
+
+
+def _print(table: pd.DataFrame, *, wide: bool) -> None:
+    """Print a table without columns that are empty or zero throughout."""
+    empty = [name for name in table if name not in ("queue_median", "step") and not table[name].astype(bool).any()]
+    shown = table.drop(columns=empty).astype(object)
+    rows = [[cell(_LIKE.get(name, name), value) for name, value in row.items()] for row in shown.to_dict("records")]
+    print_table([_heading(name) for name in shown], rows, drop=_DROPPED, cut=(*NAMES, "call"), wide=wide)
+
+
+def _heading(name: str) -> str:
+    return _HEADINGS.get(name, name.removesuffix("_ns").replace("_", " "))
+
+
+def _warn_of_clocks(launches: pd.DataFrame) -> None:
+    if early := int(launches["early"].sum()):
+        print_text(
+            f"{count(early, 'launch call')} began after the launched work: the clocks of host and device disagree, "
+            "so causes and delays may be wrong",
+            "  ",
+        )
