@@ -37,10 +37,12 @@ class TimeLeft:
         self._seen: dict[bytes, list[float]] = defaultdict(list)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Add how long processes took; the two records of a duet share the time if the plan is also of duets."""
+        """Add how long trials took; the two of a duet share the time but for profiles if the plan is also of duets."""
         for record in records:
             share = 2 if record.design.partner and self._plan.design == "duet" else 1
-            self._seen[msgspec.json.encode(record.case)].append(record.harness.wall_s / share)
+            profile_s = record.harness.stages_s.get("profile", 0.0)
+            shared_s = (record.harness.wall_s - profile_s) / share
+            self._seen[msgspec.json.encode(record.case)].append(shared_s + profile_s)
 
     def expect(self, index: int, seconds: float) -> None:
         """Add how long a trial of a case should take."""

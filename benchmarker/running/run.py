@@ -70,8 +70,8 @@ def execute(
                 records = skip(process, reason)
             else:
                 records = _measure(context, process, len(finished))
-            for trial, record in zip(trials, records, strict=True):
-                finished[trial] = _stored(context, record)
+            records = [_stored(context, record) for record in records]
+            finished.update(zip(trials, records, strict=True))
             left.learn(records)
             listener.end(records)
         ran += len(trials)

@@ -312,3 +312,21 @@ def test_the_time_left_includes_what_follows_the_plan(cli, tmp_path):
     assert Hears.left[0] is None
     first, second, _ = (record.harness.wall_s for record in sorted(records, key=lambda record: record.trial_id))
     assert Hears.left[1:] == pytest.approx([1000 + 2 * first, 2000 + (first + second) / 2])
+
+
+def test_a_trial_ends_for_the_listener_after_its_profile(cli, tmp_path):
+    class Hears:
+        ended = []
+
+        def begin(self, title, case, left_s): ...
+        def say(self, text): ...
+        def hear(self, event): ...
+        def end(self, records):
+            self.ended += records
+
+    measuring = Measuring(power="none", profile=True)
+    case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0}, measuring=measuring)
+    with store.new_run(tmp_path / "results", make_plan([case], 1)) as folder:
+        execute(folder, Hears())
+    (record,) = Hears.ended
+    assert "profile" in record.harness.stages_s

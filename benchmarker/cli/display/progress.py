@@ -134,11 +134,13 @@ class Progress:
     def end(self, records: Sequence[Record]) -> None:
         """Print one permanent line for a process that has ended, with --quiet only if it failed."""
         errors = [record.error for record in records if record.error and record.error.kind != "partner"]
-        outcome = f"done in {records[0].harness.wall_s:.1f} s"
+        others_s = sum(record.harness.stages_s.get("profile", 0.0) for record in records[1:])
+        seconds = f"{records[0].harness.wall_s + others_s:.1f} s"  # a duet is one process, but two profiles
+        outcome = f"done in {seconds}"
         if errors and errors[0].kind == "skipped":
             outcome = f"SKIPPED: {errors[0].message}"
         elif errors:
-            outcome = f"FAILED in {errors[0].stage} after {records[0].harness.wall_s:.1f} s: {errors[0].message}"
+            outcome = f"FAILED in {errors[0].stage} after {seconds}: {errors[0].message}"
         if errors or not self._quiet:
             self.say(f"{self._title}: {outcome}")
 

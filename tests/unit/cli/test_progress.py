@@ -7,7 +7,7 @@ from support.records import make_record
 
 from benchmarker.cli.commands import LINES
 from benchmarker.cli.display.progress import Progress, progress_options, working
-from benchmarker.records.record import Failure
+from benchmarker.records.record import Failure, Harness
 
 RUNNING = ("run", "sweep", "ab", "plan show", "plan run", "suite run", "ceilings", "check")
 
@@ -73,3 +73,13 @@ def test_a_quiet_run_prints_its_table_and_where_its_records_are(cli):
     assert done.returncode == 0
     assert "toy" in done.stdout
     assert [line.partition(":")[0] for line in done.stderr.splitlines() if line] == ["records"]
+
+
+def test_the_time_of_a_duet_contains_both_profiles(capsys):
+    """One process of 10 s, then profiles of 3 s and of 4 s; each record has the time of its own."""
+    harness = [Harness(wall_s=13.0, stages_s={"profile": 3.0}), Harness(wall_s=14.0, stages_s={"profile": 4.0})]
+    records = [make_record(harness=each) for each in harness]
+    with Progress() as progress:
+        progress.begin("[1/1] a duet", records[0].case, None)
+        progress.end(records)
+    assert capsys.readouterr().err == "[1/1] a duet: done in 17.0 s\n"

@@ -5,7 +5,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker import Case, Measuring
-from benchmarker.planning.estimate import ASSUMED_S, forecast, outside_s, unmeasured
+from benchmarker.planning.estimate import ASSUMED_S, TimeLeft, forecast, outside_s, unmeasured
 from benchmarker.records.plan import make_plan
 from benchmarker.records.record import Failure, Harness
 
@@ -80,3 +80,11 @@ def test_failed_trials_and_duets_tell_nothing_about_other_cases(useless):
     assert forecast(plan, [record(**useless)], {}).assumed == 1
     assert unmeasured(plan, [record(**useless)]) == [0]
     assert unmeasured(plan, [record()]) == []
+
+
+def test_the_two_of_a_duet_share_their_process_but_not_their_profiles():
+    plan = make_plan([case(), case(profile=True)], 1, design="duet")
+    left = TimeLeft(plan)
+    partner = {"design": {"kind": "duet", "partner": "x"}}
+    left.learn([record(**partner), record(profile_s=20.0, **partner)])
+    assert left.seconds() == 9 + (9 + 20)
