@@ -163,7 +163,8 @@ def rooflines(
         first = good[0]
         roof = measured_roof(first, ceilings) if source == "measured" else vendor_roof(first)
         if roof is None:
-            lacking = f"the vendor data file has no {computed_in(first)} peak for {key_of(first)}"
+            key = key_of(first)
+            lacking = _without_peak(key.name if key else "", computed_in(first), str(key))
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
         parts = _parts(first)
@@ -214,14 +215,24 @@ def of_trace(name: str, trace: Trace, kernels: Sequence[Kernel], roof: Roof) -> 
     return Roofline(configuration=name, trials=1, roof=roof, points=points, model_s=None)
 
 
+def _without_peak(device: str, precision: str, called: str) -> str:
+    """Return what the vendor data file lacks for a device."""
+    found = vendor_peaks.peak(device)
+    known = found is not None and found.products_per_s(precision) is not None
+    what = "memory bandwidth" if known else f"{precision} peak"
+    return f"the vendor data file has no {what} for {called}"
+
+
 def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) -> Roof:
     """Return the roof of a device by its name. Raises `UserError` if it is not known."""
     if source == "vendor":
         found = vendor_peaks.peak(device)
-        peak = found.products_per_s(precision) if found else None
-        if found is None or peak is None or found.bytes_per_s is None:
+        if found is None:
             names = ", ".join(each.name for each in vendor_peaks.peaks())
-            raise UserError(f"the vendor data file has no {precision} peak for {device}; it has {names}")
+            raise UserError(f"the vendor data file has no device named {device}; it has {names}")
+        peak = found.products_per_s(precision)
+        if peak is None or found.bytes_per_s is None:
+            raise UserError(_without_peak(device, precision, device))
         return Roof(peak, found.bytes_per_s, f"{found.name} {precision}", found.source)
     computed = PRECISIONS[precision].compute if precision in PRECISIONS else precision
     for key in {each.device: None for each in ceilings.known if each.device.name == device}:
