@@ -210,13 +210,20 @@ def test_the_ratio_of_two_loops_and_its_interval():
     assert 0.92 <= covered / 300 <= 0.99
 
 
-def test_a_slow_loop_is_found_slow():
+def test_a_slow_loop_is_found_slow(monkeypatch):
+    now = [0.0]
+
+    def step(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(loops.time, "perf_counter", lambda: now[0])
     found = loops.ratio(
-        lambda: loops.host_block(lambda: time.sleep(0.004), lambda _: None, 3),
-        lambda: loops.host_block(lambda: time.sleep(0.002), lambda _: None, 3),
+        lambda: loops.host_block(lambda: step(0.004), lambda _: step(0.001), 3),
+        lambda: loops.host_block(lambda: step(0.002), lambda _: step(0.001), 3),
         pairs=8,
     )
-    assert 1.5 < found.value < 2.5
+    assert found.value == pytest.approx(0.013 / 0.007)
+    assert found.bare_s == pytest.approx(0.007)
 
 
 def test_the_plain_sum_counts_kernels_copies_and_fills(tmp_path):
