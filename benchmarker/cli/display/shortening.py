@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 _EMPTY = re.compile(r"^void |\bat::native::|\(anonymous namespace\)::")
 """Parts of C++ names that tell nothing: what a kernel returns, and the name spaces of PyTorch's kernels."""
 _WORD = re.compile(r"[^\W_]+")
+_TILE = re.compile(r"\d+x\d+")
+"""A tile size, such as `128x64`, which is kept."""
 _LONGEST = 2048
 """Characters of a name that are looked at."""
 _SIMILAR = 12
@@ -27,7 +29,7 @@ def apart(names: Sequence[str], width: int) -> list[str]:
 
     A name that fits is unchanged. Of longer ones, what C++ repeats is left out: the type `void`, PyTorch's name spaces,
     and the arguments after a template. If similar names are still too long, words that all of them share give way to
-    those that differ. `…` stands for what was left out.
+    those that differ, and to tile sizes. `…` stands for what was left out.
     """
     long = {name: _plain(name) for name in dict.fromkeys(names) if len(name) > width}
     similar = defaultdict(list)
@@ -36,9 +38,9 @@ def apart(names: Sequence[str], width: int) -> list[str]:
     made: dict[str, str] = {}
     for group in similar.values():
         shares = Counter(word for name in group for word in set(_WORD.findall(long[name])))
-        rare = {word: share for word, share in shares.items() if share < len(group)}
+        rare = {word: share for word, share in shares.items() if share < len(group) or _TILE.search(word)}
         for name in group:
-            is_cut = len(long[name]) > width and rare
+            is_cut = len(long[name]) > width and (rare or "<" in long[name])
             made[name] = _telling(long[name], rare, width) if is_cut else shortened(long[name], width)
     for same in _owners(made).values():
         if len(same) > 1:

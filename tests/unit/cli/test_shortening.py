@@ -47,6 +47,15 @@ def test_what_cpp_repeats_goes_first():
     )
 
 
+def test_the_tile_size_and_the_template_of_a_single_name_are_kept():
+    gemm = TILE.format("128x128")
+    gather = "void at::native::vectorized_elementwise_kernel<4, at::native::exp_kernel, std::array<char*, 2ul> >(int)"
+    assert apart([gemm, gather], 50) == [
+        "sm90_xmma_gemm_bf16bf16…tilesize128x128x64…",
+        "vectorized_elementwise_kernel<4, exp_kernel, std…",
+    ]
+
+
 def test_a_name_that_resembles_no_other_is_cut_in_the_middle():
     name = "a_kernel_" + "x" * 99 + "_end"
     assert apart([name, "b"], 30) == [shortened(name, 30), "b"]

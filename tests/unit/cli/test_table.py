@@ -51,7 +51,7 @@ def test_long_texts_wrap_at_spaces_and_kernels_are_shortened():
     (row,) = made.rows
     assert len(row) == 40
     assert row.startswith("cutlass::Kernel2…")
-    assert row.endswith("align8>  3.5 ms")
+    assert "…128x128_64x4…" in row
 
 
 def test_a_colour_covers_a_whole_cell_and_changes_no_width():
