@@ -161,7 +161,7 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         uneven=uneven,
         devices=devices,
         missing=missing,
-        notes=[*reading.notes, *_unknown(events, rows)],
+        notes=[*reading.notes, *_unknown(events, rows), *_restored(found)],
         complete=not missing,
     )
 
@@ -194,6 +194,14 @@ def _unknown(events: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
     if (phase := rows["phase"] == "").any():
         texts.append(f"the phase of {_share(rows, phase)} is unknown")
     return texts
+
+
+def _restored(found: Attributed) -> list[str]:
+    """Describe the backward ops that have no forward op and therefore no scope."""
+    if not found.restored:
+        return []
+    ops = count(found.restored, "backward op belongs", "backward ops belong")
+    return [f"{ops} to no scope: autograd made AsStridedBackward for views of tensors that were changed in place"]
 
 
 def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:

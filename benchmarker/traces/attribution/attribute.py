@@ -36,13 +36,14 @@ class Attributed:
     """The event table, and counts of the problems found.
 
     `unmatched_ops` are executed ops that are in no program of the file. `unmatched_backward` are backward ops whose
-    forward op is not in the file. `unlaunched` are device rows whose launch is not in the file. `overlapping` are rows
+    forward op is not in the file, `restored` those of autograd itself, which have none. `unlaunched` are device rows whose launch is not in the file. `overlapping` are rows
     that begin within another row and end after it.
     """
 
     events: pd.DataFrame
     unmatched_ops: int
     unmatched_backward: int
+    restored: int
     unlaunched: int
     overlapping: int
 
@@ -51,7 +52,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     """Attribute a file's rows; of nested scopes the innermost counts, or the innermost in `known` if it has any."""
     events = reading.events
     if not len(events):
-        return Attributed(events, 0, 0, 0, 0)
+        return Attributed(events, 0, 0, 0, 0, 0)
     kind = Kinds(events)
     begin, end = events["ts_ns"].to_numpy(), (events["ts_ns"] + events["dur_ns"]).to_numpy()
     nested = _nest_hosts(events, kind, begin, end)
@@ -59,7 +60,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     parent = np.where(kind.on_device, launch, nested.parent)
     rows = np.arange(len(events))
     op_row = inherit(nested.parent, np.where(kind.op, rows, -1))
-    forward, unmatched_backward = forward_rows(events, reading, nested)
+    forward, unmatched_backward, restored = forward_rows(events, reading, nested)
     phase = phases(events, reading, nested)
     counting = kind.scope & events["name"].isin(known).to_numpy() if known else kind.scope
     scope_row = scope_rows(nested, counting, forward)
@@ -93,7 +94,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     _categorise(events, kind, _optimizing(events, nested, kind, launch))
     events = counted_once(_timed(events, kind, nested), nested, launch, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
-    return Attributed(events, unmatched_ops, unmatched_backward, unlaunched, nested.overlapping)
+    return Attributed(events, unmatched_ops, unmatched_backward, restored, unlaunched, nested.overlapping)
 
 
 def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:
