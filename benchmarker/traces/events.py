@@ -23,6 +23,7 @@ correlation     links a kernel to its launch; external_id links either to the op
 shapes          types and shapes of the inputs of the op that it is or that launched it: `bf16[64,128] f32[128]`
 gemm            the matrix product that it computes: `bf16 m=64 n=32 k=128 batch=1 NT`; for its letters see `Gemm`
 launch          a kernel's launch: `grid=132,1,1 block=384,1,1 registers=168 shared=231424 occupancy=25%`
+graph           how the op of what a graph launched was found in the capture: by the node's number, or by order
 flops, bytes    work of one execution, if it follows from the shapes
 source          file and line
 
@@ -55,6 +56,7 @@ TEXTS = (
     "shapes",
     "gemm",
     "launch",
+    "graph",
 )
 INTEGERS = (
     "parent_id",

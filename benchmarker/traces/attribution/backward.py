@@ -23,7 +23,7 @@ _SLICES = "CopySlices"
 """How the name of a node ends that copies the gradient of a part of a tensor."""
 
 _RESTORED = re.compile(r"\bAsStridedBackward\d*$")
-"""Nodes that PyTorch makes when a view is used whose base was changed in place; they have a number but no forward op."""
+"""Nodes that PyTorch makes when a view is used whose base was changed in place; they have no forward op."""
 
 
 def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int, int]:
