@@ -23,6 +23,7 @@ correlation     links a kernel to its launch; external_id links either to the op
 shapes          types and shapes of the inputs of the op that it is or that launched it: `bf16[64,128] f32[128]`
 gemm            the matrix product that it computes: `bf16 m=64 n=32 k=128 batch=1 NT`; for its letters see `Gemm`
 launch          a kernel's launch: `grid=132,1,1 block=384,1,1 registers=168 shared=231424 occupancy=25%`
+graph           how the op of what a graph launched was found in the capture: by the node's number, or by order
 collective      all_reduce, all_gather, ... for a row that is or launches a collective, if the profiler states it; its
 group           process group with its ranks, group_size their number, message_bytes the data of this rank, and
 collective_nr   its number in the group
@@ -58,6 +59,7 @@ TEXTS = (
     "shapes",
     "gemm",
     "launch",
+    "graph",
     "collective",
     "group",
 )
@@ -80,7 +82,7 @@ INTEGERS = (
     "collective_nr",
 )
 FLOATS = ("purity", "flops", "bytes")
-ADDED = {"shapes", "gemm", "launch", "collective", "group", "group_size", "message_bytes", "collective_nr"}
+ADDED = {"shapes", "gemm", "launch", "graph", "collective", "group", "group_size", "message_bytes", "collective_nr"}
 """Columns that older files lack."""
 ON_DEVICE = ("kernel", "copy")
 """Kinds of rows that an accelerator executes."""

@@ -17,6 +17,7 @@ from benchmarker.formatting import count
 from benchmarker.records.profile import DeviceTime, Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed, attribute
 from benchmarker.traces.attribution.categories import UNCATEGORISED
+from benchmarker.traces.attribution.graphs import BEGIN, GRAPH, with_capture, without_capture
 from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.covered import Covered
 from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
@@ -29,8 +30,6 @@ from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
 
 COMMUNICATION = "communication"
-_GRAPH = re.compile(r"graph_?launch", re.IGNORECASE)
-"""Calls that launch a graph of kernels."""
 _LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _MOST_DEVICES = 4096
@@ -76,16 +75,39 @@ class Ingested:
         return msgspec.convert(table.to_dict("records"), list[Kernel])
 
 
-def ingest(path: Path, expected: Expected | None = None) -> Ingested:
-    """Read a trace file of any known format. Raises `UserError` if it is not a trace."""
+def ingest(path: Path, expected: Expected | None = None, capture: Path | None = None) -> Ingested:
+    """Read a trace file of any known format. Raises `UserError` if it is not a trace.
+
+    `capture` is a trace of PyTorch in which the graphs were captured that the trace launches.
+    """
     expected = expected or Expected()
     reading = read(path, expected.causal)
+    rows = len(reading.events)
+    if capture:
+        reading = with_capture(reading, _capture(path, reading, capture, expected.causal))
     found = attribute(reading, expected.scopes.keys())
+    if capture:
+        found = replace(found, events=without_capture(found.events, rows))
     if not len(work(found.events)):
         raise UserError(f"{path}: it contains no kernel and no op" + "".join(f"; {each}" for each in reading.lost))
     steps = _steps(found.events)
     each_scope = scopes(found.events, len(steps), expected.scopes)
     return Ingested(found.events, _trace(reading, found, steps, each_scope, expected), each_scope)
+
+
+def _capture(path: Path, reading: Reading, capture: Path, causal: Causal) -> Reading:
+    """Read the trace of a capture. Raises `UserError` if it has none, or if the trace launches no graph."""
+    if not _names(reading, GRAPH) or not reading.events["kind"].isin(ON_DEVICE).any():
+        raise UserError(f"{path}: it launches no graph; leave --capture out")
+    found = read(capture, causal)
+    if not _names(found, BEGIN):
+        raise UserError(f"{capture}: it contains no capture of a graph (a call of StreamBeginCapture)")
+    return found
+
+
+def _names(reading: Reading, pattern: re.Pattern[str]) -> bool:
+    """Whether any row has a name that contains a pattern."""
+    return any(pattern.search(name) for name in reading.events["name"].cat.categories)
 
 
 def read(path: Path, causal: Causal = "half") -> Reading:
@@ -173,7 +195,7 @@ def _trace(reading: Reading, found: Attributed, steps: list[int], each_scope: li
         uneven=uneven,
         devices=devices,
         missing=missing,
-        notes=[*reading.notes, *_unknown(events, rows)],
+        notes=[*reading.notes, *_unknown(events, rows), *_restored(found), *_captured(rows)],
         complete=not missing,
         rank=reading.rank,
         world_size=reading.world_size,
@@ -206,9 +228,28 @@ def _unknown(events: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
     return texts
 
 
+def _restored(found: Attributed) -> list[str]:
+    """Describe the backward ops that have no forward op and therefore no scope."""
+    if not found.restored:
+        return []
+    ops = count(found.restored, "backward op belongs", "backward ops belong")
+    return [f"{ops} to no scope: autograd made AsStridedBackward for views of tensors that were changed in place"]
+
+
+def _captured(rows: pd.DataFrame) -> list[str]:
+    """Describe the rows whose op was found in the capture of their graph."""
+    counts = {how: (rows["graph"] == how) for how in ("node", "order")}
+    return [
+        f"{int(chosen.sum())} kernels and copies of graphs ({_share(rows, chosen)}) have the op that was captured, "
+        + ("joined by the nodes' numbers" if how == "node" else "joined by order")
+        for how, chosen in counts.items()
+        if chosen.any()
+    ]
+
+
 def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
     """Which rows are parts of graphs whose launch is in no op."""
-    launching = np.array([bool(_GRAPH.search(name)) for name in events["name"].cat.categories], bool)
+    launching = np.array([bool(GRAPH.search(name)) for name in events["name"].cat.categories], bool)
     launch = rows["parent_id"].to_numpy()
     if not launching.any():
         return pd.Series(False, rows.index)

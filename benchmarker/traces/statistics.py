@@ -134,13 +134,15 @@ def _quantile(values: np.ndarray, first: np.ndarray, sizes: np.ndarray, share: f
 def calls(events: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
     """The number of the call of an op that each row of work belongs to; -1 for none.
 
-    All executions of an HLO instruction on a device count as one call.
+    All executions of an HLO instruction on a device count as one call, as do those of an op with the same shapes in one
+    launch of a graph.
     """
     if (rows["opcode"] != "").any():
         return grouped(codes(rows["device"]), rows["program_id"], codes(rows["op"]))[0]
     called = inherit(events["parent_id"].to_numpy(), np.where(events["kind"] == "op", events.index, -1))
-    found: np.ndarray = called[rows.index]
-    return found
+    of_graph = (rows["graph"] != "").to_numpy()
+    again = grouped(rows["parent_id"], codes(rows["op"]), codes(rows["shapes"]))[0]
+    return np.where(of_graph, len(events) + again, called[rows.index])
 
 
 def ops(events: pd.DataFrame, further: Sequence[str] = ()) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
-from benchmarker.cli.display.table import shortened
+from benchmarker.cli.display.shortening import apart
 from benchmarker.cli.options.results import traces_of
 from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings, store
@@ -131,16 +131,18 @@ def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Non
         return
     shown = points[:top] if top else points
     headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]
-    print_table(headings, [_row(each) for each in shown], drop=DROPPED, cut=["name"], wide=wide)
+    names = [point.name for point in shown]
+    rows = [_row(each, name) for each, name in zip(shown, names if wide else apart(names, WIDEST), strict=True)]
+    print_table(headings, rows, drop=DROPPED, cut=["name"], wide=wide)
     if len(shown) < len(points):
         click.echo(f"and {len(points) - len(shown)} more; --top=0 shows all")
     click.echo()
 
 
-def _row(point: Point) -> list[str]:
+def _row(point: Point, name: str) -> list[str]:
     return [
         point.level,
-        shortened(point.name, WIDEST),
+        name,
         f"{point.intensity:.3g}",
         si(point.attainable or None, "FLOP/s"),
         si(point.achieved or None, "FLOP/s"),

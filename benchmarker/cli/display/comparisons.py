@@ -9,7 +9,8 @@ import click
 
 from benchmarker.cli.display.output import print_table, print_text, width
 from benchmarker.cli.display.profiles import WIDEST
-from benchmarker.cli.display.table import Coloured, shortened
+from benchmarker.cli.display.shortening import shortened
+from benchmarker.cli.display.table import Coloured
 from benchmarker.comparing.formatting import (
     Terms,
     details,

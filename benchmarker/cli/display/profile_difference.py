@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import print_json, print_table, print_text
-from benchmarker.cli.display.profiles import NAMES, cell, from_result, plain, print_frame_csv, warn
+from benchmarker.cli.display.profiles import NAMES, cell, cells, from_result, plain, print_frame_csv, warn
 from benchmarker.formatting import si
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def show_difference(
     if not len(table):
         click.echo("nothing in the profiles matches")
         return
-    lines = [[_cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
     headings = [_HEADINGS.get(str(name), str(name).replace("_count", " n")) for name in shown.columns]
-    print_table(headings, lines, drop=_DROPPED, cut=NAMES, wide=wide)
+    print_table(headings, cells(shown, wide=wide, text=_cell), drop=_DROPPED, cut=NAMES, wide=wide)
     if len(shown) < len(table):
         rest = table.iloc[len(shown) :]["difference_share"].sum()
         click.echo(f"and {len(table) - len(shown)} more, {rest:.1%} of the difference; --top=0 shows all")
@@ -72,4 +71,4 @@ def _cell(name: str, value: object) -> str:
         return "-" if value != value else f"{value:+.1%}"
     if name.endswith("_count"):
         return f"{value:g}"
-    return cell(name, value)
+    return cell(name, value, whole=True)

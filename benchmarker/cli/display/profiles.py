@@ -13,7 +13,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_csv, print_json, print_table, print_text
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.display.table import shortened
+from benchmarker.cli.display.shortening import apart, shortened
 from benchmarker.cli.options.types import Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import count, si
@@ -32,11 +32,11 @@ SORTS = ("total", "self", "busy", "count", "mean", "median", "max", "name")
 TOP = 30
 """Lines of a table unless --top gives another number."""
 WIDEST = 56
-"""Longer names are shortened in the middle in tables; JSON and CSV contain them in full."""
+"""Longer names are shortened in tables without --wide; JSON and CSV contain them in full."""
 _WIDE = ("mean_ns", "p5_ns", "p95_ns", "min_ns", "std_ns", "flops", "bytes")
 """Columns that a table shows only with --wide."""
 NAMES = ("name", "op", "opcode", "scope", "program", "leaf", "device", "track", "result")
-"""Columns whose texts are shortened in the middle if the terminal is too narrow for them."""
+"""Columns of names, which are shortened if they are too long; other texts wrap."""
 _DROPPED = (
     *("min", "p95", "p5", "std", "mean", "flops", "bytes", "rule", "flop/byte", "bytes/s", "flop/s", "program"),
     *("launch", "median", "self", "max", "total", "track", "phase", "category", "count"),
@@ -44,8 +44,6 @@ _DROPPED = (
 """Columns that a narrow terminal does not show, the least important first."""
 _NULLABLE = ("phase", "shapes", "launch")
 """Columns of texts that may be unknown."""
-_WHOLE = ("shapes", "launch")
-"""Columns whose texts wrap if they do not fit."""
 _SHARES = ("flops_share", "bytes_share")
 """Columns with the share of a line's time in which the FLOPs or bytes are known, shown unless it is all of it."""
 _LEAST = 0.01
@@ -164,7 +162,7 @@ def print_statistics(
             if "busy_ns" in shown:
                 same = [name for name in ("total_ns", "self_ns") if (shown[name] == shown["busy_ns"]).all()]
                 shown = shown.drop(columns=same)
-        rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
+        rows = cells(shown, wide=wide)
         headings = [_HEADINGS.get(name, name.removesuffix("_ns")) for name in shown.columns]
         print_table(headings, rows, drop=_DROPPED, cut=NAMES, wide=wide)
         if len(chosen) < len(table):
@@ -188,8 +186,17 @@ def _is_unknown(name: str, value: Any) -> bool:
     return value == "" if name in _NULLABLE else isinstance(value, float) and not math.isfinite(value)
 
 
-def cell(name: str, value: Any) -> str:
-    """Return a value as table text, formatted by the name of its column."""
+def cells(table: pd.DataFrame, *, wide: bool, text: Callable[[str, Any], str] | None = None) -> list[tuple[str, ...]]:
+    """Return the rows of a table as texts, made by `text`; unless `wide`, long names are shortened."""
+    made = text or (lambda name, value: cell(name, value, whole=True))
+    columns = {str(name): [made(str(name), value) for value in values.tolist()] for name, values in table.items()}
+    for name in () if wide else set(NAMES).intersection(columns):
+        columns[name] = apart(columns[name], WIDEST)
+    return list(zip(*columns.values(), strict=True))
+
+
+def cell(name: str, value: Any, *, whole: bool = False) -> str:
+    """Return a value as table text, formatted by the name of its column; unless `whole`, a long text is shortened."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if name.endswith("_ns"):
@@ -202,4 +209,4 @@ def cell(name: str, value: Any) -> str:
         return f"{value:.3g}"
     if value == "":
         return {"scope": OUTSIDE, "op": "(no op)", **dict.fromkeys(_NULLABLE, "-")}.get(name, "")
-    return str(value) if name in _WHOLE else shortened(str(value), WIDEST)
+    return str(value) if whole else shortened(str(value), WIDEST)

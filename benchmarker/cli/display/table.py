@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from benchmarker.cli.display.shortening import apart, shortened
 from benchmarker.formatting import clean
 
 GAP = "  "
@@ -54,10 +55,20 @@ class _Column:
         """Return the width to which the column can be narrowed, if texts are narrowed to `floor`."""
         return self.width if self.is_number else min(self.width, floor)
 
+    def shorten(self) -> None:
+        """Shorten the texts that are too long for the column."""
+        if all(cell_len(cell) == len(cell) for cell in self.cells):
+            self.cells = apart(self.cells, self.width)
+        else:
+            long = (cell_len(cell) > self.width for cell in self.cells)
+            self.cells = [
+                shortened(cell, _characters(cell, self.width)) if is_long else cell
+                for cell, is_long in zip(self.cells, long, strict=True)
+            ]
+
     def lines(self, cell: str) -> list[str]:
         """Return a cell as lines that fit the column."""
-        is_cut = self.is_cut and cell_len(cell) > self.width
-        return [shortened(cell, _characters(cell, self.width))] if is_cut else _wrapped(cell, self.width)
+        return _wrapped(cell, self.width)
 
     def padded(self, line: str, painted: str) -> str:
         """Return a painted line of a cell with the width of the column."""
@@ -86,21 +97,19 @@ def lines(
     """Return a table that fits a width in characters, if one is given.
 
     `drop` are the headings of columns that may be left out, the least important first. Long texts in the columns `cut`
-    are shortened in the middle, others wrap. `paint` colours the cells that are `Coloured`.
+    are shortened, others wrap. `paint` colours the cells that are `Coloured`.
     """
     columns = [_column(heading, [row[at] for row in rows], heading in cut) for at, heading in enumerate(headings)]
     left_out = [] if width is None else _fit(columns, width, list(map(clean, drop)))
+    for each in columns:
+        if each.is_cut:
+            each.shorten()
     top = _line([_wrapped(each.heading, each.width) for each in columns], columns, [""] * len(columns), paint)
     body = []
     for at in range(len(rows)):
         cells = [each.lines(each.cells[at]) for each in columns]
         body += _line(cells, columns, [each.colours[at] for each in columns], paint)
     return Lines(top, body, left_out)
-
-
-def shortened(text: str, width: int) -> str:
-    """Return a text, shortened in the middle if it is longer than `width` characters."""
-    return text if len(text) <= width else f"{text[: width // 2]}…{text[len(text) - (width - 1) // 2 :]}"
 
 
 def _column(heading: str, cells: Sequence[str], is_cut: bool) -> _Column:

@@ -18,6 +18,7 @@ from benchmarker.traces.attribution.backward import PHASES, UNKNOWN, forward_row
 from benchmarker.traces.attribution.categories import UNCATEGORISED, categorize
 from benchmarker.traces.attribution.completion import completed
 from benchmarker.traces.attribution.costs import counted_once
+from benchmarker.traces.attribution.graphs import HOW, captured_calls
 from benchmarker.traces.attribution.instructions import from_programs
 from benchmarker.traces.attribution.nesting import Nest, busy, enclosed, inherit, nest
 from benchmarker.traces.events import Kinds, codes, grouped, words
@@ -36,13 +37,14 @@ class Attributed:
     """The event table, and counts of the problems found.
 
     `unmatched_ops` are executed ops that are in no program of the file. `unmatched_backward` are backward ops whose
-    forward op is not in the file. `unlaunched` are device rows whose launch is not in the file. `overlapping` are rows
-    that begin within another row and end after it.
+    forward op is not in the file, `restored` those of autograd itself, which have none. `unlaunched` are device rows
+    whose launch is not in the file. `overlapping` are rows that begin within another row and end after it.
     """
 
     events: pd.DataFrame
     unmatched_ops: int
     unmatched_backward: int
+    restored: int
     unlaunched: int
     overlapping: int
 
@@ -51,7 +53,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     """Attribute a file's rows; of nested scopes the innermost counts, or the innermost in `known` if it has any."""
     events = reading.events
     if not len(events):
-        return Attributed(events, 0, 0, 0, 0)
+        return Attributed(events, 0, 0, 0, 0, 0)
     kind = Kinds(events)
     begin, end = events["ts_ns"].to_numpy(), (events["ts_ns"] + events["dur_ns"]).to_numpy()
     nested = _nest_hosts(events, kind, begin, end)
@@ -59,13 +61,16 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     parent = np.where(kind.on_device, launch, nested.parent)
     rows = np.arange(len(events))
     op_row = inherit(nested.parent, np.where(kind.op, rows, -1))
-    forward, unmatched_backward = forward_rows(events, reading, nested)
+    forward, unmatched_backward, restored = forward_rows(events, reading, nested)
     phase = phases(events, reading, nested)
     counting = kind.scope & events["name"].isin(known).to_numpy() if known else kind.scope
     scope_row = scope_rows(nested, counting, forward)
+    node = np.full(len(events), -1) if reading.graph_node is None else reading.graph_node
+    captured, how = captured_calls(events.assign(parent_id=parent), launch, op_row, scope_row, node)
+    source = np.where(captured >= 0, captured, launch)  # the call that tells what a device row is
     launched = kind.on_device & (launch >= 0)
     for found in (op_row, phase, scope_row):
-        found[launched] = found[launch[launched]]
+        found[launched] = found[source[launched]]
     phase[kind.on_device & ~launched] = UNKNOWN
     step = _steps(events, kind, begin, launch)
     paths = _paths(events, nested, kind)
@@ -73,7 +78,8 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         "parent_id": parent,
         "step": step,
         "phase": words(phase, PHASES),
-        "op": _ops(events, kind, op_row, launch),
+        "op": _ops(events, kind, op_row, source),
+        "graph": words(how, HOW),
         "shapes": _shapes(events, kind, op_row),
         "scope_id": scope_row,
         **({} if reading.framework == "jax" else {"scope": words(paths.of[scope_row], paths.texts)}),
@@ -90,10 +96,10 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         texts = [*events["name"].cat.categories, ""]
         events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
         events["purity"] = 1.0
-    _categorise(events, kind, _optimizing(events, nested, kind, launch))
-    events = counted_once(_timed(events, kind, nested), nested, launch, kind.on_device)
+    _categorise(events, kind, _optimizing(events, nested, kind, source))
+    events = counted_once(_timed(events, kind, nested), nested, source, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
-    return Attributed(events, unmatched_ops, unmatched_backward, unlaunched, nested.overlapping)
+    return Attributed(events, unmatched_ops, unmatched_backward, restored, unlaunched, nested.overlapping)
 
 
 def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -18,21 +19,28 @@ _NODE = re.compile(r"autograd::engine::evaluate_function|.*(?:Backward\d*$|(?:_|
 """Names of ops of the backward pass: the autograd engine's nodes, their functions, and the ops made for them."""
 
 
-def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int]:
-    """The forward row of each backward row (-1 for all other rows), and how many were not found.
+_SLICES = "CopySlices"
+"""How the name of a node ends that copies the gradient of a part of a tensor."""
+
+_RESTORED = re.compile(r"\bAsStridedBackward\d*$")
+"""Nodes that PyTorch makes when a view is used whose base was changed in place; they have no forward op."""
+
+
+def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[np.ndarray, int, int]:
+    """The forward row of each backward row (-1 for all other rows), how many were not found, and how many have none.
 
     Both rows have a sequence number, which each thread counts separately. The backward row also has the profiler's own
     number of the forward thread. This number is assigned to the thread on which most of its rows find their partner.
     """
     forward = np.full(len(events), -1)
     if reading.forward_thread is None:
-        return forward, 0
+        return forward, 0, 0
     sequence = events["sequence_nr"].to_numpy()
     thread = reading.forward_thread
     begin, track = events["ts_ns"].to_numpy(), codes(events["track"])
     backward = np.flatnonzero((thread > 0) & (sequence >= 0))
     if not len(backward):
-        return forward, 0
+        return forward, 0, 0
     inside = inherit(nested.parent, np.where(thread > 0, 1, -1)) >= 0
     candidates = np.flatnonzero((thread <= 0) & (sequence >= 0))
     # The last forward row with a number is the one that made the node: the rows around it began with the same number.
@@ -47,7 +55,37 @@ def forward_rows(events: pd.DataFrame, reading: Reading, nested: Nest) -> tuple[
             found[inside[found] & (found >= 0) & (best >= 0)] = -1
             best = found if (found >= 0).sum() > (best >= 0).sum() else best
         forward[rows] = best
-    return inherit(nested.parent, forward), int((forward[backward] < 0).sum())
+    _follow_slices(events, nested, begin, backward, forward)
+    lacking = backward[forward[backward] < 0]
+    made = _named(events, _RESTORED.search)[lacking]
+    return inherit(nested.parent, forward), int((~made).sum()), int(made.sum())
+
+
+def _follow_slices(
+    events: pd.DataFrame, nested: Nest, begin: np.ndarray, backward: np.ndarray, forward: np.ndarray
+) -> None:
+    """Give the nodes of ops that changed a part of a tensor in place the forward op of the node that they call.
+
+    Such a node, CopySlices, has a number that no forward op has. It calls the in-place op's own node
+    (`CopySlices::apply` in PyTorch's torch/csrc/autograd/functions/tensor.cpp).
+    """
+    named = _named(events, lambda name: name.endswith(_SLICES))
+    lacking = np.zeros(len(forward), bool)
+    lacking[backward] = named[backward] & (forward[backward] < 0)
+    inner = backward[forward[backward] >= 0] if lacking.any() else backward[:0]
+    inner = inner[np.argsort(-begin[inner], kind="stable")]  # of several, the first is written last
+    while len(inner):
+        above = nested.parent[inner]
+        found = (above >= 0) & lacking[above]
+        forward[above[found]] = forward[inner[found]]
+        inner = above[found]
+
+
+def _named(events: pd.DataFrame, test: Callable[[str], object]) -> np.ndarray:
+    """Which rows have a name that passes a test."""
+    names = events["name"]
+    found: np.ndarray = np.array([bool(test(name)) for name in names.cat.categories], bool)[codes(names)]
+    return found
 
 
 def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -63,11 +101,11 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
 
     All other ops of PyTorch are forward. The phase of what is in no op, and of other programs' ops, is unknown.
     """
-    names, own = events["name"], np.full(len(events), -1)
+    own = np.full(len(events), -1)
     if reading.forward_thread is None:
         return np.full(len(events), UNKNOWN)
     is_op = (events["kind"] == "op").to_numpy()
-    is_node = np.array([bool(_NODE.match(name)) for name in names.cat.categories], bool)[codes(names)] & is_op
+    is_node = _named(events, _NODE.match) & is_op
     backward = is_node | (reading.forward_thread > 0)
     own[backward] = BACKWARD
     inside = inherit(nested.parent, own) == BACKWARD

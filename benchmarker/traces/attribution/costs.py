@@ -17,7 +17,7 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
 
     The description of a matrix product goes with its FLOPs. Of several kernels, the longest of a heavy category does
     the work; if there is none, the longest of all; a memory copy or set only if there is no kernel. `launch` is the
-    row that launched each device row.
+    row that launched each device row, or that was captured for it.
     """
     gemm = codes(events["gemm"])
     amounts = {name: events[name].to_numpy().copy() for name in ("flops", "bytes")}
@@ -35,7 +35,9 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
     else:
         costing = inherit(nested.parent, np.where(cost, rows, -1))
         op = np.where(on_device & (launch >= 0), costing[launch], -1)
-        done = _doing(events, op, np.flatnonzero(op >= 0), together=False)
+        again = np.where(events["graph"] != "", events["parent_id"], -1)  # each launch of a graph repeats its ops
+        call = grouped(op, again)[0]
+        done = _doing(events, call, np.flatnonzero(op >= 0), together=False)
         for values in amounts.values():
             values[done] = values[op[done]]
         gemm[done] = gemm[op[done]]

@@ -65,7 +65,7 @@ _LONGEST, _MOST = 60, 12
 """Most characters of a category, and most categories, that a note shows."""
 _NO_ARGS = Args()
 _KEPT = ("ts_ns", "dur_ns", "program_id", "correlation", "external_id", "sequence_nr")
-_INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num")
+_INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num", "graph_node")
 
 
 def read(pieces: Iterator[bytes], causal: Causal = "half") -> Reading:
@@ -232,6 +232,7 @@ class _Rows:
             "jax" if jax else "torch" if torch else "",
             frame(columns, int(wanted.sum())),
             forward_thread=found["forward_thread"][kept],
+            graph_node=found["graph_node"][kept],
             lost=tuple(lost),
             notes=tuple(notes),
             rank=_stated(source.beside, "rank"),

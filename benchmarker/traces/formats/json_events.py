@@ -57,6 +57,7 @@ class Args(Struct, gc=False):
     types: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Input type")
     strides: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Input Strides")
     concrete: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Concrete Inputs")
+    graph_node: Any = msgspec.field(default=None, name="graph node id")
     grid: msgspec.Raw = NOT_GIVEN
     block: msgspec.Raw = NOT_GIVEN
     registers: Any = msgspec.field(default=None, name="registers per thread")

@@ -23,6 +23,7 @@ class Reading:
     """The rows of a file; `parent_id`, the scopes and all shares are determined later.
 
     `forward_thread` is above 0 for backward rows: it is the thread of the forward row with the same `sequence_nr`.
+    `graph_node` is the number of a device row's node in the graph that launched it, -1 for none.
     `lost` lists what should be in the rows but is missing; `notes` lists what is left out on purpose. `rank` is that of
     the process in a distributed program of `world_size` processes, if the file states it.
     """
@@ -32,6 +33,7 @@ class Reading:
     events: pd.DataFrame
     programs: Mapping[int, Program] = field(default_factory=dict)
     forward_thread: Any = None
+    graph_node: Any = None
     lost: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rank: int | None = None

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from benchmarker.cli.display.table import NARROW, Coloured, lines, shortened
+from benchmarker.cli.display.shortening import shortened
+from benchmarker.cli.display.table import NARROW, Coloured, lines
 
 LONG = "attention B=2 H=8 T=1024 D=64 einsum"
 KERNEL = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_64x4_nn_align8>(Params)"
@@ -43,14 +44,14 @@ def test_without_a_width_all_columns_stay_whole():
     assert made.rows == [LONG * 10 + "  1"]
 
 
-def test_long_texts_wrap_at_spaces_and_kernels_are_shortened_in_the_middle():
+def test_long_texts_wrap_at_spaces_and_kernels_are_shortened():
     made = lines(["case", "time"], [[LONG, "3.5 ms"]], NARROW + 8)
     assert made.rows == ["attention B=2 H=8 T=1024  3.5 ms", "  D=64 einsum"]
     made = lines(["name", "time"], [[KERNEL, "3.5 ms"]], 40, cut=["name"])
     (row,) = made.rows
     assert len(row) == 40
-    assert row.startswith("void cutlass::Ke…align8>")
-    assert row.endswith("(Params)  3.5 ms")
+    assert row.startswith("cutlass::Kernel2…")
+    assert "…128x128_64x4…" in row
 
 
 def test_a_colour_covers_a_whole_cell_and_changes_no_width():

@@ -10,7 +10,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.display.profiles import cell, headline, plain, print_frame_csv, top_option, warn
+from benchmarker.cli.display.profiles import cells, headline, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
 from benchmarker.formatting import count, si
 from benchmarker.records import ceilings
@@ -167,9 +167,8 @@ def _print(table: pd.DataFrame, top: int, *, wide: bool) -> None:
     shown = (table.head(top) if top else table).drop(columns=[*_HIDDEN, *(() if wide else _WIDE)])
     if not wide and (table["batch"] == 1).all():
         shown = shown.drop(columns="batch")
-    rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
     headings = [_HEADINGS.get(str(name), str(name)) for name in shown.columns]
-    print_table(headings, rows, drop=_DROPPED, cut=["kernel"], wide=wide)
+    print_table(headings, cells(shown, wide=wide), drop=_DROPPED, cut=["kernel"], wide=wide)
     flops, took = table["flops"].sum(), table["total_ns"].sum() / 1e9
     more = len(table) - len(shown)
     click.echo(

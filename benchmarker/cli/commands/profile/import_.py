@@ -10,12 +10,14 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.profiles import causal_option, cell, from_result
+from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.types import Folder
 from benchmarker.formatting import clean, count, si
 
 if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
     from benchmarker.traces.formats.aten_cost import Causal
+    from benchmarker.traces.ingest import Ingested
 
 
 @click.command("import")
@@ -27,9 +29,17 @@ if TYPE_CHECKING:
     type=Folder(),
     help="Folder for the event tables. [default: next to each trace]",
 )
+@click.option(
+    "--capture",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A trace of PyTorch in which the graphs of this one were captured: it tells the op of each kernel.",
+)
 @causal_option
 @json_option
-def command(files: tuple[Path, ...], output: Path | None, causal: Causal | None, as_json: bool) -> int:
+def command(
+    files: tuple[Path, ...], output: Path | None, capture: Path | None, causal: Causal | None, as_json: bool
+) -> int:
     """Convert profiler traces to event tables, which the other commands of `profile` read.
 
     FILE is a trace of JAX's profiler (`.xplane.pb`, or the viewer's `.trace.json.gz`), of PyTorch's profiler, or any
@@ -48,7 +58,7 @@ def command(files: tuple[Path, ...], output: Path | None, causal: Causal | None,
         )
     for file, table in tables.items():
         try:
-            ingested = from_result(file, causal)
+            ingested = _with_capture(file, capture, causal) if capture else from_result(file, causal)
         except UserError as error:
             click.echo(clean(f"benchmarker: error: {error}"), err=True)
             continue
@@ -67,6 +77,14 @@ def command(files: tuple[Path, ...], output: Path | None, causal: Causal | None,
             _print(file, trace)
             click.echo(clean(f"event table: {table}"))
     return 0 if len(made) == len(tables) else 2
+
+
+def _with_capture(file: Path, capture: Path, causal: Causal | None) -> Ingested:
+    """Read a trace whose graphs were captured in another."""
+    from benchmarker.traces.ingest import Expected, ingest
+
+    with working(f"reading {file}"):
+        return ingest(file, Expected(causal=causal or "half"), capture)
 
 
 def _table(file: Path, output: Path | None) -> Path:

@@ -315,6 +315,49 @@ def test_an_asynchronous_op_is_complete_when_its_result_is_first_used():
     assert completed(events, {}, np.ones(4, bool)).tolist() == [90, -1, -1, -1]
 
 
+def node(name: str, ts: float, dur: float, sequence: int) -> dict[str, Any]:
+    """A node of the backward pass."""
+    return event("cpu_op", name, ts, dur, Sequence_number=sequence, Fwd_thread_id=1)
+
+
+SLICES = [
+    event("user_annotation", "layer", 0, 10),
+    event("cpu_op", "aten::mul_", 1, 5, Sequence_number=18, Fwd_thread_id=0),
+    node("autograd::engine::evaluate_function: torch::autograd::CopySlices", 20, 12, 19),
+    node("torch::autograd::CopySlices", 21, 10, 19),
+    event("cpu_op", "aten::clone", 22, 2),
+    node("MulBackward0", 25, 5, 18),
+    event("cpu_op", "aten::mul", 26, 3),
+]
+
+
+def test_a_node_of_slices_belongs_to_the_op_that_changed_them(tmp_path):
+    """The number 19 is that of no forward op; the node within has that of the op that changed a slice in place."""
+    found = read(tmp_path, SLICES)
+    assert found.trace.unmatched_backward == 0
+    assert found.trace.complete
+    rows = found.events.set_index("name")
+    assert rows.loc[["torch::autograd::CopySlices", "aten::clone", "aten::mul"], "leaf"].tolist() == ["layer"] * 3
+    assert rows.loc[["torch::autograd::CopySlices", "aten::clone", "aten::mul"], "phase"].tolist() == ["backward"] * 3
+
+
+def test_a_node_of_slices_without_its_op_is_missing(tmp_path):
+    found = read(tmp_path, [each for each in SLICES if each["name"] != "MulBackward0"])
+    assert found.trace.unmatched_backward == 2
+    assert found.events.set_index("name").loc["aten::clone", "leaf"] == ""
+
+
+def test_a_node_that_autograd_made_by_itself_is_noted_and_not_missing(tmp_path):
+    restored = [
+        node("autograd::engine::evaluate_function: AsStridedBackward0", 40, 5, 20),
+        node("AsStridedBackward0", 41, 3, 20),
+    ]
+    found = read(tmp_path, [*SLICES, *restored]).trace
+    assert found.complete
+    assert found.unmatched_backward == 0
+    assert found.notes[-1].startswith("2 backward ops belong to no scope: autograd made AsStridedBackward")
+
+
 REAL = {
     "h100_torch_qwen_inference.json.gz": (1707, 1198),
     "b200_torch_eager.json.gz": (929, 927),
