@@ -3,7 +3,8 @@
 Column          Meaning
 event_id        the row's number; the index of the frame
 parent_id       the row that encloses it on its thread; for a kernel or a copy, the row that launched it
-kind            step, scope, op, kernel, copy (memory copies and sets), runtime (calls of the device's runtime)
+kind            step, scope, op, kernel, copy (memory copies and sets), runtime (calls of the device's runtime),
+                memory (allocations and frees, on the thread that made them, named by their device)
 name            the profiler's name for it
 op, opcode      the HLO instruction or framework op that it is or that launched it; the HLO opcode
 category, rule  gemm, convolution, attention, communication, reduction, memory, elementwise, ...; the rule that matched
@@ -21,6 +22,8 @@ purity          share of a fusion's instructions that belong to its own leaf; 1 
 program         the compiled module; program_id is the profiler's number of it, run the number of its execution
 correlation     links a kernel to its launch; external_id links either to the op, sequence_nr backward to forward
 flops, bytes    work of one execution, if it follows from the shapes
+size            bytes that a memory event allocates, negative if it frees them; address is where, allocated and
+                reserved are the totals of its device after it; only traces with memory events have these columns
 source          file and line
 
 "None" is -1 in integer columns, NaN in float columns and the empty text in text columns; in Parquet it is null.
@@ -66,6 +69,8 @@ INTEGERS = (
     "sequence_nr",
 )
 FLOATS = ("purity", "flops", "bytes")
+MEMORY = ("size", "address", "allocated", "reserved")
+"""Float columns of traces with memory events."""
 ON_DEVICE = ("kernel", "copy")
 """Kinds of rows that an accelerator executes."""
 
@@ -79,6 +84,7 @@ def frame(columns: Mapping[str, Any], rows: int) -> pd.DataFrame:
         made[name] = columns[name] if name in columns else np.full(rows, -1)
     for name in FLOATS:
         made[name] = columns[name] if name in columns else np.full(rows, np.nan)
+    made |= {name: columns[name] for name in MEMORY if name in columns}
     return pd.DataFrame(made, index=pd.RangeIndex(rows, name="event_id"), copy=False)
 
 
