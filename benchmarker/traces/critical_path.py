@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,8 +33,7 @@ device; from the end of earlier work to the begin of the next, on its stream or 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A part of the path, its times in ns, and the row that it is about; -1 for none."""
 
     step: int
@@ -57,7 +56,7 @@ def critical_path(events: pd.DataFrame, step: int | None = None) -> pd.DataFrame
         for number, thread, begin, end in _windows(events, rows):
             if step in (None, number):
                 segments += walk.path(number, thread, begin, end)
-    made = pd.DataFrame(segments, columns=list(Segment.__dataclass_fields__))
+    made = pd.DataFrame(segments, columns=Segment._fields)
     row = made["row"].to_numpy().astype(np.int64)
     for column, source in {"name": "name", "op": "op", "scope": "leaf", "category": "category"}.items():
         texts = np.append(events[source].astype(object).to_numpy(), "")

@@ -3,7 +3,8 @@
 Column          Meaning
 event_id        the row's number; the index of the frame
 parent_id       the row that encloses it on its thread; for a kernel or a copy, the row that launched it
-kind            step, scope, op, kernel, copy (memory copies and sets), runtime (calls of the device's runtime)
+kind            step, scope, op, kernel, copy (memory copies and sets), runtime (calls of the device's runtime),
+                memory (allocations and frees, on the thread that made them, named by their device)
 name            the profiler's name for it
 op, opcode      the HLO instruction or framework op that it is or that launched it; the HLO opcode
 category, rule  gemm, convolution, attention, communication, reduction, memory, elementwise, ...; the rule that matched
@@ -28,6 +29,8 @@ collective      all_reduce, all_gather, ... for a row that is or launches a coll
 group           process group with its ranks, group_size their number, message_bytes the data of this rank, and
 collective_nr   its number in the group
 flops, bytes    work of one execution, if it follows from the shapes
+size            bytes that a memory event allocates, negative if it frees them; address is where, allocated and
+                reserved are the totals of its device after it; only traces with memory events have these columns
 source          file and line
 
 "None" is -1 in integer columns, NaN in float columns and the empty text in text columns; in Parquet it is null.
@@ -84,6 +87,8 @@ INTEGERS = (
 FLOATS = ("purity", "flops", "bytes")
 ADDED = {"shapes", "gemm", "launch", "graph", "collective", "group", "group_size", "message_bytes", "collective_nr"}
 """Columns that older files lack."""
+MEMORY = ("size", "address", "allocated", "reserved")
+"""Float columns of traces with memory events."""
 ON_DEVICE = ("kernel", "copy")
 """Kinds of rows that an accelerator executes."""
 
@@ -97,6 +102,7 @@ def frame(columns: Mapping[str, Any], rows: int) -> pd.DataFrame:
         made[name] = columns[name] if name in columns else np.full(rows, -1)
     for name in FLOATS:
         made[name] = columns[name] if name in columns else np.full(rows, np.nan)
+    made |= {name: columns[name] for name in MEMORY if name in columns}
     return pd.DataFrame(made, index=pd.RangeIndex(rows, name="event_id"), copy=False)
 
 

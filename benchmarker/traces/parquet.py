@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.records.profile import Scope, Trace
-from benchmarker.traces.events import ADDED, FLOATS, INTEGERS, TEXTS, codes, frame, words
+from benchmarker.traces.events import ADDED, FLOATS, INTEGERS, MEMORY, TEXTS, codes, frame, words
 from benchmarker.traces.ingest import Ingested
 
 _KEY = b"benchmarker"
@@ -38,8 +38,9 @@ def encode(ingested: Ingested) -> bytes:
     for name in INTEGERS:
         values = events[name].to_numpy()
         columns[name] = pa.array(values, mask=values == -1)
-    for name in FLOATS:
-        columns[name] = pa.array(events[name].to_numpy(), from_pandas=True)
+    for name in (*FLOATS, *MEMORY):
+        if name in events:
+            columns[name] = pa.array(events[name].to_numpy(), from_pandas=True)
     summary = msgspec.json.encode(_Summary(ingested.trace, ingested.scopes))
     table = pa.table(columns).replace_schema_metadata({_KEY: summary})
     sink = io.BytesIO()
@@ -54,10 +55,10 @@ def load(path: Path) -> Ingested:
         summary = msgspec.json.decode((table.schema.metadata or {})[_KEY], type=_Summary)
         older = ADDED - set(table.column_names)
         columns = {name: _texts(table[name]) for name in TEXTS if name not in older}
-        columns |= {
-            name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in INTEGERS if name not in older
-        }
-        columns |= {name: table[name].to_numpy().astype(float) for name in FLOATS}
+        numbers = [name for name in INTEGERS if name not in older]
+        columns |= {name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in numbers}
+        floats = (*FLOATS, *(name for name in MEMORY if name in table.column_names))
+        columns |= {name: table[name].to_numpy().astype(float) for name in floats}
         if table.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < table.num_rows:
             raise ValueError("a parent_id is not the number of a row")
     except OSError as error:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 from support import profiles, sysfs
+from support.launched import allocation
 from support.records import QUIET, make_ceiling, make_energy, make_record
 
 from benchmarker.files import atomic
@@ -67,6 +68,7 @@ profile idle torch.json
 profile idle torch.json --by=step
 profile idle torch.json --by=stream
 profile path torch.json
+profile memory memory.json
 profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb
@@ -130,6 +132,8 @@ def place(tmp_path_factory):
     (folder / "ranks").mkdir()
     for rank in range(2):
         (folder / "ranks" / f"{rank}.json").write_bytes(profiles.torch_json())
+    allocated = [allocation(1_763_000_000_000_004, 1 << 30, 1 << 30)]
+    (folder / "memory.json").write_bytes(profiles.torch_json(profiles.torch_events() + allocated))
     (folder / "jax.pb").write_bytes(profiles.small_cpu_space())
     (folder / "bounds.toml").write_text(
         'format_version = 1\n[[case]]\nmatch = { problem = "gpt2" }\nmetric = "samples_per_s"\nmin = 0.5\ntrials = 6\n'

@@ -54,6 +54,13 @@ def wait(begin: float, end: float, name: str = "cudaStreamSynchronize", thread: 
     return host("cuda_runtime", name, begin, end, thread, correlation=next(_numbers))
 
 
+def allocation(at: float, size: int, allocated: int, address: int = 64, device: int = 0) -> dict[str, Any]:
+    """An event of memory on thread 1: so many bytes at an address, and the total after it; device -1 is the CPU."""
+    args = {"Bytes": size, "Addr": address, "Total Allocated": allocated, "Total Reserved": 1 << 31}
+    args |= {"Device Id": device, "Device Type": int(device >= 0)}
+    return {"ph": "i", "pid": 1, "tid": 1, "cat": "cpu_instant_event", "name": "[memory]", "ts": at, "args": args}
+
+
 def trace(folder: Path, *events: Events) -> Ingested:
     """The trace of these events."""
     path = folder / "launched.json"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.formatting import count
-from benchmarker.traces.events import Texts, frame, grouped
+from benchmarker.traces.events import MEMORY, Texts, frame, grouped
 from benchmarker.traces.formats import collectives
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.json_args import Described
@@ -59,8 +59,11 @@ CAUSAL: dict[Causal, str] = {
 _SLICE_OR_ARROW = ("X", "s", "f")
 """The most frequent events by far: slices, and the ends of arrows between them."""
 _INSTANT = set("iI")
+_MOST_BYTES = 1 << 63
 _MEMORY = "[memory]"
 """The name of PyTorch's events of allocated and freed memory."""
+_CPU_TYPE = 0
+"""The CPU among PyTorch's types of devices (c10/core/DeviceType.h)."""
 _LONGEST, _MOST = 60, 12
 """Most characters of a category, and most categories, that a note shows."""
 _NO_ARGS = Args()
@@ -91,6 +94,8 @@ class _Rows:
         self.thread_numbers: dict[tuple[str, str], int] = {}
         self.seen = self.timeless = self.unmatched = self.unknown = self.asynchronous = 0
         self.left_out: Counter[str] = Counter()
+        self.rows = 0
+        self.memory: list[tuple[int, Args]] = []
 
     def add(self, events: list[Slice]) -> None:
         """Add a list of events."""
@@ -129,6 +134,10 @@ class _Rows:
                 self.unknown += each.ph is not None or each.ts is not None or each.name != ""  # JAX ends a file with {}
             else:
                 if each.ph in _INSTANT:
+                    if each.name == _MEMORY and each.args and _allocates(each.args):
+                        each.dur = 0
+                        yield each
+                        continue
                     self.left_out["memory" if each.name == _MEMORY else "instant"] += 1
                 self.asynchronous += each.ph in _ASYNCHRONOUS
                 self.unknown += each.ph not in _ASYNCHRONOUS and each.ph not in _NO_DURATION
@@ -140,6 +149,8 @@ class _Rows:
             slices = [each for each, good in zip(slices, valid.tolist(), strict=True) if good]
             ts, dur = ts[valid], dur[valid]
         args = [each.args or _NO_ARGS for each in slices]
+        self.memory += [(self.rows + at, args[at]) for at, each in enumerate(slices) if each.ph in _INSTANT]
+        self.rows += len(slices)
         code = self.interned.code
         columns = {
             "name": numbers([each.name for each in slices], lambda value: code(text_of(value))),
@@ -203,6 +214,7 @@ class _Rows:
             return Reading("chrome", "jax" if jax else "torch" if torch else "", frame({}, 0), lost=tuple(lost))
         found = {name: np.concatenate([part.pop(name) for part in self.parts]) for name in list(self.parts[0])}
         kind, name, step = self._kinds(found, torch)
+        memory = self._memory(name)
         wanted = kind != _DROPPED
         kept = slice(None) if wanted.all() else wanted
         if self.asynchronous:
@@ -226,6 +238,7 @@ class _Rows:
             "run": run[kept],
             **{each: found.pop(each)[kept] for each in (*_KEPT, *collectives.INTEGERS)},
             **{each: found.pop(each)[kept] for each in ("flops", "bytes")},
+            **{each: values[kept] for each, values in memory.items()},
         }
         return Reading(
             "chrome",
@@ -261,10 +274,20 @@ class _Rows:
             kind[chosen], step[chosen] = code("step"), found["step_num"][chosen]
         if any(match["api"] or match["gpu"] for match in map(_ROCPROF.match, self.processes.values()) if match):
             self._rocprof_kinds(found, kind)
+        kind[[row for row, _ in self.memory]] = code("memory")
         dropped, counts = np.unique(category[kind == _DROPPED], return_counts=True)
         for each, number in zip(dropped.tolist(), counts.tolist(), strict=True):
             self.left_out[values()[each]] += number
         return kind, name, step
+
+    def _memory(self, name: np.ndarray) -> dict[str, np.ndarray]:
+        """Name memory events by their device, and return their columns; no columns if there are none."""
+        columns = {column: np.full(len(name), np.nan) for column in MEMORY if self.memory}
+        for row, args in self.memory:
+            name[row] = self.interned.code("cpu" if args.memory_type == _CPU_TYPE else f"gpu:{args.memory_number}")
+            for column, values in columns.items():
+                values[row] = getattr(args, column)
+        return columns
 
     def _jax_kinds(self, found: dict[str, np.ndarray], kind: np.ndarray) -> None:
         """Set the kinds of a JAX file, where the process and the thread determine what an event is."""
@@ -324,6 +347,12 @@ class _Rows:
 
 
 _DROPPED = -1
+
+
+def _allocates(args: Args) -> bool:
+    """Whether the arguments are those of a memory event."""
+    numbers = (*(getattr(args, name) for name in MEMORY), args.memory_type, args.memory_number)
+    return all(type(number) is int and abs(number) < _MOST_BYTES for number in numbers)
 
 
 def _kind_of(category: str, torch: bool) -> str | None:

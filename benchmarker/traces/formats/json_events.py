@@ -70,6 +70,12 @@ class Args(Struct, gc=False):
     group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
     group_size: Any = msgspec.field(default=None, name="Group size")
     collective_nr: Any = msgspec.field(default=None, name="Seq")
+    size: Any = msgspec.field(default=None, name="Bytes")
+    address: Any = msgspec.field(default=None, name="Addr")
+    allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    reserved: Any = msgspec.field(default=None, name="Total Reserved")
+    memory_type: Any = msgspec.field(default=None, name="Device Type")
+    memory_number: Any = msgspec.field(default=None, name="Device Id")
 
 
 class Slice(Struct, gc=False):

@@ -90,6 +90,7 @@ def _write(events: pd.DataFrame, file: IO[bytes] | gzip.GzipFile) -> None:
     }
     file.write(b'{"displayTimeUnit":"ns","otherData":{"base_ts_ns":"%d"},"traceEvents":[\n' % base)
     file.write(b",\n".join(map(msgspec.json.encode, metadata)))
+    order = order[(events["kind"] != "memory").to_numpy()[order]]
     for start in range(0, len(order), _PIECE_ROWS):
         rows = order[start : start + _PIECE_ROWS]
         texts = {name: values[codes[rows]].tolist() for name, (codes, values) in columns.items()}

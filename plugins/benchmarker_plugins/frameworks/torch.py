@@ -155,11 +155,11 @@ class TorchFramework(Framework):
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:
-        """Run PyTorch's profiler, with the shapes of inputs, from which FLOPs are counted."""
+        """Run PyTorch's profiler, with allocations, and the shapes of inputs, from which FLOPs are counted."""
         activities = [ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
-        with profile(activities=activities, record_shapes=True, acc_events=True) as profiler:
+        with profile(activities=activities, record_shapes=True, profile_memory=True, acc_events=True) as profiler:
             yield lambda number: record_function(f"ProfilerStep#{number}")
         profiler.export_chrome_trace(str(folder / "trace.json"))
 
