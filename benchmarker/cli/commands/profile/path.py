@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.commands.profile.idle import NO_DEVICE
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profile_filters import step_option
 from benchmarker.cli.display.profiles import (
@@ -25,6 +24,7 @@ from benchmarker.formatting import count, si
 if TYPE_CHECKING:
     import pandas as pd
 
+NO_DEVICE = "no accelerator executed anything in this profile; of ops on a CPU, a trace does not tell which needs which"
 _DROPPED = ("scope", "op", "longest", "category", "count")
 """Columns that a narrow terminal does not show, the least important first."""
 
