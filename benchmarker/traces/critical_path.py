@@ -27,9 +27,10 @@ from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
 
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 _NEVER = np.iinfo(np.int64).min
-KINDS = ("host", "launch delay", "kernel", "copy", "stream wait", "event wait", "sync")
+KINDS = ("host", "launch delay", "kernel", "copy", "stream wait", "event wait", "sync", "unknown")
 """What a segment of the path is: the host working; from the begin of a launch call to that of its work; work on the
-device; from the end of earlier work to the begin of the next, on its stream or another; the host returning from a wait.
+device; from the end of earlier work to the begin of the next, on its stream or another; the host returning from a wait;
+before work whose launch and predecessor are not in the trace.
 """
 
 
@@ -132,7 +133,9 @@ class _Walk:
                 at = go_to(time, kind, self.launch[work] if kind == "launch delay" else work)
                 if kind == "launch delay":
                     thread, work = int(self.track[blocker]), -1
-                elif blocker < 0 or blocker in seen or 0 <= self.step[blocker] < step:
+                elif blocker < 0 or blocker in seen:
+                    at = go_to(begin, "unknown", work)
+                elif 0 <= self.step[blocker] < step:
                     break
                 else:
                     work = blocker

@@ -100,7 +100,7 @@ def bound(lines: pd.DataFrame) -> Bound:
     parts = {name: lines.loc[lines["cause"].isin(causes), "time_ns"].sum() / wall for name, causes in _PARTS.items()}
     shares = {name: float(share) for name, share in sorted(parts.items(), key=lambda part: -part[1])}
     first = next(iter(shares))
-    verdict = "waiting for something that the trace does not show" if first == "unknown" else f"{first}-bound"
+    verdict = "bound by unknown waits" if first == "unknown" else f"{first}-bound"
     return Bound(verdict, shares)
 
 

@@ -32,8 +32,8 @@ made |= {f"stream {stream} longest queue": row["queue_length", "max"] for (_, st
 delays = found.get_cuda_kernel_launch_stats(visualize=False)[0]["launch_delay"]
 made |= {"launches": len(delays), "median launch delay": delays.median(), "longest launch delay": delays.max()}
 overlap = found.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"][0]
-made |= {"overlap": overlap}
-print(json.dumps({name: None if value != value else float(value) for name, value in made.items()}))
+made = {name: float(value) for name, value in {**made, "overlap": overlap}.items()}
+print(json.dumps({name: value for name, value in made.items() if value == value}))
 """
 """Code for the Python with HTA: print its figures for a file, in µs and %."""
 KNOWN = ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"]

@@ -81,6 +81,15 @@ def test_clocks_that_disagree_are_told(command, tmp_path):
     assert "1 launch call began after the launched work: the clocks" in done.stdout
 
 
+def test_work_without_launches_has_no_delays_and_no_queue(command, tmp_path):
+    trace(tmp_path, work(None, (10, 20)), work(None, (60, 70)))
+    done = command("profile", "idle", "launched.json")
+    assert done.returncode == 0
+    assert "bound by unknown waits (unknown 67%, kernel 33%)" in done.stdout
+    assert "no launch of this work is in the trace" in done.stdout
+    assert json.loads(command("profile", "idle", "launched.json", "--json").stdout)["launches"] == []
+
+
 def test_a_profile_of_a_cpu_has_no_launch_queue_and_says_so(command, tmp_path):
     (tmp_path / "cpu.pb").write_bytes(profiles.small_cpu_space())
     done = command("profile", "idle", "cpu.pb")

@@ -8,7 +8,7 @@ import pytest
 from support import profiles
 from support.launched import step, trace, wait, work
 
-from benchmarker.cli.commands.profile.idle import NO_DEVICE
+from benchmarker.cli.commands.profile.path import NO_DEVICE
 
 
 @pytest.fixture

@@ -136,6 +136,13 @@ def test_clocks_that_disagree_end_the_path_at_work_it_has_met(tmp_path):
     assert sum(end - begin for *_, begin, end in found) == 95
 
 
+def test_before_work_without_launch_and_predecessor_the_path_is_unknown(tmp_path):
+    assert path(tmp_path, work((0, 1), (5, 20), stream=8), work(None, (60, 70))) == [
+        ("unknown", "sgemm", 5, 60),
+        ("kernel", "sgemm", 60, 70),
+    ]
+
+
 def test_lines_sum_segments_and_shares_are_of_the_path(tmp_path):
     events = [step(0, 0, 20), work((1, 2), (5, 50)), work((3, 4), (50, 90)), work((5, 6), (90, 100), "other")]
     found = summed(critical_path(trace(tmp_path, *events).events), ["kind", "name", "category"])

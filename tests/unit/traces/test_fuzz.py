@@ -13,8 +13,13 @@ from support import profiles
 
 from benchmarker import UserError
 from benchmarker.traces import parquet
+from benchmarker.traces.critical_path import critical_path
+from benchmarker.traces.events import ON_DEVICE
+from benchmarker.traces.idle import idle_gaps, on_device
 from benchmarker.traces.ingest import Ingested, ingest, read
+from benchmarker.traces.memory import timeline
 from benchmarker.traces.statistics import describe, ops, work
+from benchmarker.traces.wall_time import states
 
 CORPUS = Path(__file__).parent / "corpus"
 SMALL = {
@@ -46,6 +51,13 @@ def told(path: Path) -> Ingested | None:
     lines = describe(rows, ["name"])
     assert (lines["total_ns"] >= lines["self_ns"]).all()
     ops(events)
+    if events["kind"].isin(ON_DEVICE).any():
+        gaps = idle_gaps(events)
+        assert abs(gaps["idle_ns"].sum() - trace.idle_ns) <= len(trace.devices)  # shares of busy time are rounded
+        assert states(events, on_device(events), gaps)["time_ns"].sum() == gaps["idle_ns"].sum() + trace.busy_ns
+    for _, segments in critical_path(events).groupby("step"):
+        assert (segments["begin_ns"].to_numpy()[1:] == segments["end_ns"].to_numpy()[:-1]).all()
+    timeline(events)
     kept = path.with_name("kept.parquet")
     kept.write_bytes(parquet.encode(found))
     assert parquet.load(kept).trace == trace

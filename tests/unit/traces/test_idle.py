@@ -95,7 +95,7 @@ NONE = {"latency": 0, "unknown": 0}
 
 def test_gaps_whose_cause_is_unknown_are_no_verdict_on_host_or_device(tmp_path):
     events = trace(tmp_path, FIRST, work((11, 12), (90, 95))).events
-    assert bound_of(events).verdict == "waiting for something that the trace does not show"
+    assert bound_of(events).verdict == "bound by unknown waits"
 
 
 def test_a_profile_of_a_cpu_has_no_gaps_and_is_bound_by_nothing(tmp_path):

@@ -87,8 +87,7 @@ def command(
         _print(tables[_BY[by]], wide=wide)
         if by == "cause":
             click.echo()
-            _print(tables["launches"], wide=wide)
-            _warn_of_clocks(tables["launches"])
+            _print_launches(tables["launches"], wide=wide)
 
 
 def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
@@ -130,7 +129,11 @@ def _heading(name: str) -> str:
     return _HEADINGS.get(name, name.removesuffix("_ns").replace("_", " "))
 
 
-def _warn_of_clocks(launches: pd.DataFrame) -> None:
+def _print_launches(launches: pd.DataFrame, *, wide: bool) -> None:
+    if not len(launches):
+        print_text("no launch of this work is in the trace, so there are no launch delays and no queue")
+        return
+    _print(launches, wide=wide)
     if early := int(launches["early"].sum()):
         print_text(
             f"{count(early, 'launch call')} began after the launched work: the clocks of host and device disagree, "

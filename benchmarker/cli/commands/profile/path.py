@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarker.cli.commands.profile.idle import NO_DEVICE
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profile_filters import step_option
 from benchmarker.cli.display.profiles import (
@@ -25,6 +24,7 @@ from benchmarker.formatting import count, si
 if TYPE_CHECKING:
     import pandas as pd
 
+NO_DEVICE = "no accelerator executed anything in this profile; of ops on a CPU, a trace does not tell which needs which"
 _DROPPED = ("scope", "op", "longest", "category", "count")
 """Columns that a narrow terminal does not show, the least important first."""
 
@@ -42,7 +42,8 @@ def command(result: Path, step: int | None, top: int, wide: bool, as_json: bool,
     Only what is on the path makes a step shorter if it becomes faster. The first table shows the time on the path by
     kind: host (ops and calls of the host), launch delay (from the begin of a launch call to that of its work), kernel,
     copy, stream wait (between two works of one stream), event wait (after work of another stream), sync (the host
-    returning from a wait for the device). The second shows what takes longest on it.
+    returning from a wait for the device), unknown (before work whose launch is not in the trace). The second shows what
+    takes longest on it.
 
     Several steps are summed; --step shows one. JSON has every segment of the path, in order.
 
