@@ -9,7 +9,7 @@ from statistics import harmonic_mean
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from benchmarker.stats.shift import paired
 
@@ -95,15 +95,15 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     if not error > 0:
         return Mean(method, math.exp(log), log, None, level, 1.0, 1.0, values, None if math.isnan(error) else 0.0)
     freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
+    half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
     return Mean(
         method,
         math.exp(log),
         log,
         (log - half, log + half),
         level,
-        2 * float(stats.t.sf(abs(log) / error, freedom)),
-        float(stats.t.sf((first.margin - abs(log)) / error, freedom)),
+        2 * float(special.stdtr(freedom, -abs(log) / error)),
+        float(special.stdtr(freedom, (abs(log) - first.margin) / error)),
         values,
         error * math.sqrt(values),
     )
