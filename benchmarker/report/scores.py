@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import verdict
+from benchmarker.comparing.formatting import measure, short, verdict
 from benchmarker.formatting import si
 from benchmarker.records.configurations import label
 from benchmarker.report.page_model import RATIO, Cell, Column, Listing, Section, Table
-from benchmarker.report.study import short
 
 if TYPE_CHECKING:
     from benchmarker.procurement.accept import Acceptance
@@ -94,7 +93,7 @@ def _means(found: Scores) -> Listing:
             mean = place.mean
             rows.append(
                 (
-                    _words(ranking.metric),
+                    measure(ranking.metric),
                     *((place.rank,) if ranked else ()),
                     short(place.side),
                     mean.ratio if mean else 1.0 if baseline and place.rank else None,
@@ -106,10 +105,6 @@ def _means(found: Scores) -> Listing:
                 )
             )
     return Listing("Scores", Table(columns, tuple(rows)))
-
-
-def _words(metric: str) -> str:
-    return metric.replace("_per_", "/").replace("_", " ")
 
 
 def _metrics(found: Scores, ranking: MetricRanking) -> dict[str, MetricScore]:
@@ -142,7 +137,7 @@ def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | No
             row += [own[name].contender_value, own[name].ratio] if name in own else [None, None]
         rows.append(tuple(row))
     caption = "Medians over trials. Each score is the case's ratio over the baseline; above 1 is better."
-    title = f"{_words(ranking.metric)} by case"
+    title = f"{measure(ranking.metric)} by case"
     return Listing(title, Table(tuple(columns), tuple(rows)), caption, searched=len(rows) > SEARCHED)
 
 
@@ -225,7 +220,7 @@ def _outcomes(result: str, found: Acceptance) -> Listing:
             (
                 each.verdict,
                 each.name,
-                _words(each.metric) if each.metric else "",
+                measure(each.metric) if each.metric else "",
                 value,
                 f"{lowest} to {highest}" if lowest else "",
                 each.trials,

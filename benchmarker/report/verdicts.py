@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import details, percent, ratio, verdict
+from benchmarker.comparing.formatting import details, measure, percent, ratio, short, verdict
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.answer import gain, measure, sentence
+from benchmarker.report.answer import gain, sentence
 from benchmarker.report.page_model import P_VALUE, RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
-from benchmarker.report.study import MOST_DRAWN, short
+from benchmarker.report.study import MOST_DRAWN
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison
