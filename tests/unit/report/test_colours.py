@@ -17,7 +17,8 @@ VISIONS = {
 XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]])
 WHITE = XYZ.sum(axis=1)
 STYLES = files("benchmarker.report").joinpath("page.css").read_text("utf-8")
-LIGHT, DARK = (dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root[^{]*\{([^}]*)\}", STYLES)[:2])
+THEMES = re.findall(r":root[^{]*\{([^}]*)\}", STYLES)[:2]
+LIGHT, DARK = (dict(re.findall(r"--(\w+): (#\w{6})", theme)) for theme in THEMES)
 
 
 def lab(colour, vision):
