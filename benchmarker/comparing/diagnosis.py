@@ -7,13 +7,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.machine.description import restriction
 from benchmarker.records.configurations import DEFAULTS, Factors, environment_of, factors, text, varying
 from benchmarker.stats.shift import unpaired
-from benchmarker.stats.steady import change
+from benchmarker.stats.steady import change, trend
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -190,9 +189,7 @@ def _runs_a_step(records: Sequence[Record]) -> float | None:
 
 def drifting(name: str, levels: np.ndarray) -> list[str]:
     """Report if logarithms, given in order of time, drift up or down."""
-    if len(levels) < 4 or np.ptp(levels) == 0:
-        return []
-    if stats.spearmanr(np.arange(len(levels)), levels).pvalue >= CERTAINTY:
+    if len(levels) < 4 or trend(levels) >= CERTAINTY:
         return []
     third = -(-len(levels) // 3)
     share = float(np.expm1(np.median(levels[-third:]) - np.median(levels[:third])))

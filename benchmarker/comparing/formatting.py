@@ -24,17 +24,23 @@ TINY = 5e-5
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How a change is put: `27% faster than`, `27% slower than`, `3.1x as fast as`."""
+    """How a change is put: `27% faster than`, `27% slower than`, `3.1x as fast as`, `fastest`."""
 
     more: str
     less: str
     times: str
     link: str
+    most: str
 
 
-SPEED = Words("faster", "slower", "x as fast", " as ")
-VALUE = Words("higher", "lower", "x", " ")
-SCORE = Words("better", "worse", "x as good", " as ")
+SPEED = Words("faster", "slower", "x as fast", " as ", "fastest")
+VALUE = Words("higher", "lower", "x", " ", "highest")
+SCORE = Words("better", "worse", "x as good", " as ", "best")
+
+
+def words_of(unit: str, others: Words = SCORE) -> Words:
+    """Return the words for changes of a metric by its unit: times and rates have those of speed."""
+    return SPEED if unit == "s" or unit.endswith("/s") else others
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,7 @@ class Terms:
     @classmethod
     def of(cls, each: Comparison) -> Terms:
         """Return the terms of a comparison; times and rates have the words of speed."""
-        is_speed = each.unit == "s" or each.unit.endswith("/s")
-        return cls(each.metric, SPEED if is_speed else VALUE, each.delta)
+        return cls(each.metric, words_of(each.unit, VALUE), each.delta)
 
 
 @dataclass(frozen=True, slots=True)

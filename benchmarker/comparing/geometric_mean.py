@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import harmonic_mean
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from benchmarker.stats.shift import paired
 
 PAIRED = "paired by round"
+WELCH = "unpaired: Welch-Satterthwaite"
+RANKS = "unpaired: Mann-Whitney"
+"""The method if there is a single case: it is judged like a comparison."""
 
 if TYPE_CHECKING:
     from benchmarker.comparing.samples import Key, Tested
@@ -47,7 +50,7 @@ class Mean:
 
     @classmethod
     def of(cls, group: Sequence[Tested], weights: Sequence[float] | None = None) -> Mean:
-        """Test paired if all cases are paired and share at least two rounds, unpaired otherwise.
+        """Test paired if all cases are paired and share at least two rounds, unpaired otherwise; a case alone as it is.
 
         Every case must have a shift. Weights must be positive; only their proportions count. By default they are equal.
         """
@@ -57,7 +60,8 @@ class Mean:
         keys = set.intersection(*(set(each.differences) for each in group))
         if len(keys) > 1 and all(each.method == "paired" for each in group):
             return _paired(group, shares, log, sorted(keys))
-        return _unpaired(group, shares, log)
+        found = _unpaired(group, shares, log)
+        return _alone(group[0], found) if len(group) == 1 else found
 
 
 def _paired(group: Sequence[Tested], shares: np.ndarray, log: float, keys: Sequence[Key]) -> Mean:
@@ -79,13 +83,26 @@ def _paired(group: Sequence[Tested], shares: np.ndarray, log: float, keys: Seque
     )
 
 
+def _alone(case: Tested, found: Mean) -> Mean:
+    """Return the mean of one unpaired case: its own test, so that one fact has one interval and one verdict."""
+    if case.test is None:
+        return found
+    return replace(
+        found,
+        method=RANKS,
+        interval=case.test.interval(found.level),
+        p_different=case.test.p_different,
+        p_same=case.test.p_within(case.margin),
+    )
+
+
 def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     """Compute a t interval; the variance of a case's mean log ratio is that of two independent samples.
 
     The degrees of freedom are those of Welch and Satterthwaite (Welch, Biometrika 34, 1947). There is no interval if
     a side has a single trial.
     """
-    method, first = "unpaired: Welch-Satterthwaite", group[0]
+    first = group[0]
     level = 1 - first.rules.alpha
     sides = [sample.logs for each in group for sample in (each.baseline, each.contender)]
     parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
@@ -93,17 +110,17 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     error = math.sqrt(parts.sum())
     values = harmonic_mean([len(logs) for logs in sides])
     if not error > 0:
-        return Mean(method, math.exp(log), log, None, level, 1.0, 1.0, values, None if math.isnan(error) else 0.0)
+        return Mean(WELCH, math.exp(log), log, None, level, 1.0, 1.0, values, None if math.isnan(error) else 0.0)
     freedom = parts.sum() ** 2 / sum(part**2 / (len(logs) - 1) for part, logs in zip(parts, sides, strict=True))
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
+    half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
     return Mean(
-        method,
+        WELCH,
         math.exp(log),
         log,
         (log - half, log + half),
         level,
-        2 * float(stats.t.sf(abs(log) / error, freedom)),
-        float(stats.t.sf((first.margin - abs(log)) / error, freedom)),
+        2 * float(special.stdtr(freedom, -abs(log) / error)),
+        float(special.stdtr(freedom, (abs(log) - first.margin) / error)),
         values,
         error * math.sqrt(values),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import likely
+from benchmarker.comparing.geometric_mean import WELCH
 from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
@@ -75,10 +76,11 @@ def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float
         return []
     if mean.spread is None:
         return ["a side has a single trial; at least 2 per side are needed"]
-    if not mean.is_paired and mean.spread == 0:
+    if mean.method == WELCH and mean.spread == 0:
         return ["the trials do not scatter at all, so there is no interval and no test"]
-    if mean.is_paired and mean.values < fewest(alpha, is_paired=True):
-        return [f"{_cannot([round(mean.values)], alpha)} whatever their values; {_least(alpha, is_paired=True)}"]
+    if mean.method != WELCH and mean.values < fewest(alpha, is_paired=mean.is_paired):
+        sizes = [round(mean.values)] * (1 if mean.is_paired else 2)
+        return [f"{_cannot(sizes, alpha)} whatever their values; {_least(alpha, mean.is_paired)}"]
     return [f"the mean is undecided; {likely(enough, is_paired=mean.is_paired)}"]
 
 

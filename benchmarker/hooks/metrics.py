@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
@@ -27,18 +28,19 @@ def load_metrics(results: Iterable[Path] = ()) -> Derive:
     """Load the metric plugins once; the returned function derives all metrics of a record, by name.
 
     It uses the ceilings in the user's cache and those stored with the records of `results`. What a plugin cannot derive
-    is null with the reason and the plugin's address; the other metrics are not affected.
+    is null with the reason and the plugin's address; the other metrics are not affected. Of the first record, each
+    plugin derives its metrics at once; of others, when one of them is asked for.
     """
     known = ceilings.known(results)
     sources = [_Source(address) for address in reversed(registry.registered("metric"))]  # throughput first
+    seen = False
 
-    def derive(record: Record) -> dict[str, Metric]:
-        metrics: dict[str, Metric] = {}
-        for source in sources:
-            part = source.derive(record, known)
-            if twice := metrics.keys() & part.keys():
-                raise UserError(f"two metric plugins derive {', '.join(sorted(twice))}; uninstall one of them")
-            metrics |= part
+    def derive(record: Record) -> Mapping[str, Metric]:
+        nonlocal seen
+        metrics = _Derived(record, known, sources)
+        if not seen:
+            len(metrics)
+            seen = True
         return metrics
 
     return derive
@@ -56,6 +58,49 @@ def cached(derive: Derive) -> Derive:
     return once
 
 
+class _Derived(Mapping[str, Metric]):
+    """The metrics of one record; a plugin derives its own when one of them is asked for."""
+
+    def __init__(self, record: Record, known: Ceilings, sources: Sequence[_Source]) -> None:
+        self._record = record
+        self._known = known
+        self._left = list(sources)
+        self._parts: dict[_Source | None, dict[str, Metric]] = {source: {} for source in sources}
+
+    def __getitem__(self, name: str) -> Metric:
+        for part in self._parts.values():
+            if name in part:
+                return part[name]
+        if not self._left:
+            raise KeyError(name)
+        self._derive(next((source for source in self._left if name in source.names), self._left[0]))
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def items(self) -> ItemsView[str, Metric]:
+        return self._all().items()
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, Metric]:
+        while self._left:
+            self._derive(self._left[0])
+        if None not in self._parts:
+            self._parts = {None: {name: metric for part in self._parts.values() for name, metric in part.items()}}
+        return self._parts[None]
+
+    def _derive(self, source: _Source) -> None:
+        self._left.remove(source)
+        part = source.derive(self._record, self._known)
+        for other in self._parts.values():
+            if twice := part.keys() & other.keys():
+                raise UserError(f"two metric plugins derive {', '.join(sorted(twice))}; uninstall one of them")
+        self._parts[source] = part
+
+
 class _Source:
     """One metric plugin, and the last metrics that it derived, whose names stand for it when it fails."""
 
@@ -64,13 +109,18 @@ class _Source:
         self._hook = registry.load([address]).hook
         self._last: dict[str, Metric] = {address.partition(".")[2]: Metric(None, "1", "higher")}
 
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the last metrics."""
+        return self._last
+
     def derive(self, record: Record, known: Ceilings) -> dict[str, Metric]:
         try:
             (found,) = self._hook.derive_metrics(record=record, ceilings=known)
             self._last = {_name(name): self._valid(metric) for name, metric in found.items()}
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its metrics alone
             why = " ".join(f"{self.address} failed: {type(error).__name__}: {error}".split())
-            return {name: replace(metric, value=None, reason=why) for name, metric in self._last.items()}
+            return {name: structs.replace(metric, value=None, reason=why) for name, metric in self._last.items()}
         return self._last
 
     def _valid(self, metric: Any) -> Metric:
@@ -79,7 +129,7 @@ class _Source:
             raise TypeError(f"{metric!r} is not a Metric")
         if metric.value is None or _is_finite(metric.value):
             return metric
-        return replace(metric, value=None, reason=f"{self.address} gave {str(metric.value)[:40]}")
+        return structs.replace(metric, value=None, reason=f"{self.address} gave {str(metric.value)[:40]}")
 
 
 def _is_finite(value: Any) -> bool:

@@ -140,7 +140,7 @@ def _params(case: Factors) -> list[str]:
 
 def _own_title(case: Factors) -> str:
     """Return the title that the problem of a case gives it, empty if it gives none."""
-    plugin = registry.registered("problem").get(f"problem.{case['problem']}")
+    plugin = registry.known(f"problem.{case['problem']}")
     params = tuple((name, case[name]) for name in _params(case))
     return _given(plugin, str(case["mode"]), params) if plugin else ""
 

@@ -65,6 +65,11 @@ def registered(kind: str | None = None) -> dict[str, Plugin]:
     return {address: plugin for address, plugin in plugins.items() if kind in (None, plugin.kind)}
 
 
+def known(address: str) -> Plugin | None:
+    """Return the plugin at `address`, or None if there is none."""
+    return scan(tuple(sys.path)).get(address)
+
+
 @cache
 def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
     """Return the plugins of all distributions on `path`, which is that of this process, by address, sorted.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from benchmarker.comparing.formatting import Change, short
 from benchmarker.comparing.results import GeometricMean
 
 if TYPE_CHECKING:
+    from benchmarker.comparing.formatting import Words
     from benchmarker.procurement.sides import Pair
 
 BETTER = ("faster", "better")
@@ -68,3 +70,46 @@ def rank(metric: str, names: Sequence[str], means: Mapping[Pair, GeometricMean |
         for index in [*order, *(index for index in range(len(names)) if index not in ranked)]
     ]
     return MetricRanking(metric=metric, places=places, pairs=[mean for mean in means.values() if mean])
+
+
+def in_words(ranking: MetricRanking, words: Words) -> str:
+    """Return a ranking as a sentence: `a is fastest: 27% faster than b, 2.31x as fast as c`.
+
+    It also names the sides that cannot be told apart, as no two on the first rank can. It is empty if no side has a
+    score.
+    """
+    ranked = [place for place in ranking.places if place.rank is not None]
+    if not ranked:
+        return ""
+    first = ranked[0]
+    pairs = {frozenset((mean.baseline, mean.contender)): mean for mean in ranking.pairs}
+    order = [place.side for place in ranked]
+    leaders = [short(place.side) for place in ranked if place.rank == 1]
+    beaten = [
+        _than(mean, first.side, words)
+        for side in order[1:]
+        if side not in first.ties and (mean := pairs.get(frozenset((first.side, side))))
+    ]
+    alike = [
+        f"{short(place.side)} and {short(side)} cannot be told apart"
+        for at, place in enumerate(ranked)
+        for side in order[max(at + 1, len(leaders)) :]
+        if side in place.ties
+    ]
+    name = short(first.side)
+    if not first.ties:
+        return "; ".join([f"{name} is {words.most}: {', '.join(beaten)}", *alike])
+    several = f"{', '.join(leaders[:-1])} and {leaders[-1]} share the first rank"
+    lead = several if len(leaders) > 1 else f"no side is clearly {words.most}"
+    return "; ".join([lead, *([f"{name} is {', '.join(beaten)}"] if beaten else []), *alike])
+
+
+def _than(mean: GeometricMean, side: str, words: Words) -> str:
+    """Compare one of the two sides of a mean with the other."""
+    other = mean.baseline
+    if side == mean.baseline:
+        low, high = (None if end is None else 1 / end for end in (mean.high, mean.low))
+        mean, other = structs.replace(mean, ratio=1 / mean.ratio, low=low, high=high), mean.contender
+    found = Change.of(mean, words)
+    assert found
+    return found.than(short(other), found.amount()) + (" (provisional)" if mean.provisional else "")

@@ -59,8 +59,9 @@ class Side(Struct, frozen=True, kw_only=True):
 class CaseScore(Struct, frozen=True, kw_only=True):
     """One case in one metric: medians over trials, and the ratio, which is above 1 if the contender is better.
 
-    `case` holds the factors that distinguish it, and `name` says them in words. `missing` holds, for each side, why
-    some or all of its trials have no value.
+    `low` and `high` are the ends of its interval, or null if there are too few trials for one. `case` holds the factors
+    that distinguish it, and `name` says them in words. `missing` holds, for each side, why some or all of its trials
+    have no value.
     """
 
     case: dict[str, Value]
@@ -69,6 +70,8 @@ class CaseScore(Struct, frozen=True, kw_only=True):
     baseline_value: float | None
     contender_value: float | None
     ratio: float | None
+    low: float | None
+    high: float | None
     missing: list[str]
 
 
@@ -307,6 +310,8 @@ def _turned(mean: GeometricMean) -> GeometricMean:
 
 
 def _case(case: Tested, weight: float, turn: int) -> CaseScore:
+    interval = case.test.interval(1 - case.alpha) if case.test else None
+    low, high = sorted(math.exp(turn * end) for end in interval) if interval else (None, None)
     return CaseScore(
         case=dict(case.match.case),
         name=case.match.name,
@@ -314,6 +319,8 @@ def _case(case: Tested, weight: float, turn: int) -> CaseScore:
         baseline_value=case.baseline.median,
         contender_value=case.contender.median,
         ratio=math.exp(turn * case.shift.estimate) if case.shift else None,
+        low=low,
+        high=high,
         missing=[line for side in (case.baseline, case.contender) if (line := _lacking(side, case.rules.metric))],
     )
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -95,7 +96,7 @@ def computed_in(record: Record) -> str:
     return PRECISIONS[name].compute if name in PRECISIONS else name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ceilings:
     """The known ceilings, and the files that could not be read."""
 
@@ -104,11 +105,19 @@ class Ceilings:
 
     def of(self, device: DeviceKey | None, resource: Resource, precision: str | None = None) -> Ceiling | None:
         """Return the highest ceiling among the newest of each framework and type; without `precision`, of any type."""
-        newest: dict[tuple[str, str], Ceiling] = {}
-        for each in sorted(self.known, key=lambda each: each.measured_at):
-            if each.resource == resource and each.device == device and precision in (None, each.precision):
-                newest[each.framework, each.precision] = each
-        return max(newest.values(), key=lambda each: each.value, default=None)
+        return self._highest.get((device, resource, precision))
+
+    @cached_property
+    def _highest(self) -> dict[tuple[DeviceKey | None, Resource, str | None], Ceiling]:
+        newest = {
+            (each.device, each.resource, each.framework, each.precision): each
+            for each in sorted(self.known, key=lambda each: each.measured_at)
+        }
+        found: dict[tuple[DeviceKey | None, Resource, str | None], Ceiling] = {}
+        for each in sorted(newest.values(), key=lambda each: each.value, reverse=True):
+            for precision in (each.precision, None):
+                found.setdefault((each.device, each.resource, precision), each)
+        return found
 
     def compute(self, record: Record) -> Ceiling | None:
         """Return the compute ceiling (FLOP/s) of the record's device in the type of its products."""

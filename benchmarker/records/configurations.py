@@ -18,16 +18,20 @@ Value = bool | int | float | str | None
 Factors = Mapping[str, Value]
 
 
+_OF_CASE = ("problem", "framework", "mode", "precision", "device", "gpu", "threads", "compile")
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
 """Settings of a case that do not affect what is timed."""
+_TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTIMED)
 
 
 def factors(case: Case) -> dict[str, Value]:
     """Return all requested factors as a flat dictionary: case fields, the problem's parameters, measuring settings."""
-    names = ("problem", "framework", "mode", "precision", "device", "gpu", "threads", "compile")
-    found: dict[str, Value] = {name: getattr(case, name) for name in names}
-    measuring = {name: value for name, value in msgspec.structs.asdict(case.measuring).items() if name not in _UNTIMED}
-    return found | case.params | {"seed": case.seed} | measuring
+    found: dict[str, Value] = {name: getattr(case, name) for name in _OF_CASE}
+    found |= case.params
+    found["seed"] = case.seed
+    for name in _TIMED:
+        found[name] = getattr(case.measuring, name)
+    return found
 
 
 def work(case: Case) -> dict[str, Value]:
@@ -62,9 +66,13 @@ class Configuration:
 def configurations(records: Iterable[Record]) -> list[Configuration]:
     """Group records by requested factors, each trial once, in the order of the plans that they come from."""
     groups: dict[bytes, list[Record]] = {}
+    keys: dict[bytes, bytes] = {}
     once = {record.trial_id: record for record in records}
     for record in sorted(once.values(), key=lambda record: (record.run_id, record.design.case_number, record.trial_id)):
-        groups.setdefault(msgspec.json.encode(factors(record.case)), []).append(record)
+        case = msgspec.json.encode(record.case)
+        if case not in keys:
+            keys[case] = msgspec.json.encode(factors(record.case))
+        groups.setdefault(keys[case], []).append(record)
     return [Configuration(factors(group[0].case), tuple(group)) for group in groups.values()]
 
 

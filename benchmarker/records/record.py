@@ -324,11 +324,15 @@ class _Versioned(Struct):
 
 def read(content: bytes) -> Record:
     """Decode the record in a file's content, of this schema version or an earlier one; raises msgspec.DecodeError."""
-    version = msgspec.json.decode(content, type=_Versioned).schema_version
-    if version > SCHEMA_VERSION:
-        raise msgspec.ValidationError(f"made by a newer version of benchmarker (schema {version}); update this one")
-    if version not in range(1, SCHEMA_VERSION):
+    try:
         return msgspec.json.decode(content, type=Record)
+    except msgspec.ValidationError:
+        version = msgspec.json.decode(content, type=_Versioned).schema_version
+        if version > SCHEMA_VERSION:
+            text = f"made by a newer version of benchmarker (schema {version}); update this one"
+            raise msgspec.ValidationError(text) from None
+        if version not in range(1, SCHEMA_VERSION):
+            raise
     try:
         return msgspec.convert(_upgraded(msgspec.json.decode(content, type=dict[str, Any]), version), Record)
     except (AttributeError, TypeError) as error:

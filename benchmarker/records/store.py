@@ -200,7 +200,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
             faults.append(Fault(result, "not a record; name its folder"))
             continue
         unread: list[OSError] = []
-        files = sorted(_record_files(result, unread.append))
+        files = sorted(_record_files(result, unread.append), key=lambda file: file.parts)
         faults += [Fault(Path(error.filename), str(error.strerror)) for error in unread]
         if not files and not unread:
             faults.append(Fault(result, "contains no record" if result.exists() else "no such file or folder"))

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
-from benchmarker.comparing.formatting import numbers, percent, ratio, verdict
+from benchmarker.comparing.formatting import measure, numbers, percent, ratio, short, verdict
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, shortened
 from benchmarker.report.page_model import Card, Doubt
-from benchmarker.report.study import short
 from benchmarker.roofline.model import BEYOND, beyond
 
 if TYPE_CHECKING:
@@ -23,13 +22,6 @@ MOST_CARDS = 4
 MOST_REASONS = 3
 LONGEST = 320
 """Characters of a doubt; the section that it points to has all."""
-
-
-def measure(metric: str) -> str:
-    """Return a metric in words: `step time (median)`, `samples/s`."""
-    if metric.startswith("step_time_"):
-        return f"step time ({metric.removeprefix('step_time_').removesuffix('_s')})"
-    return metric.replace("_per_", "/").replace("_", " ")
 
 
 def gain(metric: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import suites
 from benchmarker.comparing.judge import compare
@@ -23,6 +25,7 @@ from benchmarker.traces.profile_files import EVENTS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarker.comparing.results import Family
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
     from benchmarker.procurement.accept import Acceptance
@@ -63,12 +66,13 @@ def gather(
     made, unjudged = choose(groups, by, baseline)
     notes = [*made.notes, *suites.notes(made.matches, store.suites(results))] if made else []
     scores, unscored = _scores(read, derive, by, baseline, procurement)
+    family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None
     return Study(
         results=groups,
         faults=[*(fault for _, _, found in read for fault in found), *planned.faults, *known.faults],
         planned=planned,
         matches=made.matches if made else (),
-        family=compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None,
+        family=_as_scored(family, scores) if family and scores else family,
         unjudged=unjudged,
         derive=derive,
         rules=rules,
@@ -79,6 +83,23 @@ def gather(
         unscored=unscored,
         acceptances=_acceptances(read, derive, procurement.reference) if procurement.reference else (),
         title=title,
+    )
+
+
+def _as_scored(family: Family, scores: Scores) -> Family:
+    """Return the comparisons with the verdicts of the scores where a score is of a single case: they are one fact."""
+    found = family.comparisons
+    scored = [each for score in scores.scores for each in score.metrics if each.metric == found[0].metric]
+    if len(scored) != len(found) or any(len(each.by_case) != 1 or each.mean is None for each in scored):
+        return family
+    means = [each.mean for each in scored if each.mean]
+    names = ("verdict", "p_adjusted", "provisional", "enough")
+    return structs.replace(
+        family,
+        comparisons=[
+            structs.replace(each, **{name: getattr(mean, name) for name in names})
+            for each, mean in zip(found, means, strict=True)
+        ],
     )
 
 

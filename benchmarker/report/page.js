@@ -30,13 +30,14 @@
     const of = (name) => style.getPropertyValue(name).trim();
     return {
       series: Array.from({ length: 8 }, (_, index) => of(`--s${index}`)),
+      kinds: Array.from({ length: 9 }, (_, index) => of(`--k${index}`)),
       ink: of("--ink"), muted: of("--muted"), grid: of("--grid"), line: of("--line"), paper: of("--paper"), raised: of("--raised"),
     };
   }
 
   function themed(trace, colours, figure) {
     const { series, look, stacked, symbol, ...rest } = trace;
-    const colour = colours.series[series % 8];
+    const colour = stacked ? colours.kinds[series % 9] : colours.series[series % 8];
     const made = { ...rest };
     if (made.error_x) made.error_x = { ...made.error_x, color: trace.type === "bar" ? colours.ink : colour, thickness: 1.5, width: 4 };
     if (trace.type === "bar") {

@@ -64,7 +64,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars of one series, from 0, in the rows `at`; `low` and `high` are the ends of intervals, or None without one."""
+    """Bars of one series, from 0, in the rows `at`; `low` and `high` are the ends of intervals, or None without one.
+
+    Series are sides, each with its colour. Those of `stacked` bars are kinds, which have colours of their own.
+    """
 
     name: str
     series: int

@@ -47,7 +47,7 @@ def kernels(study: Study) -> Section | None:
     marks = tuple(
         Bars(
             name,
-            index,
+            MOST_CATEGORIES if name == UNLISTED else index,
             tuple(range(len(shown))),
             tuple(sum(shares[group.label].get(one, 0.0) for one in of) for group in shown),
             stacked=True,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import verdict
+from benchmarker.comparing.formatting import measure, short, verdict, words_of
 from benchmarker.formatting import si
+from benchmarker.procurement.ranking import in_words
 from benchmarker.records.configurations import label
 from benchmarker.report.page_model import RATIO, Cell, Column, Listing, Section, Table
-from benchmarker.report.study import short
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarker.procurement.accept import Acceptance
     from benchmarker.procurement.ranking import MetricRanking
     from benchmarker.procurement.score import CaseScore, MetricScore, Scores
@@ -35,7 +37,7 @@ def scores(study: Study) -> Section | None:
     if found is None:
         return None
     names = _Names(study)
-    lead = [HOW.format(baseline=short(found.sides[0].name))]
+    lead = [*(_ranked(found) if len(found.sides) > 2 else ()), HOW.format(baseline=short(found.sides[0].name))]
     if len(found.sides) > 2:
         lead.append(RANKS)
     if found.weights:
@@ -52,6 +54,14 @@ def scores(study: Study) -> Section | None:
         for note in score.notes
     )
     return Section("score", "Score", tuple(lead), tuple(parts), tuple(notes))
+
+
+def _ranked(found: Scores) -> Iterator[str]:
+    """Yield each ranking as a sentence."""
+    for ranking in found.rankings:
+        unit = next(iter(_metrics(found, ranking).values())).unit
+        if said := in_words(ranking, words_of(unit)):
+            yield f"{measure(ranking.metric)}: {said}."
 
 
 class _Names:
@@ -94,7 +104,7 @@ def _means(found: Scores) -> Listing:
             mean = place.mean
             rows.append(
                 (
-                    _words(ranking.metric),
+                    measure(ranking.metric),
                     *((place.rank,) if ranked else ()),
                     short(place.side),
                     mean.ratio if mean else 1.0 if baseline and place.rank else None,
@@ -108,10 +118,6 @@ def _means(found: Scores) -> Listing:
     return Listing("Scores", Table(columns, tuple(rows)))
 
 
-def _words(metric: str) -> str:
-    return metric.replace("_per_", "/").replace("_", " ")
-
-
 def _metrics(found: Scores, ranking: MetricRanking) -> dict[str, MetricScore]:
     """Return the score of each contender in one metric."""
     return {
@@ -123,26 +129,26 @@ def _metrics(found: Scores, ranking: MetricRanking) -> dict[str, MetricScore]:
 
 
 def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | None:
-    """Return every case in one metric: the values of the sides, and their ratios to the baseline."""
+    """Return every case in one metric: the ratio of each side to the baseline, with its interval."""
     metrics = _metrics(found, ranking)
     if not ranking.pairs:
         return None
     cases = {side: {names.of(case): case for case in metric.by_case} for side, metric in metrics.items()}
     every = dict.fromkeys(name for own in cases.values() for name in own)
-    unit = next(iter(metrics.values())).unit
-    unit = "1/s" if unit.startswith("1/") else unit
-    columns = [Column("case"), Column("weight", numeric=True), Column(short(found.sides[0].name), unit, numeric=True)]
+    a = short(found.sides[0].name)
+    columns = [Column("case"), Column("weight", numeric=True)]
     for side in cases:
-        columns += [Column(short(side), unit, numeric=True), Column(f"{short(side)} score", RATIO, numeric=True)]
+        ends = (f"{short(side)} / {a}", "from", "to")
+        columns += [Column(each, RATIO, numeric=True) for each in ends]
     rows = []
     for name in every:
         any_case = next(own[name] for own in cases.values() if name in own)
-        row: list[Cell] = [name, any_case.weight, any_case.baseline_value]
+        row: list[Cell] = [name, any_case.weight]
         for own in cases.values():
-            row += [own[name].contender_value, own[name].ratio] if name in own else [None, None]
+            row += [own[name].ratio, own[name].low, own[name].high] if name in own else [None, None, None]
         rows.append(tuple(row))
-    caption = "Medians over trials. Each score is the case's ratio over the baseline; above 1 is better."
-    title = f"{_words(ranking.metric)} by case"
+    caption = "The ratio of each case over the baseline, with its 95% interval, from and to; above 1 is better."
+    title = f"{measure(ranking.metric)} by case"
     return Listing(title, Table(tuple(columns), tuple(rows)), caption, searched=len(rows) > SEARCHED)
 
 
@@ -225,7 +231,7 @@ def _outcomes(result: str, found: Acceptance) -> Listing:
             (
                 each.verdict,
                 each.name,
-                _words(each.metric) if each.metric else "",
+                measure(each.metric) if each.metric else "",
                 value,
                 f"{lowest} to {highest}" if lowest else "",
                 each.trials,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarker.comparing.formatting import short
 from benchmarker.formatting import shortened
 from benchmarker.hooks import names
-from benchmarker.records.configurations import Factors, Value, configurations, factors, text, varying
+from benchmarker.records.configurations import Factors, configurations, factors, text, varying
 from benchmarker.report.page_model import Column
 from benchmarker.roofline.model import rooflines
 
@@ -32,8 +32,6 @@ MOST_DRAWN = 40
 """Largest number of configurations drawn in a figure; its data table has all."""
 WIDEST_NAME, WIDEST_SHARED = 160, 400
 """Longer names of cases, and of what they share, are shortened in the middle."""
-_BARE = ("framework", "problem", "result")
-"""Factors whose values are shown without the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,32 +195,6 @@ class Study:
         return list(
             dict.fromkeys(each.reason for each in found if each is not None and each.value is None and each.reason)
         )
-
-
-def telling(several: Sequence[Factors]) -> list[str]:
-    """Return the fewest factors that distinguish these cases, including the framework if it varies."""
-    names = varying(several)
-    needed = list(names)
-    kinds = len({_key(each, names) for each in several})
-    for name in reversed(names):
-        fewer = [each for each in needed if each != name]
-        if name != "framework" and len({_key(each, fewer) for each in several}) == kinds:
-            needed = fewer  # such as `compile`, which depends on the framework
-    return needed
-
-
-def named(these: Factors, names: Sequence[str]) -> str:
-    """Return factors as a short name: `jax m=256`."""
-    return " ".join(text(these.get(name)) if name in _BARE else f"{name}={text(these.get(name))}" for name in names)
-
-
-def short(name: str) -> str:
-    """Shorten the name of a side or a configuration: drop `framework=` and `problem=`."""
-    return re.sub(r"(^|\s)(framework|problem)=(?=\S)", r"\1", name)
-
-
-def _key(these: Factors, names: Sequence[str]) -> tuple[Value, ...]:
-    return tuple(these.get(name) for name in names)
 
 
 def named_columns(study: Study) -> tuple[Column, ...]:

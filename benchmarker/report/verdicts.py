@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import details, percent, ratio, verdict
+from benchmarker.comparing.formatting import details, measure, percent, ratio, short, verdict
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.answer import gain, measure, sentence
+from benchmarker.report.answer import gain, sentence
 from benchmarker.report.page_model import P_VALUE, RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
-from benchmarker.report.study import MOST_DRAWN, short
+from benchmarker.report.study import MOST_DRAWN
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison
@@ -95,14 +95,13 @@ def _listing(study: Study, table: Table) -> Listing:
     assert study.family
     first = study.family.comparisons[0]
     better = f"{'below' if first.better == 'lower' else 'above'} 1, the contender (B) is {gain(first.metric)}"
-    adjusted = f" for {len(study.family.comparisons)} comparisons (Holm)" if len(study.family.comparisons) > 1 else ""
+    is_adjusted = any(each.p_adjusted != each.p_value for each in study.family.comparisons)
+    adjusted = "p is adjusted for all comparisons made together (Holm); " if is_adjusted else ""
     caption = (
         f"{measure(first.metric).capitalize()}, medians over trials, and the ratio B/A with its {percent(first.level)} "
         f"interval, from and to: {better}. The ratio is computed from pairs of trials and is not the quotient of the "
-        f"medians. p is adjusted{adjusted}; δ is {percent(first.delta)}."
+        f"medians. {adjusted}δ is {percent(first.delta)}."
     )
-    if not adjusted:
-        caption = caption.replace(" p is adjusted;", "")
     return Listing("Comparisons", table, caption, searched=len(table.rows) > SEARCHED)
 
 

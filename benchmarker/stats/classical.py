@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
-from scipy import stats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +50,8 @@ def describe(values: Sequence[float] | np.ndarray) -> Description:
 
 def rank_sum(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> RankSum:
     """Apply the Wilcoxon rank-sum test and the Mann-Whitney U test to two sets of values."""
+    from scipy import stats  # takes half a second
+
     wilcoxon = stats.ranksums(first, second)
     mann_whitney = stats.mannwhitneyu(first, second, method="asymptotic")
     return RankSum(

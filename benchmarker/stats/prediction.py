@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,4 +26,4 @@ def median_allowance(values: Sequence[float], alpha: float) -> float:
     if n < 2:
         raise ValueError("a single value shows no scatter")
     spread = float(np.std(values, ddof=1))
-    return float(stats.t.ppf(1 - alpha, n - 1)) * spread * math.sqrt(math.pi / 2 * (2 / n))
+    return float(special.stdtrit(n - 1, 1 - alpha)) * spread * math.sqrt(math.pi / 2 * (2 / n))

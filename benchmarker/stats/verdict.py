@@ -8,6 +8,7 @@ from statistics import NormalDist, harmonic_mean
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from scipy import special
 
 from benchmarker.stats.shift import fewest
 
@@ -71,11 +72,9 @@ def deciding(estimate: float, spread: float, margin: float, alpha: float, least:
     """
     normal = NormalDist()
     different = normal.inv_cdf(1 - alpha / 2)
-
-    def decides(n: int) -> bool:
-        errors = math.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
-        truth, same = estimate * errors, max(0.0, margin * errors - normal.inv_cdf(1 - alpha))
-        between = sum(normal.cdf(different - side) - normal.cdf(same - side) for side in (truth, -truth))
-        return between <= 1 - POWER
-
-    return next((n for n in range(least, MOST_SUGGESTED + 1) if decides(n)), None)
+    n = np.arange(least, MOST_SUGGESTED + 1)
+    errors = np.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
+    truth, same = estimate * errors, np.maximum(0.0, margin * errors - normal.inv_cdf(1 - alpha))
+    between = sum(special.ndtr(different - side) - special.ndtr(same - side) for side in (truth, -truth))
+    decides = n[between <= 1 - POWER]
+    return int(decides[0]) if len(decides) else None

@@ -61,6 +61,8 @@ def load(path: Path) -> Ingested:
         columns |= {name: table[name].to_numpy().astype(float) for name in floats}
         if table.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < table.num_rows:
             raise ValueError("a parent_id is not the number of a row")
+        if "memory" in columns["kind"].categories and not set(MEMORY) <= columns.keys():
+            raise ValueError("memory events lack their sizes")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except (pa.ArrowException, KeyError, ValueError) as error:

@@ -27,6 +27,7 @@ from benchmarker.records import store
 )
 @wide_option
 @json_option
+@store.uncollected()
 def command(results: tuple[Path, ...], names: str, wide: bool, as_json: bool) -> int:
     """Mark the Pareto-optimal configurations.
 

@@ -52,6 +52,7 @@ ENDINGS = (".html", ".htm")
 )
 @click.option("--title", metavar="TEXT", help="Heading of the report. [default: what was measured]")
 @judging_options
+@store.uncollected()
 def command(
     results: tuple[Path, ...],
     output: Path,
@@ -103,7 +104,7 @@ def command(
     if empty := [str(result) for result, records, _ in read if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     known_metric(rules, load_metrics()(read[0][1][0]))
-    with working(f"writing {output}"), store.uncollected():
+    with working(f"writing {output}"):
         given = Procurement(cost, weights, reference)
         study = gather(read, rules, by=by, baseline=baseline, procurement=given, title=title)
         content, unread = page(study)

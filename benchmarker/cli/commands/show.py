@@ -19,6 +19,7 @@ from benchmarker.records import store
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
 @wide_option
 @json_option
+@store.uncollected()
 def command(results: tuple[Path, ...], trials: bool, metric: str | None, wide: bool, as_json: bool) -> int:
     """Show a single record in full, or a line for each case of several records.
 

@@ -35,7 +35,7 @@ _UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     """Return a record and its metrics as values that JSON can hold."""
-    return {**msgspec.structs.asdict(record), "metrics": metrics}
+    return {**msgspec.structs.asdict(record), "metrics": dict(metrics)}
 
 
 def print_cases(

@@ -10,10 +10,10 @@ import click
 from benchmarker.cli.display.comparisons import COLOURS
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.cli.display.table import Coloured
-from benchmarker.comparing.formatting import SCORE, SPEED, Terms, gist, percent, ratio, sentence, short, verdict
+from benchmarker.comparing.formatting import Terms, gist, percent, ratio, sentence, short, verdict, words_of
 from benchmarker.comparing.results import DELTAS
 from benchmarker.formatting import si
-from benchmarker.procurement.ranking import BETTER, WORSE
+from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.records.configurations import label, text
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
 
 def _terms(each: MetricScore) -> Terms:
     """Return the terms of a mean, which is above 1 where the contender is better."""
-    is_speed = each.unit == "s" or each.unit.endswith("/s")
-    return Terms(each.metric, SPEED if is_speed else SCORE, DELTAS["trial"])
+    return Terms(each.metric, words_of(each.unit), DELTAS["trial"])
 
 
 def _letter(index: int) -> str:
@@ -116,16 +115,12 @@ def _print_rankings(scores: Scores, letters: Mapping[str, str], *, wide: bool) -
     """Print for each metric the sides by rank, those that cannot be told apart, and the ratio of each in each case."""
     shown = [ranking for ranking in scores.rankings if ranking.pairs]
     for ranking in shown:
-        click.echo(f"{ranking.metric}:")
+        of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]
+        print_text(f"{ranking.metric}: {in_words(ranking, words_of(of_metric[0].unit))}", "  ")
         _print_places(ranking, scores, letters, whole=ranking is shown[0], wide=wide)
         for mean in ranking.pairs:
             if mean.verdict not in BETTER + WORSE:
-                print_text(
-                    f"  {letters[mean.baseline]} and {letters[mean.contender]} cannot be told apart: "
-                    f"{_over(mean, letters)} {ratio(mean)}, {verdict(mean)}",
-                    "    ",
-                )
-        of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]
+                print_text(f"  {_over(mean, letters)} {ratio(mean)}, {verdict(mean)}", "    ")
         _print_ratios(of_metric, letters, wide=wide)
         click.echo()
 

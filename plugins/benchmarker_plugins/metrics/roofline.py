@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from benchmarker import Ceilings, Metric, Record, hookimpl, measured_roof, vendor_roof
 
 
@@ -20,7 +18,8 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     no_ceiling = reason or (None if measured else ceilings.lacking(record))
     step_s, flops, bytes_ = 0.0, 0, 0
     if record.cost and record.blocks:
-        step_s = float(np.mean(record.blocks.duration_ns)) / record.blocks.steps_per_block / 1e9
+        durations_ns = record.blocks.duration_ns
+        step_s = sum(durations_ns) / len(durations_ns) / record.blocks.steps_per_block / 1e9
         flops, bytes_ = record.cost.flops, record.cost.bytes
 
     def share(time_s: float | None) -> float | None:

@@ -10,7 +10,7 @@ from support.records import make_record
 
 from benchmarker.comparing import matching, samples
 from benchmarker.comparing.geometric_mean import Mean
-from benchmarker.comparing.judge import compare
+from benchmarker.comparing.judge import compare, geometric_means
 from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import load_metrics
 
@@ -77,11 +77,13 @@ def test_an_unpaired_mean_is_welchs_with_weights(derive):
     assert found.p_different == pytest.approx(2 * stats.t.sf(abs(mean) / math.sqrt(sum(parts)), freedom), rel=1e-5)
 
 
-def test_of_one_case_welchs_interval_is_scipys(derive):
-    _, group = compared(derive, paired=False)
-    found = Mean.of(group[:1], [7.0])
-    scipys = stats.ttest_ind(LOGS[0][1], LOGS[0][0], equal_var=False).confidence_interval(0.95)
-    assert found.interval[1] - found.interval[0] == pytest.approx(scipys.high - scipys.low, rel=1e-6)
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_case_alone_has_the_interval_and_the_p_value_of_its_comparison(derive, paired):
+    matches, group = compared(derive, paired=paired)
+    (comparison,) = compare(matches[:1], Rules(), derive).comparisons
+    (mean,) = geometric_means([(group[:1], Mean.of(group[:1], [7.0]))])
+    assert (mean.ratio, mean.low, mean.high) == (comparison.ratio, comparison.low, comparison.high)
+    assert (mean.p_adjusted, mean.verdict) == (comparison.p_value, comparison.verdict)
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -68,3 +68,15 @@ def test_two_plugins_with_one_metric_are_refused(distribution):
     body = "return {'samples_per_s': Metric(1, 's', 'lower')}"
     with pytest.raises(UserError, match="two metric plugins derive samples_per_s"):
         derived(distribution, body)
+
+
+def test_after_the_first_record_a_plugin_derives_only_what_is_asked_for(distribution):
+    body = "return {'x': Metric(float(len(calls)), 's', 'lower')}"
+    distribution("odd", {"metric.odd": "odd"}, {"__init__.py": SOURCE.format(body=body)})
+    derive = load_metrics()
+    first, second = derive(make_record()), derive(make_record())
+    assert second["samples_per_s"].value > 0
+    assert "nothing" not in first
+    assert len(sys.modules["odd"].calls) == 1
+    assert second["x"].value == 2
+    assert list(second) == list(first) == [name for name, _ in second.items()]

@@ -66,7 +66,7 @@ def test_what_is_null_has_a_reason(derive, plain):
 
 def test_a_failed_trial_has_no_figures_but_reasons(recorded, derive):
     (record,) = recorded("--fault=wrong")
-    metrics = derive(msgspec.convert(record, Record))
+    metrics = dict(derive(msgspec.convert(record, Record)))
     assert metrics.pop("numeric_error").value == pytest.approx(0.5)  # it is what the trial failed for
     assert all(metric.value is None for metric in metrics.values())
     assert all(metric.reason for metric in metrics.values())

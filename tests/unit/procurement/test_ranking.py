@@ -9,11 +9,12 @@ import pytest
 from support.records import QUIET, make_record
 
 from benchmarker import UserError
+from benchmarker.comparing.formatting import SCORE, SPEED
 from benchmarker.comparing.results import GeometricMean, Rules
 from benchmarker.files import atomic
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement.costs import Costs, Inputs
-from benchmarker.procurement.ranking import rank
+from benchmarker.procurement.ranking import in_words, rank
 from benchmarker.procurement.score import score
 from benchmarker.procurement.sides import of_axis, of_results
 from benchmarker.procurement.weights import Weights
@@ -76,7 +77,8 @@ def test_sides_that_cannot_be_told_apart_share_a_rank(derive):
 
 def mean(one, two, verdict, ratio=1.0):
     empty = dict.fromkeys(GeometricMean.__struct_fields__)
-    return GeometricMean(**{**empty, "baseline": one, "contender": two, "verdict": verdict, "ratio": ratio})
+    known = {"baseline": one, "contender": two, "verdict": verdict, "ratio": ratio, "better": "higher"}
+    return GeometricMean(**{**empty, **known})
 
 
 def test_ties_need_not_be_transitive():
@@ -91,6 +93,24 @@ def test_ties_need_not_be_transitive():
         ("b", 1, ["a", "c"]),
         ("a", 2, ["b"]),
     ]
+
+
+def test_a_ranking_is_told_in_a_sentence():
+    clear = {
+        (0, 1): mean("a", "b", "slower", 0.8),
+        (0, 2): mean("a", "c", "slower", 0.4),
+        (1, 2): mean("b", "c", "same"),
+    }
+    said = "a is fastest: 25% faster than b, 2.5x as fast as c; b and c cannot be told apart"
+    assert in_words(rank("samples_per_s", "abc", clear), SPEED) == said
+    tied = {
+        (0, 1): mean("a", "b", "undecided", 1.05),
+        (0, 2): mean("a", "c", "better", 1.1),
+        (1, 2): mean("b", "c", "same"),
+    }
+    said = "c and b share the first rank; c is 10% better than a; b and a cannot be told apart"
+    assert in_words(rank("samples_per_J", "abc", tied), SCORE) == said
+    assert in_words(rank("m", "ab", {(0, 1): None}), SCORE) == ""
 
 
 def test_a_side_without_a_score_has_no_rank():
@@ -206,13 +226,15 @@ def test_the_command_prints_ranks_ties_and_warnings(command, offers):
     assert table[3][3:] == ["1", "(baseline)", "-", "100%", "3.6", "-"]
     assert {row[-1] for row in table[1:3]} == {"-", "1"}
     assert all(len(line) <= 80 for line in lines[heading : heading + 9])
-    assert "  C and D cannot be told apart: D/C " in done.stdout
+    assert re.search(r"^samples_per_s: b is fastest: \S+ faster than [cd]", done.stdout, re.M)
+    assert re.search(r"; [cd] and [cd] cannot\s+be told apart", done.stdout)
+    assert re.search(r"^  D/C \d\S+ \[.*undecided$", done.stdout, re.M)
     assert re.search(r"^case +weight +A +B/A +C/A +D/A\nseed=0 +1 +2\S* +2\.\d+ +1\.\d+", done.stdout, re.M)
     assert "  warning (D): measured on 2 of 4 cores" in done.stdout
     assert (
         done.stdout.count("  warning (B/A, C/B, D/B): the verdict is provisional: 16 of 16 trials of b were dist") == 1
     )
-    assert "samples_per_cost:\nrank  side" in done.stdout
+    assert re.search(r"^samples_per_cost: .*\n(  .*\n)*rank  side", done.stdout, re.M)
     told = command("score", "a", "b", "c", "d", "--cost=cost.toml", "--verbose").stdout
     assert "verdicts are corrected for 12 comparisons (Holm), intervals are not" in told
     assert command("score", "a", "b", "c", "--strict").returncode == 3

@@ -19,7 +19,7 @@ from benchmarker.report.figures import specification
 from benchmarker.report.gather import gather
 from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Points, Table
 from benchmarker.report.power import MOST_POINTS, _thinned
-from benchmarker.report.study import MOST_DRAWN, short, telling
+from benchmarker.report.study import MOST_DRAWN
 from benchmarker.stats.median_interval import median_half_width, median_interval
 
 A = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
@@ -243,14 +243,6 @@ def test_hosts_are_apart_where_they_are_the_axis(study_of, place, two):
     labels = [group.label for group in study_of(place([*records, *moved]), by="host").groups]
     assert len(labels) == 4
     assert sum("host=beta" in label for label in labels) == 2
-
-
-def test_labels_hold_no_more_facts_than_tell_them_apart():
-    cases = [{"framework": "jax", "compile": True, "m": 1}, {"framework": "torch", "compile": False, "m": 1}]
-    assert telling(cases) == ["framework"]
-    assert telling([*cases, {**cases[0], "m": 2}]) == ["framework", "m"]
-    assert short("framework=jax compile=true") == "jax compile=true"
-    assert short("myframework=jax") == "myframework=jax"
 
 
 def test_a_sweep_is_a_line_for_all_that_is_equal_else(rich, parts):

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from support.records import QUIET, make_energy, make_record
 
+from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.records import store
 from benchmarker.records.record import Gpu
 from benchmarker.records.suite import SuiteCase, make_suite
-from benchmarker.report.gather import Procurement
+from benchmarker.report import assemble
+from benchmarker.report.gather import Procurement, gather
 from benchmarker.report.render import render
 
 STEPS = [1.00, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.00]
@@ -119,7 +121,35 @@ def test_several_results_are_ranked_and_the_best_of_each_metric_is_at_the_top(pa
     assert speed[1]["verdict"] == "baseline"
     by_case = rows(made, "samples/s by case")
     assert [row["case"] for row in by_case] == ["fp32", "bf16"]
-    assert list(by_case[0].values())[2:] == pytest.approx([2.0, 2.5, 1.25, 2.0 / 1.005, 1 / 1.005])
+    (case, *_), columns = table(made, "samples/s by case").rows, table(made, "samples/s by case").columns
+    assert [each.name.endswith(("/a", "from", "to")) for each in columns[2:]] == [True] * 6
+    assert [case[2], case[5]] == pytest.approx([1.25, 1 / 1.005])
+    assert case[3] < case[2] < case[4]
+    said = section(made, "score").lead[0]
+    assert re.fullmatch(
+        r"samples/s: \S*b is fastest: 25.0% faster than \S*a, .* faster than \S*c; .* told apart\.", said
+    )
+
+
+def test_a_single_case_has_one_interval_and_one_verdict_on_the_page(offers):
+    for path in offers.glob("*/*.json"):
+        if store.read_record(path).case.precision == "bf16":
+            path.unlink()
+    read = [(offers / name, *store.read([offers / name])) for name in "abc"]
+    study = gather(read, Rules(metric="samples_per_s"))
+    made, _ = assemble.page(study)
+    scores = {row["side"]: row for row in rows(made, "Scores") if row["metric"] == "samples/s"}
+    for each in rows(made, "Comparisons"):
+        score = scores[each["contender B"]]
+        assert (each["B/A"], each["from"], each["to"]) == (
+            score["score"],
+            score["interval from"],
+            score["interval to"],
+        )
+        assert each["verdict"] == score["verdict"]
+    means = [mean for mean in study.scores.rankings[0].pairs if mean.baseline.endswith("a")]
+    assert [each["p"] for each in rows(made, "Comparisons")] == [mean.p_adjusted for mean in means]
+    assert study.family.comparisons[0].p_adjusted > 2 * study.family.comparisons[0].p_value
 
 
 def test_the_cost_is_that_of_the_file_and_needs_an_entry_for_each_side(command, offers):
@@ -136,7 +166,7 @@ def test_the_cost_is_that_of_the_file_and_needs_an_entry_for_each_side(command, 
 def test_an_axis_is_scored_if_prices_are_given(page_of, offers):
     (offers / "cost.toml").write_text(COST.replace('"a"', "fp32").replace('"b"', "bf16").replace('side."c"', "side.x"))
     made = page_of(offers / "a", by="precision", procurement=Procurement(cost=offers / "cost.toml"))
-    assert [row["side"] for row in rows(made, "Cost")] == ["precision=fp32", "precision=bf16"]
+    assert [row["side"] for row in rows(made, "Cost")] == ["fp32", "bf16"]
     assert "score" not in {each.key for each in page_of(offers / "a", by="precision").sections}
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from benchmarker.stats.steady import CERTAINTY, CHANGE, MIN_BLOCKS, Change, change
+from benchmarker.stats.steady import CERTAINTY, CHANGE, MIN_BLOCKS, Change, change, trend
 
 
 def noise(seed, n=100, deviation=0.01):
@@ -124,3 +124,16 @@ def test_the_p_value_is_that_of_pettitt_and_the_point_the_best_split_of_ranks():
                     told += 1
                     assert (found.after, found.share) == (after, pytest.approx(share))
     assert 20 <= told <= 70
+
+
+@pytest.mark.parametrize("n", [3, 10, 50])
+def test_the_p_value_of_a_trend_is_that_of_scipy(n):
+    for seed in range(20):
+        values = np.round(np.random.default_rng(seed).standard_normal(n) + 0.05 * np.arange(n), 1)  # with ties
+        if np.ptp(values):
+            assert trend(values) == pytest.approx(stats.spearmanr(np.arange(n), values).pvalue, abs=1e-12)
+
+
+def test_equal_values_have_no_trend_and_ordered_ones_surely_have():
+    assert trend(np.ones(5)) == 1.0
+    assert trend(-np.arange(5.0)) == 0.0

@@ -56,6 +56,7 @@ class _ToleranceType(Share):
     "--metric", metavar="NAME", help=f"With --write: any metric that `show` prints. [default: {reference.METRIC}]"
 )
 @json_option
+@store.uncollected()
 def command(
     results: tuple[Path, ...],
     asked: Path | None,

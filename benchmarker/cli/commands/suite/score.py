@@ -46,6 +46,7 @@ from benchmarker.records import store
 @wide_option
 @verbose_option
 @json_option
+@store.uncollected()
 def command(
     results: tuple[Path, ...],
     by: str | None,
