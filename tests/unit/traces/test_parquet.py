@@ -89,6 +89,21 @@ def test_columns_of_other_types_are_refused(tmp_path):
             parquet.load(path)
 
 
+def test_memory_events_without_their_sizes_are_refused(tmp_path):
+    path = write(tmp_path)
+    table = pq.read_table(path)
+    kinds = pa.array(["memory"] * table.num_rows).dictionary_encode()
+    pq.write_table(table.set_column(table.column_names.index("kind"), "kind", kinds), path)
+    with pytest.raises(UserError, match="memory events lack their sizes"):
+        parquet.load(path)
+
+
+def test_a_table_of_an_earlier_version_is_read(tmp_path):
+    path = write(tmp_path)
+    pq.write_table(pq.read_table(path).drop_columns([*events.ADDED]), path)
+    assert set(parquet.load(path).events["collective"]) == {""}
+
+
 def write(tmp_path):
     path = tmp_path / "table"
     path.write_bytes(parquet.encode(made(tmp_path, profiles.small_cpu_space())))
