@@ -15,7 +15,7 @@ import pandas as pd
 from benchmarker.formatting import count
 from benchmarker.traces.formats.database import Database
 from benchmarker.traces.formats.reading import Reading
-from benchmarker.traces.formats.rows import looked_up, numbered, rows
+from benchmarker.traces.formats.rows import launches, looked_up, numbered, rows
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _KERNELS, _RUNTIME, _NVTX = f"{_CUPTI}KERNEL", f"{_CUPTI}RUNTIME", "NVTX_EVENTS"
@@ -33,6 +33,8 @@ _COPIES = {
     10: "PtoP",
 }
 """CUpti_ActivityMemcpyKind."""
+_GRID, _BLOCK = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
+_REGISTERS, _SHARED = "registersPerThread", ("staticSharedMemory", "dynamicSharedMemory")
 _PROCESS = 1 << 24
 """A global thread ID is divided by this to get the process."""
 _RANGES = (59, 60)
@@ -73,7 +75,8 @@ def read(database: Database) -> Reading:
 
 
 def _device_work(database: Database, texts: dict[object, str]) -> list[pd.DataFrame]:
-    kernels = _on_device(database, _KERNELS, "demangledName")
+    kernels = _on_device(database, _KERNELS, "demangledName", *_GRID, *_BLOCK, _REGISTERS, *_SHARED)
+    kernels["launch"] = launches(kernels, kernels[list(_GRID)], _BLOCK, _REGISTERS, _SHARED)
     kernels["name"] = looked_up(kernels["demangledName"], texts, _NAMELESS)
     copies = _on_device(database, f"{_CUPTI}MEMCPY", "copyKind", "bytes").assign(kind="copy")
     copies["name"] = "Memcpy " + looked_up(copies["copyKind"], _COPIES)

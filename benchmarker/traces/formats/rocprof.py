@@ -16,9 +16,15 @@ from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
 from benchmarker.traces.formats.database import Database
 from benchmarker.traces.formats.reading import COPY, Reading
-from benchmarker.traces.formats.rows import looked_up, numbered, rows
+from benchmarker.traces.formats.rows import launches, looked_up, numbered, rows
 
 _DISPATCHES = "rocpd_kernel_dispatch"
+_GRID, _GROUP = (
+    ("grid_size_x", "grid_size_y", "grid_size_z"),
+    ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z"),
+)
+_MORE = ("vgpr_count", "lds_block_size")
+"""Columns of the file of kernels in lower case; their case differs between versions."""
 _ENDING = "_kernel_trace.csv"
 _APIS = ("hip_api", "hsa_api", "marker_api", "rccl_api", "memory_copy")
 """Files that may lie beside the file of kernels."""
@@ -41,9 +47,12 @@ def read(database: Database) -> Reading:
 
 def _of_process(database: Database, suffix: str, process: int) -> list[pd.DataFrame]:
     texts = database.names(f"rocpd_string{suffix}", "id", "string")
-    symbols = database.select(f"rocpd_info_kernel_symbol{suffix}", ["id", "display_name", "kernel_name"])
+    symbols = database.select(
+        f"rocpd_info_kernel_symbol{suffix}", ["id", "display_name", "kernel_name", "arch_vgpr_count"]
+    )
     named = symbols["display_name"].where(symbols["display_name"].notna(), symbols["kernel_name"])
     kernel_names = dict(zip(symbols["id"], named, strict=True))
+    vector_registers = dict(zip(symbols["id"], symbols["arch_vgpr_count"], strict=True))
     agents = database.select(f"rocpd_info_agent{suffix}", ["id", "type", "type_index", "logical_index"])
     number = agents["type_index"].where(agents["type_index"].notna(), agents["logical_index"])
     device = dict(zip(agents["id"], agents["type"].astype(str).str.lower() + numbered(":", number), strict=True))
@@ -53,8 +62,11 @@ def _of_process(database: Database, suffix: str, process: int) -> list[pd.DataFr
     category = dict(zip(events["id"], looked_up(events["category_id"], texts), strict=True))
 
     kernels = database.select(
-        f"{_DISPATCHES}{suffix}", ["start", "end", "agent_id", "stream_id", "kernel_id", "event_id"]
+        f"{_DISPATCHES}{suffix}",
+        ["start", "end", "agent_id", "stream_id", "kernel_id", "event_id", *_GRID, *_GROUP, "group_segment_size"],
     )
+    kernels["registers"] = looked_up(kernels["kernel_id"], vector_registers, None)
+    kernels["launch"] = launches(kernels, _in_blocks(kernels), _GROUP, "registers", ["group_segment_size"])
     kernels["name"] = looked_up(kernels["kernel_id"], kernel_names)
     kernels["device"] = looked_up(kernels["agent_id"], device, "gpu:?")
     copies = database.select(
@@ -79,6 +91,13 @@ def _of_process(database: Database, suffix: str, process: int) -> list[pd.DataFr
     return [piece.rename(columns={"start": "begin"}) for piece in pieces]
 
 
+def _in_blocks(kernels: pd.DataFrame) -> pd.DataFrame:
+    """The grid of each kernel in blocks; AMD counts it in work-items."""
+    sizes = kernels.reindex(columns=[*_GRID, *_GROUP]).apply(pd.to_numeric, errors="coerce").astype(float)
+    block = sizes[list(_GROUP)].to_numpy()
+    return pd.DataFrame(np.ceil(sizes[list(_GRID)].to_numpy() / np.where(block > 0, block, np.nan)), kernels.index)
+
+
 def _messages(extdata: pd.Series) -> pd.Series:
     """The message of each marker, which is kept beside its function; None for other regions."""
     found = [_MESSAGE.search(str(text)) for text in extdata]
@@ -97,7 +116,10 @@ def read_files(path: Path) -> Reading:
     agent = kernels["Agent_Id"].astype(str).str.extract(_DIGITS, expand=False).fillna("0")
     stream = kernels["Stream_Id"] if "Stream_Id" in kernels else kernels["Queue_Id"]
     kernels = kernels.assign(kind="kernel", name=kernels["Kernel_Name"], device="gpu:" + agent)
-    pieces = [kernels.assign(track=numbered("stream ", stream))]
+    columns = {name.casefold(): name for name in kernels.columns}
+    kernels = kernels.rename(columns={columns[name]: name for name in (*_GRID, *_GROUP, *_MORE) if name in columns})
+    launched = launches(kernels, _in_blocks(kernels), _GROUP, _MORE[0], _MORE[1:])
+    pieces = [kernels.assign(track=numbered("stream ", stream), launch=launched)]
     beside = []
     if path.name.endswith(_ENDING):
         beside = [path.with_name(path.name.removesuffix(_ENDING) + f"_{api}_trace.csv") for api in _APIS]

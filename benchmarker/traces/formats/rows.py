@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.events import INTEGERS, frame, words
+from benchmarker.traces.formats.launch import launch
 
-_TEXTS = ("kind", "name", "device", "track")
+_TEXTS = ("kind", "name", "device", "track", "launch")
 _LATEST = float(1 << 62)
 """Later times do not fit int64 ns."""
 
@@ -25,6 +26,34 @@ def numbered(prefix: str, numbers: pd.Series) -> pd.Series:
 def looked_up(keys: pd.Series, known: Mapping[Any, Any], otherwise: Any = "") -> pd.Series:
     """What is known of each key."""
     return pd.Series([known.get(key, otherwise) for key in keys], keys.index, dtype=object)
+
+
+def launches(
+    kernels: pd.DataFrame, grid: pd.DataFrame, block: Sequence[str], registers: str, shared: Sequence[str]
+) -> pd.Series:
+    """The text of each kernel's launch: its grid in blocks, and columns of the kernels; empty if a size is unknown."""
+    beside = kernels.reindex(columns=[*block, registers, *shared])
+    numbers = pd.concat([grid, beside], axis=1).apply(pd.to_numeric, errors="coerce").astype(float).fillna(-1)
+    each, of = np.unique(numbers.to_numpy(), axis=0, return_inverse=True)
+    texts = [_launch([int(number) for number in numbers]) for numbers in each]
+    return pd.Series([texts[place] for place in of.ravel()], kernels.index, dtype=object)
+
+
+def _launch(numbers: Sequence[int]) -> str:
+    """The text of a launch: three sizes of the grid, three of the block, registers, parts of shared memory."""
+    grid, block = (",".join(map(str, three)) for three in (numbers[:3], numbers[3:6]))
+    registers, shared = numbers[6], [part for part in numbers[7:] if part >= 0]
+    known = min(numbers[:6]) > 0
+    return (
+        launch(
+            grid=grid,
+            block=block,
+            registers=registers if registers >= 0 else None,
+            shared=sum(shared) if shared else None,
+        )
+        if known
+        else ""
+    )
 
 
 def rows(pieces: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, int]:

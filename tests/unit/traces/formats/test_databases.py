@@ -11,14 +11,16 @@ from benchmarker.traces.ingest import ingest
 
 THREAD = 5 << 24 | 77
 PROCESS = 5 << 24
+LAUNCH = "8, 1, 1, 256, 1, 1, 32, 1024, 512"
 NSYS = f"""
 CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO StringIds VALUES (1, 'void gemm<float>(int)'), (2, 'cudaLaunchKernel_v7000'), (3, 'cudaMemcpyAsync_v3020'),
   (4, 'layer'), (5, 'python'), (6, 'aten::mm, op_id = 3, seq = 9');
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, contextId INT, streamId INT,
-  correlationId INT, globalPid INT, demangledName INT, shortName INT, gridX INT);
+  correlationId INT, globalPid INT, demangledName INT, shortName INT, gridX INT, gridY INT, gridZ INT,
+  blockX INT, blockY INT, blockZ INT, registersPerThread INT, staticSharedMemory INT, dynamicSharedMemory INT);
 INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES
-  (2000, 2500, 1, 1, 7, 11, {PROCESS}, 1, 1, 8), (2600, 2900, 1, 1, 7, 12, {PROCESS}, 1, 1, 8);
+  (2000, 2500, 1, 1, 7, 11, {PROCESS}, 1, 1, {LAUNCH}), (2600, 2900, 1, 1, 7, 12, {PROCESS}, 1, 1, {LAUNCH});
 CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT,
   globalPid INT, bytes INT, copyKind INT);
 INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (3000, 3100, 1, 7, 13, {PROCESS}, 4096, 1);
@@ -44,9 +46,9 @@ CREATE TABLE rocpd_info_agent{UUID} (id INTEGER, type TEXT, absolute_index INT, 
 INSERT INTO rocpd_info_agent{UUID} VALUES (1, 'CPU', 0, 0, 0), (2, 'GPU', 1, 1, 0);
 CREATE TABLE rocpd_info_thread{UUID} (id INTEGER, pid INT, tid INT, name TEXT);
 INSERT INTO rocpd_info_thread{UUID} VALUES (1, 1, 4711, NULL);
-CREATE TABLE rocpd_info_kernel_symbol{UUID} (id INTEGER, kernel_name TEXT, display_name TEXT);
-INSERT INTO rocpd_info_kernel_symbol{UUID} VALUES (1, 'Cijk_a.kd', 'Cijk_a'),
-  (2, '__amd_rocclr_fillBufferAligned.kd', '__amd_rocclr_fillBufferAligned');
+CREATE TABLE rocpd_info_kernel_symbol{UUID} (id INTEGER, kernel_name TEXT, display_name TEXT, arch_vgpr_count INT);
+INSERT INTO rocpd_info_kernel_symbol{UUID} VALUES (1, 'Cijk_a.kd', 'Cijk_a', 128),
+  (2, '__amd_rocclr_fillBufferAligned.kd', '__amd_rocclr_fillBufferAligned', 16);
 CREATE TABLE rocpd_event{UUID} (id INTEGER, category_id INT, stack_id INT, parent_stack_id INT, correlation_id INT);
 INSERT INTO rocpd_event{UUID} VALUES (1, 2, 21, 0, 0), (2, NULL, 21, 0, 0), (3, 3, 20, 0, 0), (4, NULL, 22, 0, 0),
   (5, 2, 22, 0, 0), (6, 2, 23, 0, 0), (7, NULL, 23, 0, 0);
@@ -56,16 +58,19 @@ INSERT INTO rocpd_region{UUID} VALUES (1, 1, 1100, 1150, 1, 1, '{{}}'),
   (2, 1, 1000, 1900, 4, 3, '{{"message":"layer"}}'),
   (3, 1, 1200, 1250, 1, 5, '{{}}'), (4, 1, 1300, 1350, 6, 6, '{{}}');
 CREATE TABLE rocpd_kernel_dispatch{UUID} (id INTEGER, tid INT, agent_id INT, kernel_id INT, queue_id INT, stream_id INT,
-  start BIGINT, end BIGINT, event_id INT);
-INSERT INTO rocpd_kernel_dispatch{UUID} VALUES (1, 1, 2, 1, 1, 3, 2000, 2400, 2), (2, 1, 2, 2, 1, 3, 2500, 2510, 4);
+  start BIGINT, end BIGINT, event_id INT, workgroup_size_x INT, workgroup_size_y INT, workgroup_size_z INT,
+  grid_size_x INT, grid_size_y INT, grid_size_z INT, group_segment_size INT);
+INSERT INTO rocpd_kernel_dispatch{UUID} VALUES (1, 1, 2, 1, 1, 3, 2000, 2400, 2, 256, 1, 1, 1000, 2, 1, 4096),
+  (2, 1, 2, 2, 1, 3, 2500, 2510, 4, 64, 1, 1, 64, 1, 1, 0);
 CREATE TABLE rocpd_memory_copy{UUID} (id INTEGER, tid INT, start BIGINT, end BIGINT, name_id INT, dst_agent_id INT,
   src_agent_id INT, size INT, queue_id INT, stream_id INT, event_id INT);
 INSERT INTO rocpd_memory_copy{UUID} VALUES (1, 1, 2600, 2700, 5, 2, 1, 512, NULL, NULL, 7);
 """
 KERNELS = """"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",\
-"Correlation_Id","Start_Timestamp","End_Timestamp"
-"KERNEL_DISPATCH","Agent 2",1,0,70,1,33,"Cijk_a",21,2000,2400
-"KERNEL_DISPATCH","Agent 2",1,0,70,2,34,"__amd_rocclr_fillBufferAligned",22,2500,2510
+"Correlation_Id","Start_Timestamp","End_Timestamp","LDS_Block_Size","Vgpr_Count",\
+"Workgroup_Size_X","Workgroup_Size_Y","Workgroup_Size_Z","Grid_Size_X","Grid_Size_Y","Grid_Size_Z"
+"KERNEL_DISPATCH","Agent 2",1,0,70,1,33,"Cijk_a",21,2000,2400,4096,128,256,1,1,1000,2,1
+"KERNEL_DISPATCH","Agent 2",1,0,70,2,34,"__amd_rocclr_fillBufferAligned",22,2500,2510,0,16,64,1,1,64,1,1
 """
 CALLS = """"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"
 "HIP_RUNTIME_API","hipLaunchKernel",70,70,21,1100,1150
@@ -106,6 +111,7 @@ def test_kernels_of_a_report_have_the_ops_and_ranges_around_their_launch(tmp_pat
     found = ingest(database(tmp_path / "report.sqlite", NSYS))
     work = found.events[found.events["kind"].isin(["kernel", "copy"])]
     assert list(work["op"]) == ["aten::mm", "", ""]
+    assert list(work["launch"]) == ["grid=8,1,1 block=256,1,1 registers=32 shared=1536"] * 2 + [""]
     assert list(work["leaf"]) == ["layer"] * 3
     assert list(work["category"]) == ["gemm", "gemm", "memory"]
     assert work["bytes"].iloc[2] == 4096
@@ -115,7 +121,7 @@ def test_kernels_of_a_report_have_the_ops_and_ranges_around_their_launch(tmp_pat
 
 def test_processes_of_a_report_count_their_correlations_apart(tmp_path):
     other = 6 << 24
-    both = NSYS + f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (4000, 4100, 0, 1, 7, 11, {other}, 1, 1, 8);"
+    both = NSYS + f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (4000, 4100, 0, 1, 7, 11, {other}, 1, 1, {LAUNCH});"
     found = ingest(database(tmp_path / "report.sqlite", both))
     assert found.trace.unlaunched == 1
 
@@ -138,8 +144,8 @@ def test_a_report_that_lacks_tables_and_columns_is_read(tmp_path):
 
 
 def test_values_that_are_no_times_are_counted(tmp_path):
-    bad = f"""{NSYS} INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('x', 5, 1, 1, 7, 1, 0, 1, 1, 8),
-      (9, 2, 1, 1, 7, 1, 0, 1, 1, 1);"""
+    bad = f"""{NSYS} INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('x', 5, 1, 1, 7, 1, 0, 1, 1, {LAUNCH}),
+      (9, 2, 1, 1, 7, 1, 0, 1, 1, {LAUNCH});"""
     found = ingest(database(tmp_path / "report.sqlite", bad))
     assert "2 events have no valid time" in found.trace.missing
     assert found.trace.busy_ns == 900
@@ -157,6 +163,7 @@ def test_a_database_of_rocprofv3_has_kernels_copies_calls_and_markers(tmp_path):
     work = found.events[found.events["kind"].isin(["kernel", "copy"])]
     assert list(work["leaf"]) == ["layer"] * 3
     assert (found.trace.busy_ns, found.trace.unlaunched) == (510, 0)
+    assert work["launch"].iloc[0] == "grid=4,2,1 block=256,1,1 registers=128 shared=4096"
 
 
 def test_files_of_rocprofv3_are_read_with_those_beside_them(tmp_path):
@@ -164,6 +171,7 @@ def test_files_of_rocprofv3_are_read_with_those_beside_them(tmp_path):
     alone = ingest(tmp_path / "70_kernel_trace.csv")
     assert rows(alone, "kernel") == [("Cijk_a", "gpu:2", "stream 0", 2000, 400)]
     assert alone.trace.unlaunched == 2
+    assert alone.events["launch"].iloc[0] == "grid=4,2,1 block=256,1,1 registers=128 shared=4096"
     (tmp_path / "70_hip_api_trace.csv").write_text(CALLS)
     (tmp_path / "70_marker_api_trace.csv").write_text(MARKERS)
     found = ingest(tmp_path / "70_kernel_trace.csv")
