@@ -18,6 +18,8 @@ from benchmarker.traces.formats.shapes import aten_inputs
 _OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
 _UNKNOWN = (float("nan"), float("nan"), 0)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_joined = b";".join
+"""One key of several values, which are faster to look up together."""
 _TRIPLE = re.compile(r"\[\d{1,10}(,\d{1,10}){0,2}\]")
 
 
@@ -37,53 +39,61 @@ class Described:
 
     def columns(self, name: np.ndarray, args: list[Args]) -> dict[str, np.ndarray]:
         """Columns of events, given the numbers of their names; texts are numbers too."""
-        shapes, launches = np.zeros(len(args), np.int32), np.zeros(len(args), np.int32)
-        known = self._shapes
+        shapes, launches = [0] * len(args), [0] * len(args)
+        known = self._shapes.get
         for row, each in enumerate(args):
             if each.dims is not NOT_GIVEN:
-                key = (bytes(each.dims), bytes(each.types))
-                shapes[row] = known[key] if key in known else self._new_shapes(key)
+                number = known(_joined((each.dims, each.types)))
+                shapes[row] = self._new_shapes(each) if number is None else number
             elif each.grid is not NOT_GIVEN:
                 launches[row] = self._launch(each)
+        number_of_shapes = np.array(shapes, np.int32)
         costs, gemm = np.full((2, len(args)), np.nan), np.zeros(len(args), np.int32)
-        costing = np.flatnonzero(self._interned.matching(name, has_cost) & (shapes > 0))
+        costing = np.flatnonzero(self._interned.matching(name, has_cost) & (number_of_shapes > 0))
         if len(costing):
-            rows = zip(costing.tolist(), name[costing].tolist(), shapes[costing].tolist(), strict=True)
-            found = [self._cost(args[row], code, number) for row, code, number in rows]
+            rows = zip(costing.tolist(), name[costing].tolist(), strict=True)
+            found = [self._cost(args[row], code, shapes[row]) for row, code in rows]
             costs[0, costing], costs[1, costing], gemm[costing] = zip(*found, strict=True)
-        texts = np.array(self._texts, np.int32)[shapes]
-        return {"shapes": texts, "gemm": gemm, "launch": launches, "flops": costs[0], "bytes": costs[1]}
+        texts = np.array(self._texts, np.int32)[number_of_shapes]
+        return {
+            "shapes": texts,
+            "gemm": gemm,
+            "launch": np.array(launches, np.int32),
+            "flops": costs[0],
+            "bytes": costs[1],
+        }
 
-    def _new_shapes(self, key: tuple[bytes, bytes]) -> int:
+    def _new_shapes(self, args: Args) -> int:
         """A number for shapes and types that were not seen before."""
         try:
-            text = aten_inputs(*(msgspec.json.decode(part or b"[]") for part in key))
+            text = aten_inputs(*(msgspec.json.decode(bytes(part) or b"[]") for part in (args.dims, args.types)))
         except _UNREADABLE:
             text = ""
-        self._shapes[key] = len(self._texts)
+        number = self._shapes[_joined((args.dims, args.types))] = len(self._texts)
         self._texts.append(self._interned.code(text))
-        return self._shapes[key]
+        return number
 
     def _launch(self, args: Args) -> int:
         """The text of a kernel's launch."""
-        key = (bytes(args.grid), bytes(args.block), args.registers, args.shared, args.occupancy)
+        key = (_joined((args.grid, args.block)), args.registers, args.shared, args.occupancy)
         try:
             known = self._launches.get(key)
         except TypeError:  # a value is a list or an object
             return 0
         if known is None:
-            grid, block = map(_three, key[:2])
-            registers, shared, occupancy = (value if type(value) is int else None for value in key[2:])
+            registers, shared, occupancy = (value if type(value) is int else None for value in key[1:])
+            grid, block = _three(bytes(args.grid)), _three(bytes(args.block))
             text = launch(grid=grid, block=block, registers=registers, shared=shared, occupancy=occupancy)
             known = self._launches[key] = self._interned.code(text)
         return known
 
     def _cost(self, args: Args, name: int, shapes: int) -> tuple[float, float, int]:
         """FLOPs and bytes of an op, from the shapes of its inputs, and the text of the matrix product that it is."""
-        key = (name, shapes, bytes(args.concrete), bytes(args.strides))
-        if key not in self._costs:
-            self._costs[key] = self._new_cost(self._interned.values()[name], args)
-        return self._costs[key]
+        key = (name, shapes, _joined((args.concrete, args.strides)))
+        found = self._costs.get(key)
+        if found is None:
+            found = self._costs[key] = self._new_cost(self._interned.values()[name], args)
+        return found
 
     def _new_cost(self, op: str, args: Args) -> tuple[float, float, int]:
         try:

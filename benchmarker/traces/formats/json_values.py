@@ -32,6 +32,8 @@ def given_text(value: Any) -> str:
 
 def numbers(values: list[Any], number: Callable[[Any], int]) -> np.ndarray:
     """The number of each value; `number` is called once for equal values if their types ensure that they look alike."""
+    if _are_none(values):
+        return np.full(len(values), number(None), np.int32)
     if set(map(type, values)) <= {str, int, type(None)}:
         known = {value: number(value) for value in dict.fromkeys(values)}
         if len(known) == 1:
@@ -40,11 +42,16 @@ def numbers(values: list[Any], number: Callable[[Any], int]) -> np.ndarray:
     return np.array([number(value) for value in values], np.int32)
 
 
+def _are_none(values: list[Any]) -> bool:
+    """Whether there are values and all are None, as in most columns."""
+    return bool(values) and values[0] is None and values.count(None) == len(values)
+
+
 def integers(values: list[Any]) -> np.ndarray:
     """Values as int64, -1 for any that is not an integer; texts of digits count as integers."""
-    types = set(map(type, values))
-    if types == {type(None)}:
+    if _are_none(values):
         return np.full(len(values), -1)
+    types = set(map(type, values))
     if types <= {int, type(None)}:
         try:
             return np.array([-1 if value is None else value for value in values], np.int64)
