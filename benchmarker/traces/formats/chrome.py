@@ -170,7 +170,7 @@ class _Rows:
             columns["external_id"] = integers([each.older_external_id for each in args])
         columns["correlation"] = integers([each.correlation or each.correlation_id for each in args])
         columns |= self.described.columns(columns["name"], args)
-        columns |= collectives.columns(slices, args, self.interned)
+        columns |= collectives.columns(columns["name"], args, self.interned)
         self.parts.append(columns | {"ts_ns": ts, "dur_ns": dur})
 
     def _numbered_threads(self, slices: list[Slice]) -> np.ndarray:

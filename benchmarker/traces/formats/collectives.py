@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from benchmarker.traces.events import Texts
-from benchmarker.traces.formats.json_events import Args, Slice
+from benchmarker.traces.formats.json_events import Args
 from benchmarker.traces.formats.json_values import integers, text_of
 from benchmarker.traces.formats.shapes import ATEN_TYPES
 
@@ -54,16 +54,16 @@ def kind_of(text: str) -> str:
     return next((kind for kind in (*_KINDS, *_SIMPLE) if kind.replace("_", "") in letters), "")
 
 
-def columns(slices: Sequence[Slice], args: Sequence[Args], texts: Texts) -> dict[str, np.ndarray]:
-    """The columns of the event table about collectives, for a list of events."""
-    rows = len(slices)
+def columns(name: np.ndarray, args: Sequence[Args], texts: Texts) -> dict[str, np.ndarray]:
+    """The columns of the event table about collectives, for events of which the numbers of their names are given."""
+    rows = len(args)
     kind, group = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
     numbers = {name: np.full(rows, -1) for name in INTEGERS}
     stated = [row for row, each in enumerate(args) if each.collective is not None]
     for row in stated:
         each = args[row]
-        name = text_of(each.collective)
-        kind[row] = texts.code(kind_of(name) or name)
+        stated_kind = text_of(each.collective)
+        kind[row] = texts.code(kind_of(stated_kind) or stated_kind)
         group[row] = texts.code(" ".join(text_of(part) for part in (each.group, each.group_ranks) if part is not None))
     if stated:
         given = [args[row] for row in stated]
@@ -72,10 +72,9 @@ def columns(slices: Sequence[Slice], args: Sequence[Args], texts: Texts) -> dict
         elements = integers([each.message for each in given])
         size = np.array([_element_bytes(text_of(each.element)) for each in given])
         numbers["message_bytes"][stated] = np.where((elements >= 0) & (size > 0), elements * size, -1)
-    for row, event in enumerate(slices):
-        if event.cat == "user_annotation" and type(event.name) is str and _ON_CPU.match(event.name):
-            kind[row] = texts.code(kind_of(event.name))
-            numbers["message_bytes"][row] = _input_bytes(args[row])
+    for row in np.flatnonzero(texts.matching(name, _ON_CPU.match)).tolist():
+        kind[row] = texts.code(kind_of(texts.values()[name[row]]))
+        numbers["message_bytes"][row] = _input_bytes(args[row])
     return {"collective": kind, "group": group, **numbers}
 
 
