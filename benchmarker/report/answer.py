@@ -161,7 +161,8 @@ def _sides(study: Study) -> Iterator[str]:
             yield f"{of}{text}."
     untold = _untold(study)
     if untold:
-        yield f"{part(untold, len(study.records), 'trial', 'has', 'have')} no interference counters, so disturbances are unknown."
+        some = part(untold, len(study.records), "trial", "has", "have")
+        yield f"{some} no interference counters, so disturbances are unknown."
 
 
 def _untold(study: Study) -> int:
