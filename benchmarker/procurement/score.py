@@ -345,7 +345,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
         named = {part.partition("=")[0] for part in match.contender.name.split()}
         changed = diagnosis.changes(one, two, among=one.keys() - DEFAULTS.keys() - named)
         notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
-        notes.update({*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)})
+        notes.update(dict.fromkeys([*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)], 1))
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 
