@@ -66,6 +66,11 @@ def count(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or one + 's'}"
 
 
+def part(number: int, total: int, one: str, *verbs: str) -> str:
+    """Return a part of a number of things: `2 of 3 trials`; with two verbs, the one that fits: `1 of 1 trial was`."""
+    return " ".join([f"{number} of {count(total, one)}", *verbs[total != 1 :][:1]])
+
+
 _DURATION = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)\s*(ms|s|m|min|h)?\s*")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.api.numbers import Count
+from benchmarker.formatting import part
 from benchmarker.records.suite import Sha256, SuiteId
 
 FORMAT_VERSION: Literal[2] = 2
@@ -45,7 +46,7 @@ class Trials(Struct, frozen=True, forbid_unknown_fields=True):
     failed: Count
 
     def __str__(self) -> str:
-        return f"{self.recorded} of {self.planned} trials recorded, {self.failed} failed"
+        return f"{part(self.recorded, self.planned, 'trial')} recorded, {self.failed} failed"
 
 
 class Redacted(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.comparing.disturbances import COUNTED_S, count
+from benchmarker.formatting import part
 from benchmarker.machine.description import restriction
 from benchmarker.records.configurations import DEFAULTS, Factors, environment_of, factors, text, varying
 from benchmarker.stats.shift import unpaired
@@ -106,8 +107,8 @@ def too_short(groups: Sequence[Sequence[Record]]) -> str | None:
     """Report how many trials were too short to detect disturbances; None if none was."""
     records = [record for group in groups for record in group]
     short = sum(record.interference is not None and record.interference.duration_s < COUNTED_S for record in records)
-    told = f"{short} of {len(records)} trials were timed for less than {COUNTED_S} s, too short to detect disturbances"
-    return told if short else None
+    told = part(short, len(records), "trial", "was", "were")
+    return f"{told} timed for less than {COUNTED_S} s, too short to detect disturbances" if short else None
 
 
 def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[str]:
@@ -128,7 +129,10 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
         found.append(f"the energies were obtained by different methods: {', '.join(sorted(methods))}")
     flags = Counter(flag for one in (*baseline, *contender) if one.energy for flag in one.energy.flags)
     number = len(baseline) + len(contender)
-    return [*found, *(f"{count} of {number} trials are marked {flag}" for flag, count in flags.most_common())]
+    return [
+        *found,
+        *(f"{part(count, number, 'trial', 'is', 'are')} marked {flag}" for flag, count in flags.most_common()),
+    ]
 
 
 def unsteady(records: Sequence[Record]) -> list[str]:
@@ -144,7 +148,7 @@ def unsteady(records: Sequence[Record]) -> list[str]:
         if these:
             n, worst = max(these, key=lambda pair: abs(pair[1].share))
             most = f"at most {worst.share:+.0%} after {worst.after} of {n} blocks"
-            notes.append(f"{what} {len(these)} of {len(found)} trials ({most})")
+            notes.append(f"{what} {part(len(these), len(found), 'trial')} ({most})")
     return notes
 
 

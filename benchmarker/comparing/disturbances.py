@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarker.formatting import part
 from benchmarker.records.configurations import configurations
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Disturbed:
     def __str__(self) -> str:
         """Return the numbers and the kinds in words, each with an example."""
         kinds = ", ".join(f"{example} ({count})" for example, count in self.kinds.values())
-        return f"{self.number} of {self.of} trials were disturbed, for instance: {kinds}"
+        return f"{part(self.number, self.of, 'trial', 'was', 'were')} disturbed, for instance: {kinds}"
 
     @property
     def advice(self) -> str:
@@ -135,5 +136,5 @@ def provisional(*sides: tuple[str, Iterable[Sequence[Record]]]) -> str | None:
     A side is its name, and for each case its trials.
     """
     counted = [(name, count(groups)) for name, groups in sides]
-    said = [f"{each.number} of {each.of} trials of {name}" for name, each in counted if each.most]
+    said = [f"{part(each.number, each.of, 'trial')} of {name}" for name, each in counted if each.most]
     return f"{' and '.join(said)} were disturbed" if said else None

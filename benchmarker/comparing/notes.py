@@ -10,6 +10,7 @@ import numpy as np
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import likely
 from benchmarker.comparing.geometric_mean import WELCH
+from benchmarker.formatting import part
 from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
@@ -114,9 +115,13 @@ def _missing(tested: Tested) -> list[str]:
     for sample in (tested.baseline, tested.contender):
         errors = [record.error for record in sample.all if record.error]
         if errors:
-            found.append(f"{sample.name}: {len(errors)} of {len(sample.all)} trials failed ({errors[0].message})")
+            found.append(f"{sample.name}: {part(len(errors), len(sample.all), 'trial')} failed ({errors[0].message})")
         if sample.lacking:
-            which = f"{len(sample.lacking)} of {len(sample.all)} trials have no" if sample.trials else "no trial has a"
+            which = (
+                part(len(sample.lacking), len(sample.all), "trial", "has no", "have no")
+                if sample.trials
+                else "no trial has a"
+            )
             found.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)

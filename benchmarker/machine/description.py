@@ -17,12 +17,17 @@ from benchmarker.machine.gpus import list_gpus
 from benchmarker.records.record import Cpu, Machine
 
 _CPU_SYSFS = Path("/sys/devices/system/cpu")
+_DMI = Path("/sys/class/dmi/id")
+_PLACEHOLDERS = {"", "0", "default string", "invalid", "none", "not applicable", "not specified", "o.e.m.", "oem"}
+_PLACEHOLDERS |= {"system manufacturer", "system product name", "to be filled by o.e.m.", "undefined", "unknown"}
+"""What the firmware says of a machine whose maker did not fill in its name, in lower case."""
 
 
 def describe() -> Machine:
     """Describe the machine; takes about ten milliseconds, and longer if a GPU tool must be run."""
     return Machine(
         host=socket.gethostname(),
+        model=_model(),
         os=_os_name(),
         kernel=f"{platform.system()} {platform.release()}",
         virtualization=_virtualization(),
@@ -116,9 +121,23 @@ def _run(command: list[str]) -> str:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return None
+
+
+def _model() -> str | None:
+    """The maker and the model of the machine, as its firmware tells Linux; None if it does not."""
+    maker, product = (_told(_read(_DMI / name)) for name in ("sys_vendor", "product_name"))
+    if maker is None or product is None or product.lower().startswith(maker.lower()):
+        return product
+    return f"{maker} {product}"
+
+
+def _told(text: str | None) -> str | None:
+    """Return a text of the firmware on one line; None if it is a placeholder."""
+    words = " ".join((text or "").split())
+    return None if words.lower() in _PLACEHOLDERS else words
 
 
 def _os_name() -> str:
@@ -154,7 +173,7 @@ def _virtualization() -> str | None:
     """The hypervisor's vendor name, if the processor reports a hypervisor."""
     if " hypervisor" not in (_read(Path("/proc/cpuinfo")) or ""):
         return None
-    return _read(Path("/sys/class/dmi/id/sys_vendor")) or "unnamed hypervisor"
+    return _read(_DMI / "sys_vendor") or "unnamed hypervisor"
 
 
 def _container() -> str | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import count
+from benchmarker.formatting import part
 from benchmarker.hooks.names import names
 from benchmarker.planning.cases import command_line
 from benchmarker.records import selection
@@ -125,7 +126,7 @@ def _unwell(group: _Measured) -> list[str]:
     first = {error.kind: error for error in reversed(errors)}
     number = len(group.records)
     reasons = [
-        f"{count} of {number} trials failed: {kind}: {first[kind].message}"
+        f"{part(count, number, 'trial')} failed: {kind}: {first[kind].message}"
         for kind, count in Counter(error.kind for error in errors).items()
     ]
     return [*reasons, *(f"{each.trials} trial(s) of run {each.run_id} not run" for each in group.unrun)]
@@ -140,7 +141,7 @@ def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> Outc
     if len(metrics) < wanted.trials:
         reasons.append(f"{len(metrics)} of the {wanted.trials} required trials succeeded")
     if lacking:
-        reasons.append(f"{len(lacking)} of {len(metrics)} trials have no {wanted.metric}: {lacking[0]}")
+        reasons.append(f"{part(len(lacking), len(metrics), 'trial', 'has', 'have')} no {wanted.metric}: {lacking[0]}")
     if values:
         reasons += _outside(median(values), wanted)
     return _outcome(name, wanted, group, reasons=reasons, unit=metrics[0].unit if metrics else "", values=values)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import part
 from benchmarker.hooks.names import names
 from benchmarker.procurement.reference import FORMAT_VERSION
 from benchmarker.records.configurations import Configuration, Factors, Value, configurations, varying
@@ -118,7 +119,7 @@ def _why_not(
 ) -> str | None:
     """Return why a configuration cannot be part of a reference, or None."""
     if errors := [record.error for record in group.records if record.error]:
-        return f"{len(errors)} of {len(group.records)} trials failed: {errors[0].kind}: {errors[0].message}"
+        return f"{part(len(errors), len(group.records), 'trial')} failed: {errors[0].kind}: {errors[0].message}"
     if len(values) < len(reasons):
         return next(reason for reason in reasons if reason)
     if scatters and len(values) < 2:

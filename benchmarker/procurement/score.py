@@ -18,6 +18,7 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
@@ -328,7 +329,9 @@ def _case(case: Tested, weight: float, turn: int) -> CaseScore:
 def _lacking(side: Sample, metric: str) -> str | None:
     """Return why some or all successful trials of a side have no value of a metric, or None."""
     if side.lacking:
-        which = f"{len(side.lacking)} of {len(side.all)} trials have no" if side.trials else "no trial has a"
+        which = (
+            part(len(side.lacking), len(side.all), "trial", "has no", "have no") if side.trials else "no trial has a"
+        )
         return f"{side.name}: {which} {metric}: {side.lacking[0]}"
     return None if side.trials else f"{side.name}: no trial succeeded"
 
@@ -342,7 +345,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
         named = {part.partition("=")[0] for part in match.contender.name.split()}
         changed = diagnosis.changes(one, two, among=one.keys() - DEFAULTS.keys() - named)
         notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
-        notes.update({*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)})
+        notes.update(dict.fromkeys([*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)], 1))
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]
 
 

@@ -18,6 +18,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.bundles.run_files import against_manifest, in_folder, read_run
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.comparing import disturbances
+from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
 from benchmarker.records import store
@@ -194,18 +195,22 @@ def _trials(plan: Plan, records: Sequence[Record]) -> Iterator[Finding]:
     for number, case in enumerate(plan.cases):
         own, name = cases[number], _name(plan, number)
         if absent := plan.trials - len({record.trial for record in own}):
-            yield Finding("missing", name, f"{absent} of {plan.trials} trials have no record")
+            yield Finding("missing", name, f"{part(absent, plan.trials, 'trial', 'has', 'have')} no record")
         errors = [record.error for record in own if record.error]
         for kind, count in Counter(error.kind for error in errors).items():
             message = next(error.message for error in errors if error.kind == kind)
-            yield Finding("failed", name, f"{count} of {plan.trials} trials failed: {kind}: {message}")
+            yield Finding("failed", name, f"{part(count, plan.trials, 'trial')} failed: {kind}: {message}")
         good = [record for record in own if record.error is None]
         for what, reasons in (
             ("energy", [_no_energy(record) for record in good if case.measuring.wants_power]),
             ("profile", [_no_profile(record) for record in good if case.measuring.profiling != "no"]),
         ):
             if lacking := [reason for reason in reasons if reason]:
-                yield Finding("missing", name, f"{len(lacking)} of {plan.trials} trials have no {what}: {lacking[0]}")
+                yield Finding(
+                    "missing",
+                    name,
+                    f"{part(len(lacking), plan.trials, 'trial', 'has', 'have')} no {what}: {lacking[0]}",
+                )
         if (disturbed := disturbances.count([good])).number:
             yield Finding("disturbed", name, str(disturbed))
 

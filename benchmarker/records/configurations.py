@@ -43,6 +43,7 @@ def environment_of(record: Record) -> dict[str, Value]:
     """Return what was found rather than requested: machine, device, versions."""
     return {
         "host": record.machine.host,
+        "machine": record.machine.model,
         "processor": record.machine.cpu.model,
         # Each framework names a CPU differently; `processor` is the same in all.
         "device_name": record.device.name if record.device and record.device.platform != "cpu" else None,

@@ -7,7 +7,7 @@ Schema history (`SCHEMA_VERSION`):
 4  `energy`, `telemetry`, `meters` (sensor readings); power and temperature in `preheat`; `witnesses.temperature_C`;
    `device.pci`
 5  renamed: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
-6  `suite` (the suite or plan file that the trial comes from)
+6  `suite` (the suite or plan file that the trial comes from), `machine.model`
 """
 
 from __future__ import annotations
@@ -150,6 +150,7 @@ class Machine(Struct, frozen=True, forbid_unknown_fields=True):
     """The machine at the start of a trial."""
 
     host: str
+    model: Annotated[str | None, null_because("the system does not tell the model of the machine")]
     os: str
     kernel: str
     virtualization: Annotated[str | None, null_because("no hypervisor was detected")]
@@ -364,7 +365,8 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
             fields["design"]["kind"] = "rounds"
         for meter in fields.get("meters", []):
             meter["unavailable"] = meter.pop("lacks", [])
-    reasons["suite"] = new
+    fields.get("machine", {})["model"] = None
+    reasons |= {"machine.model": new, "suite": new}
     return fields | {"schema_version": SCHEMA_VERSION, "suite": None, "reasons": reasons}
 
 

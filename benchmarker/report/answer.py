@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import measure, numbers, percent, ratio, short, verdict
 from benchmarker.comparing.results import Comparison, GeometricMean
-from benchmarker.formatting import count, shortened
+from benchmarker.formatting import count, part, shortened
 from benchmarker.report.page_model import Card, Doubt
 from benchmarker.roofline.model import BEYOND, beyond
 
@@ -161,7 +161,8 @@ def _sides(study: Study) -> Iterator[str]:
             yield f"{of}{text}."
     untold = _untold(study)
     if untold:
-        yield f"{untold} of {len(study.records)} trials have no interference counters, so disturbances are unknown."
+        some = part(untold, len(study.records), "trial", "has", "have")
+        yield f"{some} no interference counters, so disturbances are unknown."
 
 
 def _untold(study: Study) -> int:

@@ -21,7 +21,7 @@ MOST_NOISE = 40
 _MOMENTARY = ("load_average_1min", "steal_percent", "swap_used_bytes")
 """Properties that change from moment to moment; the interference counters of each trial cover them."""
 
-_SAME = {"cpu.model": "processor", "cpu.usable_cores": "usable_cores"}
+_SAME = {"model": "machine", "cpu.model": "processor", "cpu.usable_cores": "usable_cores"}
 """Properties that the environment of a record has under another name."""
 
 

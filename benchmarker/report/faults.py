@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.disturbances import COUNTED_S, disturbances
+from benchmarker.formatting import part
 from benchmarker.hooks.names import name
 from benchmarker.records.configurations import factors
 from benchmarker.report.page_model import Cell, Column, Listing, Section, Table
@@ -78,7 +79,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
     ]
     if untold:
         none.append(
-            f"Disturbances could not be detected in {untold} of {len(good)} trials: they were timed for less than "
+            f"Disturbances could not be detected in {part(untold, len(good), 'trial')}: they were timed for less than "
             f"{COUNTED_S} s, or their interference counters are unavailable."
         )
     return Section(

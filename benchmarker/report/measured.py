@@ -59,7 +59,8 @@ def _properties(record: Record) -> Iterable[tuple[str, str]]:
     """Yield the properties of a trial that a buyer asks for, as text; empty if there is none."""
     machine, software, device = record.machine, record.software, record.device
     where = machine.container or machine.virtualization
-    yield "machine", machine.host
+    yield "host", machine.host
+    yield "machine", machine.model or ""
     yield "system", f"{machine.os}, {machine.kernel}" + (f", {where}" if where else "")
     yield "processor", machine.cpu.model
     yield "cores used", restriction(machine) or f"all {machine.cpu.logical_cores}"

@@ -136,14 +136,15 @@ def _cases(found: Scores, ranking: MetricRanking, names: _Names) -> Listing | No
     cases = {side: {names.of(case): case for case in metric.by_case} for side, metric in metrics.items()}
     every = dict.fromkeys(name for own in cases.values() for name in own)
     a = short(found.sides[0].name)
-    columns = [Column("case"), Column("weight", numeric=True)]
+    any_case = {name: next(own[name] for own in cases.values() if name in own) for name in every}
+    weighed = len({case.weight for case in any_case.values()}) > 1
+    columns = [Column("case"), *([Column("weight", numeric=True)] if weighed else [])]
     for side in cases:
         ends = (f"{short(side)} / {a}", "from", "to")
         columns += [Column(each, RATIO, numeric=True) for each in ends]
     rows = []
     for name in every:
-        any_case = next(own[name] for own in cases.values() if name in own)
-        row: list[Cell] = [name, any_case.weight]
+        row: list[Cell] = [name, *([any_case[name].weight] if weighed else [])]
         for own in cases.values():
             row += [own[name].ratio, own[name].low, own[name].high] if name in own else [None, None, None]
         rows.append(tuple(row))
@@ -181,7 +182,9 @@ def _costs(found: Scores) -> Listing:
     rows = []
     for each in found.costs:
         inputs = each.inputs
-        source = "cost file" if not each.measured else f"measured in {each.measured} of {each.trials} trials"
+        source = f"measured in {each.measured} of {each.trials} trials"
+        if each.measured in (0, each.trials):
+            source = "measured" if each.measured else "cost file"
         rows.append(
             (
                 short(each.name),

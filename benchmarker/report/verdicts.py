@@ -59,24 +59,27 @@ def _table(study: Study) -> Table:
     several = study.family.comparisons
     first = several[0]
     pairs = {(short(each.baseline), short(each.contender)) for each in several}
-    one = len(pairs) == 1
-    a, b = next(iter(pairs)) if one else ("A", "B")
+    one, one_baseline = len(pairs) == 1, len({a for a, _ in pairs}) == 1
+    a, b = next(iter(pairs)) if one_baseline else ("A", "B")
     columns = (
         Column("case"),
-        *(() if one else (Column("baseline A"), Column("contender B"))),
+        *(() if one_baseline else (Column("baseline A"),)),
+        *(() if one else (Column("contender B"),)),
+        Column("verdict"),
         Column(a, first.unit, numeric=True),
-        Column(b, first.unit, numeric=True),
+        Column(b if one else "B", first.unit, numeric=True),
         Column("B/A", RATIO, numeric=True),
         Column("from", RATIO, numeric=True),
         Column("to", RATIO, numeric=True),
         Column("p", P_VALUE, numeric=True),
         Column("trials"),
-        Column("verdict"),
     )
     rows: list[tuple[Cell, ...]] = [
         (
             case,
-            *(() if one else (short(each.baseline), short(each.contender))),
+            *(() if one_baseline else (short(each.baseline),)),
+            *(() if one else (short(each.contender),)),
+            verdict(each),
             each.baseline_value,
             each.contender_value,
             each.ratio,
@@ -84,7 +87,6 @@ def _table(study: Study) -> Table:
             each.high,
             each.p_adjusted,
             f"{each.rounds} rounds" if each.rounds is not None else "{} and {}".format(*each.trials),
-            verdict(each),
         )
         for case, each in _by_case(study)
     ]

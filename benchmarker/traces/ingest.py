@@ -223,8 +223,9 @@ def _unknown(events: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
     texts = []
     if op.any():
         texts.append(f"{int(op.sum())} kernels and copies ({_share(rows, op)}) were launched outside any op")
-    if (phase := rows["phase"] == "").any():
-        texts.append(f"the phase of {_share(rows, phase)} is unknown")
+    phase = rows["phase"] == ""
+    if phase.any() and not (share := _share(rows, phase)).startswith("0.0%"):
+        texts.append(f"the phase of {share} is unknown")
     return texts
 
 

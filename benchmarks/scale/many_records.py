@@ -19,7 +19,7 @@ COMMANDS = {
     "show --json": ["show", ".", "--json"],
     "compare OLD NEW": ["compare", "old", "new"],
     "compare --by": ["compare", ".", "--by=framework"],
-    "score OLD NEW": ["score", "old", "new"],
+    "suite score OLD NEW": ["suite", "score", "old", "new"],
     "report OLD NEW": ["report", "old", "new", "-o", "page.html"],
 }
 
@@ -29,14 +29,14 @@ COMMANDS = {
 @click.option("--blocks", default=100, show_default=True, help="Timed blocks of each.")
 def main(records: str, blocks: int) -> None:
     """Print the processor time, the records per second of it, and the peak memory of each command and number."""
-    print(f"{'command':16} {'records':>8} {'time':>8} {'records/s':>10} {'memory':>10}")
+    print(f"{'command':20} {'records':>8} {'time':>8} {'records/s':>10} {'memory':>10}")
     for number in map(int, records.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder), number, blocks)
             for name, words in COMMANDS.items():
                 seconds, peak_bytes = cost(words, Path(folder))
                 rate, memory = number / seconds, peak_bytes / 2**20
-                print(f"{name:16} {number:8} {seconds:6.1f} s {rate:10.0f} {memory:6.0f} MiB", flush=True)
+                print(f"{name:20} {number:8} {seconds:6.1f} s {rate:10.0f} {memory:6.0f} MiB", flush=True)
 
 
 def write(folder: Path, number: int, blocks: int) -> None:

@@ -93,11 +93,11 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
         assert (
             missing
             == {
-                1: {"suite", "interference", "trace", "energy", "device.pci"},
-                2: {"suite", "interference.temperature_C", "trace", "energy", "device.pci"},
-                3: {"suite", "interference.temperature_C", "energy", "device.pci"},
-                4: {"suite"},
-                5: {"suite"},
+                1: {"suite", "machine.model", "interference", "trace", "energy", "device.pci"},
+                2: {"suite", "machine.model", "interference.temperature_C", "trace", "energy", "device.pci"},
+                3: {"suite", "machine.model", "interference.temperature_C", "energy", "device.pci"},
+                4: {"suite", "machine.model"},
+                5: {"suite", "machine.model"},
             }[version]
         )
         if version > 1:

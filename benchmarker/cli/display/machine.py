@@ -13,6 +13,7 @@ def machine_rows(here: Machine) -> list[list[str]]:
     cpu = here.cpu
     rows = [
         ["host", here.host],
+        ["model", here.model or "unknown"],
         ["system", f"{here.os}, {here.kernel}"],
         ["processor", cpu.model],
         [

@@ -12,7 +12,7 @@ from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.cli.display.table import Coloured
 from benchmarker.comparing.formatting import Terms, gist, percent, ratio, sentence, short, verdict, words_of
 from benchmarker.comparing.results import DELTAS
-from benchmarker.formatting import si
+from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.records.configurations import label, text
 
@@ -34,7 +34,7 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
                 print_text(f"{each.metric}: {sentence(each.mean, _terms(each))}", "  ", COLOURS[each.mean.verdict])
     for side in scores.sides:
         disturbed = f", {side.disturbed} disturbed" if side.disturbed else ""
-        success = f"{side.ok} of {side.asked} trials succeeded ({percent(side.success)})"
+        success = f"{part(side.ok, side.asked, 'trial')} succeeded ({percent(side.success)})"
         of = f"; suite {', '.join(map(str, side.suites))}" if side.suites else ""
         print_text(f"{letters[side.name]}  {short(side.name)}: {success}{disturbed}{of}", "   ")
     click.echo()

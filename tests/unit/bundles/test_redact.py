@@ -30,7 +30,7 @@ CHANNEL = {"id": UUID, "domain": "gpu", "quantity": "power_instant_W", "device":
 def record(trial: int, host: str = "node7.example.org", **fields):
     plain = make_record()
     gpus = [Gpu(at, "Card", uuid, None, None, None, None, None, None, None) for at, uuid in enumerate((UUID, OTHER))]
-    machine = msgspec.structs.replace(plain.machine, host=host, gpus=gpus)
+    machine = msgspec.structs.replace(plain.machine, host=host, gpus=gpus, model="Maker R750")
     reasons = {f"machine.gpus[{at}].{name}": "no value" for at in (0, 1) for name in Gpu.__struct_fields__[3:]}
     given = {
         "machine": machine,
@@ -138,6 +138,7 @@ def test_what_was_measured_stays(run, theirs):
     (mine,), (redacted,) = (list(each.glob(f"*{store.TELEMETRY}")) for each in (run, theirs))
     columns = ["time_ns", "mark", "value", "reason"]
     assert telemetry.read(mine).readings[columns].equals(telemetry.read(redacted).readings[columns])
+    assert {each.machine.model for each in store.read([theirs])[0]} == {"Maker R750"}
 
 
 def test_logs_profiles_and_strange_files_are_left_out_and_their_names_withheld(theirs):

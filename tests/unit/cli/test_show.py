@@ -134,3 +134,12 @@ def test_json_has_every_record_whatever_the_table_shows(command, stored):
         "reason": None,
         "headline": True,
     }
+
+
+@pytest.mark.parametrize(("model", "shown"), [("Maker R750", "Maker R750"), (None, "unknown")])
+def test_one_record_tells_the_model_of_the_machine(command, stored, tmp_path, model, shown):
+    plain = make_record()
+    machine = msgspec.structs.replace(plain.machine, model=model)
+    reasons = plain.reasons | {"machine.model": "it is not told"}
+    stored(msgspec.structs.replace(plain, machine=machine, reasons=reasons))
+    assert ["model", shown] in cells(command("show", str(tmp_path / "results")).stdout)

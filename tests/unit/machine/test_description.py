@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from benchmarker.machine.description import commit
+from benchmarker.machine import description
+from benchmarker.machine.description import commit, describe
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
@@ -18,3 +19,31 @@ def test_the_commit_of_a_checkout_of_another_owner_is_known(tmp_path):
         os.chown(path, 12345, 12345)
     assert mine
     assert commit(tmp_path) == mine
+
+
+@pytest.mark.parametrize(
+    ("maker", "product", "model"),
+    [
+        ("Dell Inc.\n", "PowerEdge  R750\n", "Dell Inc. PowerEdge R750"),
+        ("HP", "HP Z8 G4 Workstation", "HP Z8 G4 Workstation"),
+        ("To Be Filled By O.E.M.", "X570 Taichi", "X570 Taichi"),
+        ("ASUS", "System Product Name", None),
+        ("ASUS", "Default string", None),
+        ("ASUS", " \n", None),
+        ("ASUS", None, None),
+        (None, "PowerEdge", "PowerEdge"),
+        (None, None, None),
+    ],
+)
+def test_the_model_is_what_the_maker_wrote_into_the_firmware(tmp_path, monkeypatch, maker, product, model):
+    monkeypatch.setattr(description, "_DMI", tmp_path)
+    for name, text in (("sys_vendor", maker), ("product_name", product)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    assert describe().model == model
+
+
+def test_a_name_that_is_no_text_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(description, "_DMI", tmp_path)
+    (tmp_path / "product_name").write_bytes(b"R\xff750")
+    assert describe().model == "R\ufffd750"

@@ -112,7 +112,7 @@ def test_what_failed_or_has_no_value_is_no_model():
     bad = msgspec.convert({**msgspec.to_builtins(bad), "status": "failed", "error": FAILURE}, type(bad))
     cases, left_out, _ = draft_reference.draft([good, bad], "samples_per_s", FIVE, load_metrics())
     assert [case.match["seed"] for case in cases] == [1]
-    assert left_out == ["nap ms=1.0 seed=0: 1 of 1 trials failed: killed: by signal 9"]
+    assert left_out == ["nap ms=1.0 seed=0: 1 of 1 trial failed: killed: by signal 9"]
     cases, left_out, _ = draft_reference.draft([good], "tokens_per_s", FIVE, load_metrics())
     assert (cases, left_out) == ([], ["nap ms=1.0: nap has no tokens"])
     with pytest.raises(UserError, match="no metric is named 'speed'; there are: "):

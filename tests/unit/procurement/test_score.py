@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -347,3 +350,21 @@ def test_a_compiled_side_is_told_from_one_that_is_not():
     unrun = [Unrun("a", plain[0].case, 1), Unrun("b", compiled[0].case, 2)]
     found = of_axis(records, unrun, "framework", "toy", "toy compiled")
     assert [[each.trials for each in several] for several in found.unrun] == [[1], [2]]
+
+
+def test_notes_have_the_same_order_in_every_process(tmp_path):
+    code = (
+        "from support.records import make_energy, make_record\n"
+        "import msgspec\n"
+        "from benchmarker.comparing.matching import between\n"
+        "from benchmarker.procurement.score import _notes\n"
+        "one = make_record(run='a', energy=make_energy(1.0, id='GPU-a'))\n"
+        "machine = msgspec.structs.replace(one.machine, host='other')\n"
+        "two = make_record(run='b', energy=make_energy(1.0, id='GPU-b'), machine=machine)\n"
+        "print(_notes(between([('a', [one]), ('b', [two])]).matches))\n"
+    )
+    said = set()
+    for seed in "1234":
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        said.add(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True).stdout)
+    assert len(said) == 1

@@ -158,6 +158,17 @@ def test_kernels_of_graphs_have_no_op_and_every_table_says_so(tmp_path, command)
         assert "note: the phase of 90.0% of the busy time is unknown" in shown
 
 
+def test_an_unknown_phase_that_rounds_to_nothing_is_not_told(tmp_path):
+    events = [
+        event("cpu_op", "aten::mm", 0, 10, External_id=1),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=1),
+        kernel("gemm", 5, 100_000, 1),
+        event("cuda_runtime", "cudaGraphLaunch", 20, 5, correlation=2),
+        kernel("in_graph", 100_010, 10, 2),
+    ]
+    assert not [note for note in read(tmp_path, events).trace.notes if "phase" in note]
+
+
 def test_an_unknown_phase_is_null(tmp_path, command):
     """Another program's events have no phase; neither has a kernel that was launched outside any op."""
     path = tmp_path / "other.json"
