@@ -37,7 +37,7 @@ SECTIONS = {
         "profile ranks": "Compare the ranks of a distributed program.",
         "profile idle": "Show why the device waits, and how work was launched.",
         "profile path": "Show the critical path: what determines when a step ends.",
-        "profile sql": "Query a profile in Perfetto SQL.",
+        "profile sql": "Query profiles in SQL.",
         "profile export": "Export a profile for the Perfetto viewer.",
         "profile import": "Import profiler traces of other tools.",
     },
