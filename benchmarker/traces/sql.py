@@ -18,8 +18,6 @@ from benchmarker.traces.profile_files import Profile, names
 if TYPE_CHECKING:
     import duckdb
 
-_CONFINED = {"enable_external_access": False, "temp_directory": "", "lock_configuration": True}
-"""A statement reaches no file, network or extension, and cannot change that."""
 _READING = ("SELECT", "EXPLAIN", "MULTI")
 """Types of statements that only read; the last is that of `PIVOT`."""
 _QUOTED = re.compile(r"\n\nLINE |, due to the following")
@@ -38,7 +36,10 @@ def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]
     except ImportError as error:
         raise UserError(f"SQL over profiles needs the package duckdb; {installing('trace')}") from error
     events = _events(profiles)
-    with closing(duckdb.connect(config=_CONFINED)) as connection:
+    # A statement reaches no file, network or extension, and cannot change that.
+    with closing(
+        duckdb.connect(config={"enable_external_access": False, "temp_directory": "", "lock_configuration": True})
+    ) as connection:
         connection.register("events", events)
         try:
             statements = connection.extract_statements(statement)

@@ -45,6 +45,12 @@ def open_trace(path: Path) -> Iterator[Trace]:
         yield load(path, backend)
 
 
+def write_program(path: Path) -> None:
+    """Write what a native trace processor is to its client: a program that answers over HTTP, with this engine."""
+    path.write_text(f"#!{sys.executable}\nimport runpy\n\nrunpy.run_path({__file__!r}, run_name='__main__')\n")
+    path.chmod(0o755)
+
+
 @functools.cache
 def module() -> wasmtime.Module:
     """The module as machine code, which wasmtime keeps in the user's cache folder: compiling takes half a minute."""

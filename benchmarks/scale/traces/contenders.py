@@ -56,13 +56,12 @@ def hta(path: Path) -> Any:
 
 
 def perfetto(path: Path) -> Any:
-    """Perfetto's engine in the build that needs no network, with SQL."""
+    """Perfetto's engine, with SQL; the program is named by the variable PERFETTO, or found as `profile sql` finds it."""
     from benchmarker.traces.perfetto.queries import open_trace
 
-    with open_trace(_tiny(path.parent)) as trace:
-        trace.query("SELECT 1")
+    engine = Path(os.environ["PERFETTO"]) if "PERFETTO" in os.environ else None
     yield
-    with open_trace(path) as trace:
+    with open_trace(path, engine=engine) as trace:
         found = trace.query(
             "SELECT name, count(*) AS number, sum(dur) AS total, avg(dur) AS mean, "
             "percentile(dur, 50) AS median, percentile(dur, 95) AS p95 "
@@ -121,13 +120,6 @@ def _described(names: Any, took: Any) -> dict[str, list[float]]:
     found = groups.agg(["count", "sum", "mean", "median"])
     found["p95"] = groups.quantile(0.95)
     return {name: values for name, *values in found.itertuples()}
-
-
-def _tiny(folder: Path) -> Path:
-    """Write a small trace that makes the engine compile before the time measurement."""
-    path = folder / "tiny.json"
-    path.write_text('{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
-    return path
 
 
 if __name__ == "__main__":

@@ -37,12 +37,8 @@ def trace(tmp_path) -> Path:
 
 @pytest.fixture
 def program(tmp_path) -> Path:
-    """What a native trace processor is to its client: a program that answers over HTTP."""
     path = tmp_path / "trace_processor_shell"
-    path.write_text(
-        f"#!{sys.executable}\nimport runpy\nrunpy.run_path({trace_processor.__file__!r}, run_name='__main__')"
-    )
-    path.chmod(0o755)
+    trace_processor.write_program(path)
     return path
 
 
