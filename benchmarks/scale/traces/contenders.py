@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def hta(path: Path) -> Any:
 
 
 def perfetto(path: Path) -> Any:
-    """Perfetto's engine, with SQL; the program is named by the variable PERFETTO, or found as `profile sql` finds it."""
+    """Perfetto's engine, with SQL: the program that the variable PERFETTO names, or one that is found."""
     from benchmarker.traces.perfetto.queries import open_trace
 
     engine = Path(os.environ["PERFETTO"]) if "PERFETTO" in os.environ else None
@@ -105,13 +106,16 @@ CONTENDERS: dict[str, dict[str, Callable[[Path], Any]]] = {
 
 
 def measure(contender: Callable[[Path], Any], path: Path) -> dict[str, Any]:
-    """Return seconds without imports, peak memory of the whole process, and the statistics."""
+    """Return seconds without imports, peak memory of the process and its engine, and the statistics."""
     steps = contender(path)
     next(steps)
     start = time.perf_counter()
     statistics = next(steps)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MOST_BYTES
+    with suppress(ChildProcessError):  # the memory of an engine counts once its end has been waited for
+        os.wait()
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak = sum(resource.getrusage(each).ru_maxrss for each in processes) * _MOST_BYTES
     return {"seconds": seconds, "bytes": peak, "statistics": statistics}
 
 

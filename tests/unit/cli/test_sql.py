@@ -92,7 +92,8 @@ def test_several_profiles_are_one_table_with_the_name_of_each(ask):
 def test_numbers_are_exact_and_other_values_keep_their_form(ask, command):
     statement = (
         "SELECT 9223372036854775807 AS big, 170141183460469231731687303715884105727 AS huge, 1.10 AS d, "
-        "0.1::DOUBLE AS f, 'nan'::DOUBLE AS nan, [1, NULL] AS l, {'a': 1.5} AS s, 'ab'::BLOB AS b, true AS t, DATE '2020-01-31' AS day"
+        "0.1::DOUBLE AS f, 'nan'::DOUBLE AS nan, [1, NULL] AS l, {'a': 1.5} AS s, 'ab'::BLOB AS b, true AS t, "
+        "DATE '2020-01-31' AS day"
     )
     (row,) = ask("cpu.pb", statement)
     assert row == {
