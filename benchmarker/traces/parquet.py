@@ -26,9 +26,8 @@ class _Summary(Struct, frozen=True, forbid_unknown_fields=True):
     scopes: list[Scope]
 
 
-def encode(ingested: Ingested) -> bytes:
-    """The file's content; values that mean "none" in the table are null in the file."""
-    events = ingested.events
+def table(events: pd.DataFrame) -> pa.Table:
+    """An event table in Arrow's format, with the number of each row; values that mean "none" are null."""
     columns: dict[str, pa.Array] = {"event_id": pa.array(events.index.to_numpy())}
     for name in TEXTS:
         column = events[name]
@@ -41,25 +40,29 @@ def encode(ingested: Ingested) -> bytes:
     for name in (*FLOATS, *MEMORY):
         if name in events:
             columns[name] = pa.array(events[name].to_numpy(), from_pandas=True)
+    return pa.table(columns)
+
+
+def encode(ingested: Ingested) -> bytes:
+    """The file's content."""
     summary = msgspec.json.encode(_Summary(ingested.trace, ingested.scopes))
-    table = pa.table(columns).replace_schema_metadata({_KEY: summary})
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(table(ingested.events).replace_schema_metadata({_KEY: summary}), sink, compression="zstd")
     return sink.getvalue()
 
 
 def load(path: Path) -> Ingested:
     """The event table in a file, and its summary. Raises `UserError` if the file is not an event table."""
     try:
-        table = pq.read_table(path)
-        summary = msgspec.json.decode((table.schema.metadata or {})[_KEY], type=_Summary)
-        older = ADDED - set(table.column_names)
-        columns = {name: _texts(table[name]) for name in TEXTS if name not in older}
+        held = pq.read_table(path)
+        summary = msgspec.json.decode((held.schema.metadata or {})[_KEY], type=_Summary)
+        older = ADDED - set(held.column_names)
+        columns = {name: _texts(held[name]) for name in TEXTS if name not in older}
         numbers = [name for name in INTEGERS if name not in older]
-        columns |= {name: table[name].fill_null(-1).to_numpy().astype(np.int64) for name in numbers}
-        floats = (*FLOATS, *(name for name in MEMORY if name in table.column_names))
-        columns |= {name: table[name].to_numpy().astype(float) for name in floats}
-        if table.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < table.num_rows:
+        columns |= {name: held[name].fill_null(-1).to_numpy().astype(np.int64) for name in numbers}
+        floats = (*FLOATS, *(name for name in MEMORY if name in held.column_names))
+        columns |= {name: held[name].to_numpy().astype(float) for name in floats}
+        if held.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < held.num_rows:
             raise ValueError("a parent_id is not the number of a row")
         if "memory" in columns["kind"].categories and not set(MEMORY) <= columns.keys():
             raise ValueError("memory events lack their sizes")
@@ -67,7 +70,7 @@ def load(path: Path) -> Ingested:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise UserError(f"{path}: not an event table of this version: {' '.join(str(error).split())}") from None
-    return Ingested(frame(columns, table.num_rows), summary.trace, summary.scopes)
+    return Ingested(frame(columns, held.num_rows), summary.trace, summary.scopes)
 
 
 def _texts(column: pa.ChunkedArray) -> pd.Categorical:

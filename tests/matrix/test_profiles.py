@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import trace_processor
 
 from benchmarker import Record, load_events
 from benchmarker.records.record import read
@@ -122,6 +124,17 @@ QUERIES = {
     "SUM(extract_arg(arg_set_id, 'args.busy_ns')) AS busy_ns FROM slice WHERE category = 'op' GROUP BY key",
 }
 """Statistics by the columns of the event table, as Perfetto's engine takes them from the annotated trace."""
+DURATIONS = "SELECT COUNT(*) AS count, SUM(dur) AS total FROM slice WHERE category = 'op'"
+SCOPED = (
+    "SELECT extract_arg(arg_set_id, 'args.name') AS scope, dur FROM slice "
+    "WHERE scope LIKE '%attn_q_k%' AND category = 'op'"
+)
+
+
+def _over_events(query: str) -> str:
+    """The same query over the event table."""
+    columns = re.sub(r"extract_arg\(arg_set_id, 'args\.(\w+)'\)", r"\1", query)
+    return columns.replace("slice", "events").replace("category = 'op'", "kind = 'op'")
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
@@ -130,25 +143,23 @@ def test_the_statistics_are_those_of_perfetto_to_the_nanosecond(cli, tmp_path, f
     ingested = open_trace(path)
     rows = work(ingested.events)
 
-    def sql(query: str) -> list[dict[str, Any]]:
-        done = cli("sql", str(path), query, "--json")
-        assert (done.returncode, done.stderr) == (0, "")  # nothing is dropped
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        return found
-
+    shown = cli("trace", str(path))
+    assert "ui.perfetto.dev" in shown.stderr
+    with trace_processor.open_trace(Path(shown.stdout.strip())) as trace:
+        assert trace.dropped() == {}
+        found = {column: trace.query(query).to_dict("records") for column, query in QUERIES.items()}
+        (durations,) = trace.query(DURATIONS).to_dict("records")
+        scoped = trace.query(SCOPED)
     for column, query in QUERIES.items():
         ours = {row[column]: row for row in describe(rows, [column]).to_dict("records")}
-        theirs = {row.pop("key"): row for row in sql(query)}
+        theirs = {row.pop("key"): row for row in found[column]}
         assert {key: {name: ours[key][name] for name in row} for key, row in theirs.items()} == theirs
         assert len(theirs) == len(ours)
-    (durations,) = sql("SELECT COUNT(*) AS count, SUM(dur) AS total FROM slice WHERE category = 'op'")
+        of_duckdb = json.loads(cli("sql", str(path), _over_events(query), "--json").stdout)
+        assert {row.pop("key"): row for row in of_duckdb} == theirs
     assert durations == {"count": len(rows), "total": int(rows["dur_ns"].sum())}
-    scope = "SELECT name, extract_arg(arg_set_id,'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'"
     products = rows[(rows["leaf"] == "attn_q_k") & (rows["kind"] == "op")]
-    assert sorted(row["dur"] for row in sql(scope + " AND category = 'op'")) == sorted(products["dur_ns"])
-    shown = cli("trace", str(path))
-    assert Path(shown.stdout.strip()).stat().st_size > 1000
-    assert "ui.perfetto.dev" in shown.stderr
+    assert sorted(scoped["dur"]) == sorted(products["dur_ns"])
 
 
 def test_a_profile_lies_beside_its_record_and_can_be_asked(cli, tmp_path):

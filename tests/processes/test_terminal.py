@@ -73,6 +73,9 @@ profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb
 profile ranks ranks
+profile sql torch.json "SELECT * FROM events"
+profile sql torch.json jax.pb "SELECT result, name, count(*) AS number, sum(busy_ns) AS busy FROM events GROUP BY ALL"
+profile sql torch.json "SELECT repeat('long', 99) AS a, name AS b, 1 AS c, repeat('x', 99) AS d FROM events"
 """.strip().splitlines()
 PLAIN = ("", "NO_COLOR=1", "TERM=dumb")
 DRIVER = """

@@ -38,7 +38,7 @@ SECTIONS = {
         "profile idle": "Show why the device waits, and how work was launched.",
         "profile path": "Show the critical path: what determines when a step ends.",
         "profile memory": "Show the peak memory, and what was allocated then.",
-        "profile sql": "Query a profile in Perfetto SQL.",
+        "profile sql": "Query profiles in SQL.",
         "profile export": "Export a profile for the Perfetto viewer.",
         "profile import": "Import profiler traces of other tools.",
     },

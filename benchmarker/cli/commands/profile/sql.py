@@ -4,56 +4,126 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import csv_option, json_option, print_csv, print_json, print_table
+from benchmarker.cli.display.output import csv_option, json_option, print_csv, print_json, print_table, wide_option
+from benchmarker.cli.display.profiles import warn
+from benchmarker.cli.display.progress import working
 from benchmarker.formatting import clean, count
-from benchmarker.traces.perfetto import annotated_file
-from benchmarker.traces.perfetto.queries import open_trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.traces.sql import Rows
+
 
 @click.command("sql")
-@click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.argument("statement", metavar="SQL")
+@wide_option
 @json_option
 @csv_option
-@click.option("--engine", metavar="FILE", type=click.Path(path_type=Path), help="The trace_processor_shell to use.")
-@click.option("--download", is_flag=True, help="Let Perfetto download an engine if there is none.")
-def command(result: Path, statement: str, as_json: bool, as_csv: bool, engine: Path | None, download: bool) -> None:
-    """Query the profile of RESULT with Perfetto's SQL.
+@click.option("--perfetto", is_flag=True, help="Query Perfetto's tables in PerfettoSQL, with Perfetto's engine.")
+@click.option(
+    "--engine",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The trace_processor_shell to use; implies --perfetto. [default: on PATH, or downloaded earlier]",
+)
+@click.option("--download", is_flag=True, help="Let Perfetto download its engine if none is found; implies --perfetto.")
+def command(
+    results: tuple[Path, ...],
+    statement: str,
+    wide: bool,
+    as_json: bool,
+    as_csv: bool,
+    perfetto: bool,
+    engine: Path | None,
+    download: bool,
+) -> None:
+    """Query profiles in SQL: DuckDB over their event table, which is called `events`.
 
-    RESULT is a record of a profiled trial, an event table, or a profiler's trace file. The argument `args.name` of a
-    slice is its scope:
+    RESULT is a record of a profiled trial, an event table, a profiler's trace file, or a folder of records:
+
+      SELECT name, count(*) AS n, sum(busy_ns) AS busy_ns FROM events WHERE scope LIKE '%attn_q_k%' GROUP BY name
+
+    `DESCRIBE events` lists the columns. Of several profiles, the column `result` has the name of each.
+
+    --perfetto queries the exported trace of one RESULT. Its slices have times since the first event, and their scope in
+    the argument `args.name`:
 
       SELECT name, extract_arg(arg_set_id, 'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'
-
-    Times are in nanoseconds since the first event.
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other; give one of them")
+    if not _encodable(statement):
+        raise UserError("the SQL is not valid UTF-8; use only characters that UTF-8 can encode")
+    if perfetto or engine or download:
+        headings, rows = _from_perfetto(results, statement, engine, download)
+    else:
+        headings, rows = _from_tables(results, statement, aside=as_json or as_csv)
+    if as_json:
+        _only_once(headings)
+        print_json([dict(zip(headings, map(_json, row), strict=True)) for row in rows])
+    elif as_csv:
+        print_csv(headings, [map(_text, row) for row in rows])
+    elif headings:
+        shown = [[_cell(value) for value in row] for row in rows]
+        print_table(headings, shown, drop=headings[:0:-1], cut=headings, wide=wide)
+
+
+def _from_tables(results: Sequence[Path], statement: str, *, aside: bool) -> tuple[list[str], Rows]:
+    """Return columns and rows from DuckDB, and report what is missing from the profiles."""
+    with working("reading"):
+        from benchmarker.traces.profile_files import names, profiles
+        from benchmarker.traces.sql import query
+
+        found = profiles(results)
+        answer = query(found, statement)
+    warn([each.ingested.trace for each in found], names(found), aside=aside)
+    return answer
+
+
+def _from_perfetto(
+    results: Sequence[Path], statement: str, engine: Path | None, download: bool
+) -> tuple[list[str], Rows]:
+    """Return columns and rows from Perfetto's engine, and report what it dropped."""
+    from benchmarker.traces.perfetto import annotated_file
+    from benchmarker.traces.perfetto.queries import open_trace
+
+    if len(results) > 1:
+        raise UserError(f"{len(results)} RESULTs were given; --perfetto queries one")
+    (result,) = results
     with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
         path = annotated_file.write(result, None if _writable(result) else Path(folder) / "trace.json")
         with open_trace(path, engine=engine, download=download, tell=_tell) as opened:
             found = opened.query(statement)
             dropped = opened.dropped()
-    headings = [str(name) for name in found.columns]
-    columns = [_plain(found.iloc[:, at]) for at in range(len(headings))]
-    rows = list(zip(*columns, strict=True))
-    if as_json:
-        print_json([dict(zip(headings, row, strict=True)) for row in rows])
-    elif as_csv:
-        print_csv(headings, rows)
-    elif headings:
-        print_table([clean(name) for name in headings], [[_cell(value) for value in row] for row in rows])
     if dropped:
         _tell(_lost(dropped))
+    columns = [_values(found.iloc[:, at]) for at in range(len(found.columns))]
+    return found.columns.tolist(), list(zip(*columns, strict=True))
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _only_once(headings: Sequence[str]) -> None:
+    twice = [name for at, name in enumerate(headings) if name in headings[:at]]
+    if twice:
+        raise UserError(f"several columns are called {twice[0]}, which JSON cannot hold; name them with AS")
 
 
 def _writable(result: Path) -> bool:
@@ -71,15 +141,28 @@ def _lost(dropped: dict[str, int]) -> str:
     return f"perfetto dropped {lost}: counts and sums over this trace are too low"
 
 
-def _plain(column: pd.Series) -> list[Any]:
-    """Return the values of a column as JSON values; bytes become hexadecimal digits."""
-    return [
-        None if missing else value.hex() if isinstance(value, bytes) else value
-        for value, missing in zip(column.tolist(), column.isna().tolist(), strict=True)
-    ]
+def _values(column: pd.Series) -> list[Any]:
+    """Return the values of a column, None for null."""
+    return [None if missing else value for value, missing in zip(column.tolist(), column.isna().tolist(), strict=True)]
+
+
+def _json(value: Any) -> Any:
+    """Return a value of a query for JSON: numbers are exact, bytes become hexadecimal digits."""
+    if isinstance(value, (list, tuple)):
+        return [_json(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): _json(each) for name, each in value.items()}
+    if isinstance(value, Decimal) or type(value) is int:
+        return msgspec.Raw(str(value).encode())
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _text(value: Any) -> Any:
+    """Return a value of a query for CSV."""
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(_text(value))

@@ -7,10 +7,11 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from support import trace_processor
 
 from benchmarker import UserError
 from benchmarker.traces import events
-from benchmarker.traces.perfetto import annotated, queries
+from benchmarker.traces.perfetto import annotated
 
 BASE_NS = 1_763_000_000_123_456_789
 HOSTILE = [
@@ -29,12 +30,6 @@ ALL = """
         extract_arg(slice.arg_set_id, 'args.event_id') AS event_id
     FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid) JOIN process USING (upid)
 """
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch):
-    monkeypatch.setattr(queries, "_on_path", lambda: None)
-    monkeypatch.setattr(queries, "_downloaded", lambda: None)
 
 
 def table(rows: list[dict]) -> pd.DataFrame:
@@ -103,7 +98,7 @@ def mixed() -> pd.DataFrame:
 def test_every_row_comes_back_to_the_nanosecond(mixed, tmp_path):
     path = tmp_path / "trace.json.gz"
     annotated.write(mixed, path)
-    with queries.open_trace(path) as trace:
+    with trace_processor.open_trace(path) as trace:
         assert trace.dropped() == {}
         found = trace.query(ALL).set_index("event_id").sort_index()
         assert trace.query("SELECT count(*) AS n FROM slice").n.tolist() == [len(mixed)]
@@ -144,7 +139,7 @@ def test_the_scopes_slices_are_found_by_sql(tmp_path):
         ]
     )
     annotated.write(frame, tmp_path / "trace")
-    with queries.open_trace(tmp_path / "trace") as trace:
+    with trace_processor.open_trace(tmp_path / "trace") as trace:
         found = trace.query(
             "SELECT name, extract_arg(arg_set_id,'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'"
         )
@@ -185,7 +180,7 @@ def test_arrows_lead_from_the_launch_to_each_kernel(tmp_path):
         ]
     )
     annotated.write(frame, tmp_path / "trace")
-    with queries.open_trace(tmp_path / "trace") as trace:
+    with trace_processor.open_trace(tmp_path / "trace") as trace:
         assert trace.dropped() == {}
         arrows = trace.query(
             "SELECT a.name AS a, b.name AS b FROM flow JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in"
@@ -196,10 +191,10 @@ def test_arrows_lead_from_the_launch_to_each_kernel(tmp_path):
 def test_part_of_a_table_and_an_empty_one(mixed, tmp_path):
     annotated.write(mixed[mixed.kind == "kernel"], tmp_path / "part")
     annotated.write(mixed[:0], tmp_path / "none")
-    with queries.open_trace(tmp_path / "part") as trace:
+    with trace_processor.open_trace(tmp_path / "part") as trace:
         found = trace.query("SELECT extract_arg(arg_set_id, 'args.event_id') AS event_id FROM slice")
         assert sorted(found.event_id) == mixed.index[mixed.kind == "kernel"].tolist()
-    with queries.open_trace(tmp_path / "none") as trace:
+    with trace_processor.open_trace(tmp_path / "none") as trace:
         assert trace.query("SELECT * FROM slice").empty
 
 
@@ -211,7 +206,7 @@ def test_many_rows_that_all_cross_take_no_quadratic_time(tmp_path):
         **{name: events.constant("x", count) for name in ("kind", "name", "device", "track")},
     }
     annotated.write(events.frame(columns, count), tmp_path / "trace")
-    with queries.open_trace(tmp_path / "trace") as trace:
+    with trace_processor.open_trace(tmp_path / "trace") as trace:
         assert trace.dropped() == {}
         assert trace.query("SELECT count(*) AS n FROM slice").n.tolist() == [count]
 
