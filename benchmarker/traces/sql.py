@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -59,7 +59,7 @@ def _events(profiles: Sequence[Profile]) -> pa.Table:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> tuple[list[str], Rows]:
-    """Run a statement in a thread, because only from outside can it be interrupted."""
+    """Run a statement in a thread, because only from another one can it be interrupted."""
 
     def run() -> tuple[list[str], Rows]:
         rows = connection.execute(statement).fetchall()
@@ -70,7 +70,10 @@ def _answer(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) 
         try:
             return running.result()
         except KeyboardInterrupt:
-            connection.interrupt()
+            while not running.done():  # before, the connection cannot be closed: not even after a second interrupt
+                with suppress(KeyboardInterrupt):
+                    connection.interrupt()
+                    wait([running])
             raise
 
 

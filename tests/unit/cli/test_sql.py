@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+import time
 
 import pytest
 from support import profiles, trace_processor
@@ -182,18 +183,46 @@ def test_duckdb_itself_refuses_what_the_statement_must_not_reach(refused, monkey
     assert "duckdb: Permission Error" in refused("cpu.pb", statement)
 
 
-def test_an_interrupt_ends_a_long_statement(tmp_path):
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt, whatever runs the tests."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+def test_an_interrupt_ends_a_long_statement(tmp_path, interruptible):
     found = profile_files.profiles([tmp_path / "cpu.pb"])
     endless = "SELECT sum(a.range * b.range % 7) FROM range(1000000000) a, range(1000000000) b"
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     alarm = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    alarm.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            sql.query(found, endless)
-    finally:
-        alarm.join()
-        signal.signal(signal.SIGINT, handler)
+    with pytest.raises(KeyboardInterrupt):
+        alarm.start()
+        sql.query(found, endless)
+
+
+def test_a_second_interrupt_does_not_leave_a_statement_running(interruptible):
+    class Slow:
+        """A connection whose statement ends some time after the second interrupt."""
+
+        interrupts = 0
+        ended = False
+
+        def execute(self, _):
+            for number in range(2):
+                time.sleep(0.2)
+                os.kill(os.getpid(), signal.SIGINT)
+                while self.interrupts == number:
+                    time.sleep(0.01)
+            time.sleep(0.2)
+            self.ended = True
+
+        def interrupt(self):
+            self.interrupts += 1
+
+    slow = Slow()
+    with pytest.raises(KeyboardInterrupt):
+        sql._answer(slow, "SELECT 1")
+    assert slow.ended
 
 
 def test_a_missing_package_is_named(refused, monkeypatch):
