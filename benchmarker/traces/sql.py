@@ -29,7 +29,7 @@ Rows = list[tuple[Any, ...]]
 def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]:
     """The columns and rows that a statement returns over the table `events`: the event tables of all profiles.
 
-    Of several profiles, the column `result` has the name of each. Unknown values are null. Integers are exact.
+    The column `result` has the name of the profile. Unknown values are null. Integers are exact.
     """
     try:
         import duckdb
@@ -52,8 +52,6 @@ def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]
 
 def _events(profiles: Sequence[Profile]) -> pa.Table:
     tables = [parquet.table(each.ingested.events) for each in profiles]
-    if len(tables) == 1:
-        return tables[0]
     named = zip(tables, names(profiles), strict=True)
     return pa.concat_tables(table.append_column("result", pa.array([name] * len(table))) for table, name in named)
 
