@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ Rows = list[tuple[Any, ...]]
 def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]:
     """The columns and rows that a statement returns over the table `events`: the event tables of all profiles.
 
-    Of several profiles, the column `result` has the name of each. Unknown values are null. Integers are exact.
+    The column `result` has the name of the profile. Unknown values are null. Integers are exact.
     """
     try:
         import duckdb
@@ -52,14 +52,12 @@ def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]
 
 def _events(profiles: Sequence[Profile]) -> pa.Table:
     tables = [parquet.table(each.ingested.events) for each in profiles]
-    if len(tables) == 1:
-        return tables[0]
     named = zip(tables, names(profiles), strict=True)
     return pa.concat_tables(table.append_column("result", pa.array([name] * len(table))) for table, name in named)
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> tuple[list[str], Rows]:
-    """Run a statement in a thread, because only from outside can it be interrupted."""
+    """Run a statement in a thread, because only from another one can it be interrupted."""
 
     def run() -> tuple[list[str], Rows]:
         rows = connection.execute(statement).fetchall()
@@ -70,7 +68,10 @@ def _answer(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) 
         try:
             return running.result()
         except KeyboardInterrupt:
-            connection.interrupt()
+            while not running.done():  # before, the connection cannot be closed: not even after a second interrupt
+                with suppress(KeyboardInterrupt):
+                    connection.interrupt()
+                    wait([running])
             raise
 
 

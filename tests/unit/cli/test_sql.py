@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+import time
 
 import pytest
 from support import profiles, trace_processor
@@ -71,7 +72,7 @@ def test_both_engines_give_the_same_answer(ask, command, tmp_path, name):
 
 def test_an_event_table_gives_what_its_trace_gives(ask, command):
     assert command("profile", "import", "cpu.pb").returncode == 0
-    every = "SELECT * FROM events ORDER BY event_id"
+    every = "SELECT * EXCLUDE (result) FROM events ORDER BY event_id"
     assert ask("cpu.events.parquet", every) == ask("cpu.pb", every) != []
 
 
@@ -87,6 +88,7 @@ def test_what_is_unknown_is_null(ask):
 def test_several_profiles_are_one_table_with_the_name_of_each(ask):
     found = ask("torch.json", "cpu.pb", "SELECT result, count(*) AS n FROM events GROUP BY result ORDER BY result")
     assert found == [{"result": "cpu.pb", "n": 6}, {"result": "torch.json", "n": 10}]
+    assert ask("cpu.pb", "SELECT DISTINCT result FROM events") == [{"result": "cpu.pb"}]
 
 
 def test_numbers_are_exact_and_other_values_keep_their_form(ask, command):
@@ -182,18 +184,46 @@ def test_duckdb_itself_refuses_what_the_statement_must_not_reach(refused, monkey
     assert "duckdb: Permission Error" in refused("cpu.pb", statement)
 
 
-def test_an_interrupt_ends_a_long_statement(tmp_path):
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt, whatever runs the tests."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+def test_an_interrupt_ends_a_long_statement(tmp_path, interruptible):
     found = profile_files.profiles([tmp_path / "cpu.pb"])
     endless = "SELECT sum(a.range * b.range % 7) FROM range(1000000000) a, range(1000000000) b"
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     alarm = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    alarm.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            sql.query(found, endless)
-    finally:
-        alarm.join()
-        signal.signal(signal.SIGINT, handler)
+    with pytest.raises(KeyboardInterrupt):
+        alarm.start()
+        sql.query(found, endless)
+
+
+def test_a_second_interrupt_does_not_leave_a_statement_running(interruptible):
+    class Slow:
+        """A connection whose statement ends some time after the second interrupt."""
+
+        interrupts = 0
+        ended = False
+
+        def execute(self, _):
+            for number in range(2):
+                time.sleep(0.2)
+                os.kill(os.getpid(), signal.SIGINT)
+                while self.interrupts == number:
+                    time.sleep(0.01)
+            time.sleep(0.2)
+            self.ended = True
+
+        def interrupt(self):
+            self.interrupts += 1
+
+    slow = Slow()
+    with pytest.raises(KeyboardInterrupt):
+        sql._answer(slow, "SELECT 1")
+    assert slow.ended
 
 
 def test_a_missing_package_is_named(refused, monkeypatch):

@@ -54,7 +54,7 @@ def command(
 
       SELECT name, count(*) AS n, sum(busy_ns) AS busy_ns FROM events WHERE scope LIKE '%attn_q_k%' GROUP BY name
 
-    `DESCRIBE events` lists the columns. Of several profiles, the column `result` has the name of each.
+    `DESCRIBE events` lists the columns. The column `result` has the name of the profile.
 
     --perfetto queries the exported trace of one RESULT. Its slices have times since the first event, and their scope in
     the argument `args.name`:
