@@ -47,7 +47,9 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if len(self.order) != len(self.cases) * self.trials or set(self.order) != {
             (index, trial) for index in range(len(self.cases)) for trial in range(self.trials)
         }:
-            raise ValueError(f"the order is not that of {self.trials} trials of {len(self.cases)} cases")
+            raise ValueError(
+                f"the order is not that of {count(self.trials, 'trial')} of {count(len(self.cases), 'case')}"
+            )
         if self.suite and (self.suite.trials, self.suite.design) != (self.trials, self.design):
             raise ValueError("the trials or the design are not those of the suite")
 

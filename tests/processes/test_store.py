@@ -129,9 +129,9 @@ def test_another_plan_is_not_resumed(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"order": []}, "the order is not that of 1 trials of 1 cases"),
-        ({"order": [[7, 0]]}, "the order is not that of 1 trials of 1 cases"),
-        ({"order": [[0, 0], [0, 0]], "trials": 2}, "the order is not that of 2 trials of 1 cases"),
+        ({"order": []}, "the order is not that of 1 trial of 1 case"),
+        ({"order": [[7, 0]]}, "the order is not that of 1 trial of 1 case"),
+        ({"order": [[0, 0], [0, 0]], "trials": 2}, "the order is not that of 2 trials of 1 case"),
         ({"trials": 10**400}, "Expected `int` <= 9223372036854775807"),
         ({"seed": -1}, "Expected `int` >= 0"),
     ],
