@@ -25,9 +25,9 @@ shapes          types and shapes of the inputs of the op that it is or that laun
 gemm            the matrix product that it computes: `bf16 m=64 n=32 k=128 batch=1 NT`; for its letters see `Gemm`
 launch          a kernel's launch: `grid=132,1,1 block=384,1,1 registers=168 shared=231424 occupancy=25%`
 graph           how the op of what a graph launched was found in the capture: by the node's number, or by order
-collective      all_reduce, all_gather, ... for a row that is or launches a collective, if the profiler states it; its
-group           process group with its ranks, group_size their number, message_bytes the data of this rank, and
-collective_nr   its number in the group
+collective      all_reduce, all_gather, ... for a row that is or launches a collective, if the profiler states it
+process_group   the collective's process group with its ranks; group_size is their number, message_bytes the data of
+                this rank, collective_nr the collective's number in the group
 flops, bytes    work of one execution, if it follows from the shapes
 size            bytes that a memory event allocates, negative if it frees them; address is where, allocated and
                 reserved are the totals of its device after it; only traces with memory events have these columns
@@ -64,7 +64,7 @@ TEXTS = (
     "launch",
     "graph",
     "collective",
-    "group",
+    "process_group",
 )
 INTEGERS = (
     "parent_id",
@@ -85,7 +85,13 @@ INTEGERS = (
     "collective_nr",
 )
 FLOATS = ("purity", "flops", "bytes")
-ADDED = {"shapes", "gemm", "launch", "graph", "collective", "group", "group_size", "message_bytes", "collective_nr"}
+ADDED = {
+    "shapes",
+    "gemm",
+    "launch",
+    "graph",
+    *("collective", "process_group", "group_size", "message_bytes", "collective_nr"),
+}
 """Columns that older files lack."""
 MEMORY = ("size", "address", "allocated", "reserved")
 """Float columns of traces with memory events."""

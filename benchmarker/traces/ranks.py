@@ -140,7 +140,7 @@ def _moves(rank: int, events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         {
             "rank": rank,
             "kind": np.where(known, origin["collective"].astype(str), named),
-            "group": np.where(known, origin["group"].astype(str), chosen["op"].astype(str)),
+            "group": np.where(known, origin["process_group"].astype(str), chosen["op"].astype(str)),
             **numbers,
             "dur_ns": chosen["dur_ns"].to_numpy(),
         }

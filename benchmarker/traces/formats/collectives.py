@@ -44,7 +44,7 @@ _BYTES = {
 }
 """Bytes of an element, by the type's name in c10::toString(ScalarType)."""
 _FLOAT8 = "Float8_"
-TEXTS, INTEGERS = ("collective", "group"), ("group_size", "message_bytes", "collective_nr")
+TEXTS, INTEGERS = ("collective", "process_group"), ("group_size", "message_bytes", "collective_nr")
 """The columns of the event table that describe a collective."""
 
 
@@ -75,7 +75,7 @@ def columns(name: np.ndarray, args: Sequence[Args], texts: Texts) -> dict[str, n
     for row in np.flatnonzero(texts.matching(name, _ON_CPU.match)).tolist():
         kind[row] = texts.code(kind_of(texts.values()[name[row]]))
         numbers["message_bytes"][row] = _input_bytes(args[row])
-    return {"collective": kind, "group": group, **numbers}
+    return {"collective": kind, "process_group": group, **numbers}
 
 
 def _element_bytes(name: str) -> int:
