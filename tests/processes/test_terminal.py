@@ -19,6 +19,7 @@ from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import resolve
 from benchmarker.records import ceilings
 
+pytestmark = pytest.mark.slow
 CASES = [
     ("gemm", "inference", {"m": 16, "n": 4096, "k": 4096}),
     ("gemm", "forward_backward", {"batch_size": 64, "transpose_b": True}),
