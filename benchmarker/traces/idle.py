@@ -23,6 +23,7 @@ import re
 import numpy as np
 import pandas as pd
 
+from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.covered import Covered
 from benchmarker.traces.events import ON_DEVICE, codes
 from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
@@ -33,7 +34,6 @@ SYNC = re.compile(
     r"|^(cuda|hip)(Memcpy|Memset)(?!.*Async)|^cuMemcpy(?!.*Async)|^(cuda|hip)Free$|^cuMemFree"
 )
 """Calls in which the host waits for the device: synchronisation, blocking copies, and frees, which synchronise."""
-COMMUNICATION = "communication"
 
 
 def on_device(events: pd.DataFrame) -> pd.DataFrame:

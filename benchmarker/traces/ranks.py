@@ -15,10 +15,11 @@ import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
-from benchmarker.traces.attribution.nesting import inherit, union_ns
+from benchmarker.traces.attribution.nesting import inherit
+from benchmarker.traces.communication import COMMUNICATION, Overlap
 from benchmarker.traces.events import ON_DEVICE
 from benchmarker.traces.formats.collectives import kind_of
-from benchmarker.traces.ingest import COMMUNICATION, Ingested
+from benchmarker.traces.ingest import Ingested
 from benchmarker.traces.statistics import work
 
 _IN_PAIRS = ("send", "recv", "send_recv", "collective_permute")
@@ -173,23 +174,19 @@ def _matched(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _time(rank: int, device: str, each: Ingested, rows: pd.DataFrame, waiting_ns: int) -> RankTime:
-    begin, end = rows["ts_ns"].to_numpy(), (rows["ts_ns"] + rows["dur_ns"]).to_numpy()
-    moves = (rows["category"] == COMMUNICATION).to_numpy()
-    moving, computing = union_ns(begin[moves], end[moves]), union_ns(begin[~moves], end[~moves])
-    either = union_ns(begin, end)
-    hidden = moving + computing - either
-    wall = max(each.trace.wall_ns, either)
+    overlap = Overlap.of(rows)
+    wall = max(each.trace.wall_ns, overlap.either_ns)
     steps = each.trace.step_ns
     return RankTime(
-        rank,
-        device,
-        median(steps) if steps else None,
-        wall,
-        computing,
-        hidden,
-        moving - hidden,
-        waiting_ns,
-        wall - either,
+        rank=rank,
+        device=device,
+        step_ns=median(steps) if steps else None,
+        wall_ns=wall,
+        compute_ns=overlap.computing_ns,
+        hidden_ns=overlap.hidden_ns,
+        exposed_ns=overlap.moving_ns - overlap.hidden_ns,
+        waiting_ns=waiting_ns,
+        idle_ns=wall - overlap.either_ns,
     )
 
 

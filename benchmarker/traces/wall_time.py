@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.attribution.nesting import union_ns
+from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import codes
-from benchmarker.traces.idle import CAUSES, COMMUNICATION, idle_gaps, on_device
+from benchmarker.traces.idle import CAUSES, idle_gaps, on_device
 
 BUSY = ("kernels", "collectives alone", "copies alone")
 """How busy time is divided: collectives and copies count only while no other kernel runs."""

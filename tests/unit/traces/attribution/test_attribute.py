@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support import profiles
 
+from benchmarker import UserError
 from benchmarker.traces.attribution.completion import completed
 from benchmarker.traces.events import constant, frame, words
 from benchmarker.traces.formats.hlo import Instruction, Program
@@ -425,3 +426,12 @@ def test_a_trace_without_any_scope_and_without_its_kernels_says_both(tmp_path):
         "none of the scopes is in the trace: a step that is compiled as a whole has no scopes",
         "work was launched on a device, but no kernel is in the trace: all times are host times",
     ]
+
+
+def test_work_of_more_than_104_days_is_no_trace(tmp_path):
+    """2^53 ns: shares of a longer time are not exact."""
+    path = tmp_path / "trace.json"
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 0, "dur": 2**53 / 999}
+    path.write_text(json.dumps({"traceEvents": [kernel]}))
+    with pytest.raises(UserError, match="a device worked for more than 104 days"):
+        ingest(path)

@@ -1,0 +1,176 @@
+"""The summary of a trace: how its time is divided, what is missing in it, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.formatting import count
+from benchmarker.records.profile import DeviceTime, Scope, Trace
+from benchmarker.traces.attribution.attribute import Attributed
+from benchmarker.traces.attribution.categories import UNCATEGORISED
+from benchmarker.traces.attribution.graphs import GRAPH
+from benchmarker.traces.attribution.nesting import union_ns
+from benchmarker.traces.communication import Overlap
+from benchmarker.traces.covered import Covered
+from benchmarker.traces.events import ON_DEVICE, codes, grouped
+from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.statistics import work
+
+
+def summary(
+    reading: Reading,
+    found: Attributed,
+    steps: list[int],
+    each_scope: list[Scope],
+    *,
+    separable: bool,
+    variables: Mapping[str, str],
+) -> Trace:
+    """The summary of an attributed trace; `steps` are the durations of its steps."""
+    events = found.events
+    rows = work(events)
+    devices = list(_devices(events, rows))
+    whole = [each for each in devices if not each.track]
+    uneven = _uneven(rows)
+    overlaps = [Overlap.of(of_device) for _, of_device in rows.groupby("device", observed=True)]
+    missing = [*reading.lost, *_missing(found, uneven, each_scope, reading)]
+    return Trace(
+        format=reading.format,
+        framework=reading.framework,
+        separable=separable,
+        variables=dict(variables),
+        rows=len(events),
+        kernels=len(rows),
+        steps=len(steps),
+        step_ns=steps,
+        wall_ns=max(each.wall_ns for each in whole),
+        busy_ns=sum(each.busy_ns for each in whole),
+        idle_ns=sum(each.idle_ns for each in whole),
+        communication_ns=sum(each.moving_ns for each in overlaps),
+        hidden_ns=sum(each.hidden_ns for each in overlaps),
+        outside_ns=int(rows.loc[rows["leaf"] == "", "busy_ns"].sum()),
+        uncategorised_ns=int(rows.loc[rows["category"] == UNCATEGORISED, "busy_ns"].sum()),
+        unmatched_ops=found.unmatched_ops,
+        unmatched_backward=found.unmatched_backward,
+        unlaunched=found.unlaunched,
+        overlapping=found.overlapping,
+        uneven=uneven,
+        devices=devices,
+        missing=missing,
+        notes=[*reading.notes, *_unknown(events, rows), *_restored(found), *_captured(rows)],
+        complete=not missing,
+        rank=reading.rank,
+        world_size=reading.world_size,
+    )
+
+
+def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
+    """Each device, and if it has several streams or threads, each of these."""
+    all_ns = Covered.of(events, rows).wall_ns
+    found = []
+    for device, of_device in rows.groupby("device", observed=True):
+        tracks = list(of_device.groupby("track", observed=True))
+        busy = int(of_device["busy_ns"].sum())
+        wall = max(all_ns, busy)
+        found.append(DeviceTime(device, "", len(of_device), busy, wall - busy, wall))
+        for track, chosen in tracks if len(tracks) > 1 else ():
+            ran = union_ns(chosen["ts_ns"].to_numpy(), (chosen["ts_ns"] + chosen["dur_ns"]).to_numpy())
+            found.append(DeviceTime(device, track, len(chosen), ran, wall - ran, wall))
+    return found
+
+
+def _unknown(events: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
+    """Describe the work whose op or phase is not known though its launch is."""
+    op = (rows["op"] == "") & (rows["kind"] != "op") & (rows["parent_id"] >= 0) & ~_by_graph(events, rows)
+    texts = []
+    if op.any():
+        texts.append(f"{int(op.sum())} kernels and copies ({_share(rows, op)}) were launched outside any op")
+    phase = rows["phase"] == ""
+    if phase.any() and not (share := _share(rows, phase)).startswith("0.0%"):
+        texts.append(f"the phase of {share} is unknown")
+    return texts
+
+
+def _restored(found: Attributed) -> list[str]:
+    """Describe the backward ops that have no forward op and therefore no scope."""
+    if not found.restored:
+        return []
+    ops = count(found.restored, "backward op belongs", "backward ops belong")
+    return [f"{ops} to no scope: autograd made AsStridedBackward for views of tensors that were changed in place"]
+
+
+def _captured(rows: pd.DataFrame) -> list[str]:
+    """Describe the rows whose op was found in the capture of their graph."""
+    counts = {how: (rows["graph"] == how) for how in ("node", "order")}
+    return [
+        f"{int(chosen.sum())} kernels and copies of graphs ({_share(rows, chosen)}) have the op that was captured, "
+        + ("joined by the nodes' numbers" if how == "node" else "joined by order")
+        for how, chosen in counts.items()
+        if chosen.any()
+    ]
+
+
+def _by_graph(events: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
+    """Which rows are parts of graphs whose launch is in no op."""
+    launching = np.array([bool(GRAPH.search(name)) for name in events["name"].cat.categories], bool)
+    launch = rows["parent_id"].to_numpy()
+    if not launching.any():
+        return pd.Series(False, rows.index)
+    return (rows["op"] == "") & (launch >= 0) & launching[codes(events["name"])][launch]
+
+
+def _share(rows: pd.DataFrame, chosen: pd.Series) -> str:
+    return f"{rows.loc[chosen, 'busy_ns'].sum() / max(1, rows['busy_ns'].sum()):.1%} of the busy time"
+
+
+def _uneven(rows: pd.DataFrame) -> int:
+    """Number of missing executions, compared with the run of the program in which each instruction ran most often."""
+    run = rows[(rows["run"] >= 0) & (rows["op"] != "")]
+    if not len(run):
+        return 0
+    program = grouped(codes(run["device"]), run["program_id"])[0]
+    op = grouped(program, codes(run["op"]))[0]
+    counts = pd.DataFrame({"op": op, "program": program, "run": run["run"].to_numpy()}).value_counts().reset_index()
+    runs = counts.groupby("program")["run"].nunique()
+    most = counts.groupby(["op", "program"])["count"].agg(["max", "sum"]).reset_index("program")
+    return int((most["max"] * runs[most["program"]].to_numpy() - most["sum"]).sum())
+
+
+def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: Reading) -> list[str]:
+    """Describe what should be in the trace but is missing."""
+    counted = {
+        ("executed instruction is", "executed instructions are", "in no program of the trace"): found.unmatched_ops,
+        ("backward op has", "backward ops have", "no forward op in the trace"): found.unmatched_backward,
+        ("kernel or copy has", "kernels and copies have", "no launch in the trace"): found.unlaunched,
+        (
+            "execution is",
+            "executions are",
+            "missing, or the program branches: some instructions ran a different number of times in different runs",
+        ): uneven,
+    }
+    missing = [f"{count(number, one, several)} {what}" for (one, several, what), number in counted.items() if number]
+    expected = [each for each in each_scope if each.expected]
+    if expected and not any(each.occurrences for each in expected):
+        missing.append("none of the scopes is in the trace: a step that is compiled as a whole has no scopes")
+    else:
+        missing += [
+            f"scope {each.scope} ran {count(each.occurrences or 0, 'time')} "
+            f"but {count(each.expected or 0, 'was', 'were')} expected"
+            for each in expected
+            if each.occurrences != each.expected
+        ]
+    rows = found.events
+    if (graphs := _by_graph(rows, work(rows))).any():
+        missing.append(
+            f"{int(graphs.sum())} kernels and copies ({_share(work(rows), graphs)}) were launched as graphs, "
+            "which do not tell the op, scope and phase of each"
+        )
+    launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
+    if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():
+        missing.append("work was launched on a device, but no kernel is in the trace: all times are host times")
+    if reading.framework == "jax" and not reading.programs:
+        missing.append("the trace contains no program: only scopes that the events themselves name are known")
+    return missing
