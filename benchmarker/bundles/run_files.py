@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from benchmarker.bundles.manifest import Manifest, Remark, Trials
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
-from benchmarker.records import ceilings, plan, record, store
+from benchmarker.records import ceilings, plan, reading, store
 from benchmarker.records.plan import Plan, PlannedTrial
 from benchmarker.records.record import Record
 
@@ -112,7 +112,7 @@ def _read(path: str, content: Content) -> Plan | Record | ceilings.File | Fault:
         return atomic.parse(Path(path), found, plan.read)
     if path == store.CEILINGS:
         return atomic.parse(Path(path), found, ceilings.decode)
-    return atomic.parse(Path(path), found, record.read)
+    return atomic.parse(Path(path), found, reading.read)
 
 
 def _against_plan(planned: Plan, path: str, found: Record, taken: dict[PlannedTrial, str]) -> list[str]:

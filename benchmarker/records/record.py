@@ -7,7 +7,8 @@ Schema history (`SCHEMA_VERSION`):
 4  `energy`, `telemetry`, `meters` (sensor readings); power and temperature in `preheat`; `witnesses.temperature_C`;
    `device.pci`
 5  renamed: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
-6  `suite` (the suite or plan file that the trial comes from), `machine.model`
+6  `suite` (the suite or plan file that the trial comes from)
+7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[6] = 6
+SCHEMA_VERSION: Literal[7] = 7
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -219,7 +220,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    schema_version: Literal[6]
+    schema_version: Literal[7]
     run_id: str
     trial_id: str
     trial: Count
@@ -317,57 +318,6 @@ def nulls(record: Record | Mapping[str, Any]) -> list[str]:
 
     walk(record, _RECORD, "")
     return found
-
-
-class _Versioned(Struct):
-    schema_version: int
-
-
-def read(content: bytes) -> Record:
-    """Decode the record in a file's content, of this schema version or an earlier one; raises msgspec.DecodeError."""
-    try:
-        return msgspec.json.decode(content, type=Record)
-    except msgspec.ValidationError:
-        version = msgspec.json.decode(content, type=_Versioned).schema_version
-        if version > SCHEMA_VERSION:
-            text = f"made by a newer version of benchmarker (schema {version}); update this one"
-            raise msgspec.ValidationError(text) from None
-        if version not in range(1, SCHEMA_VERSION):
-            raise
-    try:
-        return msgspec.convert(_upgraded(msgspec.json.decode(content, type=dict[str, Any]), version), Record)
-    except (AttributeError, TypeError) as error:
-        raise msgspec.ValidationError(f"not a record of schema version {version}: {error}") from error
-
-
-def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
-    """Return the fields of a record of an earlier version as those of the present one."""
-    new = f"schema version {version} had none"
-    reasons = {re.sub(r"^witnesses\b", "interference", path): why for path, why in fields.get("reasons", {}).items()}
-    if version < 2:
-        fields |= {"design": {}, "witnesses": None}
-        reasons["interference"] = new
-    if version < 3:
-        fields |= {"trace": None, "scopes": [], "kernels": []}
-        reasons["trace"] = new
-    if version < 4:
-        fields |= {"energy": None, "telemetry": [], "meters": []}
-        reasons["energy"] = new
-        if fields.get("device"):
-            fields["device"]["pci"] = None
-            reasons["device.pci"] = new
-        if fields.get("witnesses"):
-            fields["witnesses"]["temperature_C"] = None
-            reasons["interference.temperature_C"] = new
-    if version < 5:
-        fields["interference"] = fields.pop("witnesses", None)
-        if fields.get("design", {}).get("kind") == "blocks":
-            fields["design"]["kind"] = "rounds"
-        for meter in fields.get("meters", []):
-            meter["unavailable"] = meter.pop("lacks", [])
-    fields.get("machine", {})["model"] = None
-    reasons |= {"machine.model": new, "suite": new}
-    return fields | {"schema_version": SCHEMA_VERSION, "suite": None, "reasons": reasons}
 
 
 def schema() -> dict[str, Any]:

@@ -35,7 +35,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.files.atomic import Fault, decode, encode, write
 from benchmarker.files.locks import locked
 from benchmarker.records import plan as plans
-from benchmarker.records import record as schema
+from benchmarker.records import reading
 from benchmarker.records.plan import Plan, PlannedTrial
 from benchmarker.records.record import Record
 from benchmarker.records.suite import PlannedSuite
@@ -216,7 +216,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
 
 def read_record(path: Path) -> Record | Fault:
     """Read the record in one file; return a `Fault` if it is invalid."""
-    return decode(path, schema.read)
+    return decode(path, reading.read)
 
 
 def read_plan(path: Path) -> Plan | Fault:

@@ -15,7 +15,7 @@ import pytest
 from support import trace_processor
 
 from benchmarker import Record, load_events
-from benchmarker.records.record import read
+from benchmarker.records.reading import read
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.profile_files import open_trace
 from benchmarker.traces.scopes import inclusive

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarker.records import record as schema
+from benchmarker.records import reading
 from benchmarker.records.consistency import contradictions, contradictions_between, span
 from benchmarker.records.record import Record
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
-NUMPY, *_, TORCH = sorted(FIXTURES.glob("v6/2*.json"), key=lambda path: "torch" in path.read_text())
+NUMPY, *_, TORCH = sorted(FIXTURES.glob("v7/2*.json"), key=lambda path: "torch" in path.read_text())
 SENSOR = {
     "meter": "nvml",
     "id": "GPU-a",
@@ -69,7 +69,7 @@ def fields():
 
 
 def read(fields) -> Record:
-    return schema.read(json.dumps(fields).encode())
+    return reading.read(json.dumps(fields).encode())
 
 
 def tampered(fields, path: str, change) -> list[str]:
@@ -90,12 +90,12 @@ def test_an_honest_record_contradicts_nothing(fields):
     "path", sorted(FIXTURES.glob("v*/2*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
 def test_no_honest_record_of_any_version_contradicts_itself(path):
-    assert contradictions(schema.read(path.read_bytes())) == []
+    assert contradictions(reading.read(path.read_bytes())) == []
 
 
 def test_no_honest_run_of_any_version_contradicts_itself():
     for folder in FIXTURES.glob("v*"):
-        spans = [span(schema.read(path.read_bytes())) for path in folder.glob("2*.json")]
+        spans = [span(reading.read(path.read_bytes())) for path in folder.glob("2*.json")]
         assert all(spans)
         assert contradictions_between(spans) == []
 
