@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric
     from benchmarker.api.precision import PRECISIONS, Precision
-    from benchmarker.api.problem import Cost, Data, Problem, Support, Work, Workload
+    from benchmarker.api.problem import Cost, Data, Problem, Published, Support, Work, Workload
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
@@ -50,6 +50,7 @@ __all__ = [
     "Problem",
     "Profiling",
     "Proof",
+    "Published",
     "Quantity",
     "Reading",
     "Reason",
@@ -116,6 +117,7 @@ _MODULES = {
         "Cost",
         "Data",
         "Problem",
+        "Published",
         "Support",
         "Work",
         "Workload",

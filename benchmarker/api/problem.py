@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarker.api.case import Mode
+from benchmarker.api.precision import PRECISIONS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,20 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """Published figures of a problem with the given options, to hold `Problem.parameter_count` and `cost` against.
+
+    `parameters` is the number of trained parameters; `flops` are those of the forward pass of one step, with a
+    multiply-add counted as 2. `source` says where the figures stand.
+    """
+
+    options: Mapping[str, Any]
+    source: str
+    parameters: int | None = None
+    flops: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
     """Weights by name, and several distinct input batches, as NumPy arrays on the host."""
 
@@ -86,6 +101,7 @@ class Problem(ABC):
     params: ClassVar[type[Any]]
     accelerator: ClassVar[Mapping[str, Any]] = {}
     cost_formula: ClassVar[str]
+    published: ClassVar[tuple[Published, ...]] = ()
 
     @abstractmethod
     def scopes(self, params: Any, mode: Mode) -> Mapping[str, int]:
@@ -111,6 +127,17 @@ class Problem(ABC):
         `cost`.
         """
         return {}
+
+    def parameter_count(self, params: Any) -> int | None:
+        """Return the number of trained parameters; None for a problem without any."""
+        return None
+
+    def bound(self, params: Any, mode: Mode, precision: str) -> float:
+        """Return the largest relative error at which an output counts as correct.
+
+        A problem that amplifies rounding by its nature states a larger bound, and why.
+        """
+        return PRECISIONS[precision].bound
 
     @abstractmethod
     def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:

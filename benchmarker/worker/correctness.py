@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarker.api.precision import PRECISIONS
 from benchmarker.records.record import Check
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def check(workload: Workload, data: Data, problem: Problem, params: Any, case: C
     itself is not finite.
     """
     steps = TRAINING_STEPS if case.mode == "training" else 1
-    bound = PRECISIONS[case.precision].bound
+    bound = problem.bound(params, case.mode, case.precision)
     worst = Check(error=-1.0, output="", bound=bound, ok=False)
     reference = problem.reference(params, data, case.mode)
     for _ in range(steps):

@@ -19,7 +19,7 @@ from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import able
 
 if TYPE_CHECKING:
-    from benchmarker.api.problem import Work
+    from benchmarker.api.problem import Problem, Work
     from benchmarker.planning.cases import Ability
 
 
@@ -38,6 +38,7 @@ def command(problem: str, as_json: bool) -> None:
     done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
     scopes = list(made.scopes(made.params(), done[-1])) if done else []
     parts = made.parts(made.params(), done[-1], "fp32") if done else {}
+    published = _published(made)
     if as_json:
         print_json(
             {
@@ -47,6 +48,7 @@ def command(problem: str, as_json: bool) -> None:
                 "scopes": scopes,
                 "parts": {name: dataclasses.asdict(work) for name, work in parts.items()},
                 "cost": made.cost_formula,
+                "published": published,
                 "frameworks": rows,
             }
         )
@@ -70,6 +72,8 @@ def command(problem: str, as_json: bool) -> None:
         click.echo(f"cost of each scope by formula, with the defaults on a CPU ({done[-1]}, fp32):")
         print_table(["scope", "flops", "bytes", "flop/byte"], [_part_row(name, parts[name]) for name in scopes])
         click.echo()
+    if published:
+        _print_published(published)
     print_table(
         ["framework", "device", "mode", "precisions"],
         [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]) or "-"] for row in rows],
@@ -81,6 +85,49 @@ def command(problem: str, as_json: bool) -> None:
 
 def _part_row(name: str, work: Work) -> list[str]:
     return [name, si(work.flops, "FLOP"), si(work.bytes, "B"), f"{work.flops / work.bytes:.3g}"]
+
+
+def _published(problem: Problem) -> list[dict[str, Any]]:
+    """Return the figures of each published size by formula, beside those that were published."""
+    rows = []
+    for each in problem.published:
+        params = problem.params(**each.options)
+        rows.append(
+            {
+                "options": dict(each.options),
+                "parameters": problem.parameter_count(params),
+                "published_parameters": each.parameters,
+                "flops": problem.cost(params, "inference", "fp32").flops,
+                "published_flops": each.flops,
+                "source": each.source,
+            }
+        )
+    return rows
+
+
+def _print_published(rows: list[dict[str, Any]]) -> None:
+    def count(value: int | None) -> str:
+        return "-" if value is None else f"{value:,}"
+
+    def flops(value: float | None) -> str:
+        return "-" if value is None else si(value, "FLOP")
+
+    click.echo("published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:")
+    print_table(
+        ["options", "parameters", "published", "FLOPs", "published", "source"],
+        [
+            [
+                " ".join(f"{parameters.option(name)}={value}" for name, value in row["options"].items()),
+                count(row["parameters"]),
+                count(row["published_parameters"]),
+                flops(row["flops"]),
+                flops(row["published_flops"]),
+                row["source"],
+            ]
+            for row in rows
+        ],
+    )
+    click.echo()
 
 
 def _default(value: Any) -> str:

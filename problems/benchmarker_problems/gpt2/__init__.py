@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl, part
 from benchmarker_problems.gpt2 import reference
@@ -24,6 +24,13 @@ SIZES: Mapping[Size, Mapping[str, int]] = {
     "2.7b": {"n_layer": 32, "d_model": 2560, "n_head": 32},
 }
 """GPT-2's four sizes (Radford et al., 2019, table 2), and GPT-3 2.7B (Brown et al., 2020, table 2.1)."""
+PUBLISHED: Mapping[Size, int] = {
+    "small": 124_439_808,
+    "medium": 354_823_168,
+    "large": 774_030_080,
+    "xl": 1_557_611_200,
+}
+"""Parameters of the published checkpoints; the paper's table 2 has other, rounded ones, which its authors corrected."""
 VOCAB_SIZE = 50257
 POSITIONS = 1024
 
@@ -88,6 +95,9 @@ class Gpt2(Problem):
     summary = "GPT-2 language model: logits, loss and gradients, or an AdamW step"
     params = Gpt2Params
     accelerator = {"seq_len": 1024, "batch_size": 8, "impl": "fused"}
+    published = tuple(
+        Published({"size": size}, "checkpoints of OpenAI, 2019", parameters=count) for size, count in PUBLISHED.items()
+    )
     cost_formula = (
         "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), 3 times that with backward\n"
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
@@ -172,6 +182,10 @@ class Gpt2(Problem):
             # AdamW reads the weights, their gradients and two moments, and writes all but the gradients.
             parts["optimizer"] = Work(0, 7 * parameter_count(p) * weight)
         return parts
+
+    def parameter_count(self, params: Gpt2Params) -> int:
+        """Return the number of weights; the output head shares those of the embedding."""
+        return parameter_count(params)
 
     def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw GPT-2's initial weights and tokens; biases and gains are random too, so a missing one is detected."""
