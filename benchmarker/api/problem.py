@@ -128,6 +128,10 @@ class Problem(ABC):
         """
         return {}
 
+    def refuse(self, params: Any, mode: Mode) -> None:
+        """Raise `UserError` if parameters make no sense in a mode, such as an option that would do nothing there."""
+        return
+
     def parameter_count(self, params: Any) -> int | None:
         """Return the number of trained parameters; None for a problem without any."""
         return None

@@ -62,6 +62,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
     _refuse_unsupported(asked, framework, device, ability.support, values)
+    problem.refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(

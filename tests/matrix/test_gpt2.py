@@ -88,7 +88,7 @@ def jax_training(size, data, batches):
 
     optimizer = adamw(ADAMW)
     weights = {name: jax.numpy.asarray(weight) for name, weight in data.weights.items()}
-    update = partial(training, loss_of=functions(size, "float32", "xla")[1], optimizer=optimizer)
+    update = partial(training, functions(size, "float32", "xla")[1], optimizer, 1)
     return training_step(update, initial_state(weights, optimizer, "fp32"), iter(batches))
 
 
@@ -109,19 +109,19 @@ def test_loss_scale_in_jax():
     jax = pytest.importorskip("jax")
     from benchmarker_problems.gpt2.jax import functions
     from benchmarker_problems.steps import ADAMW
-    from benchmarker_problems.steps.jax import adamw, initial_state, training
+    from benchmarker_problems.steps.jax import LossScale, adamw, initial_state, training
 
     size = dataclasses.replace(problem.small(problem.params()), n_layer=1)
     data = problem.data(size, "fp32", np.random.default_rng(0), 1)
     optimizer = adamw(ADAMW)
-    weights, moments, scaler = initial_state(dict(data.weights), optimizer, "mixed_fp16")
-    assert (float(scaler.scale), scaler.growth_factor, scaler.backoff_factor) == (2.0**16, 2.0, 0.5)
+    weights, moments, begun = initial_state(dict(data.weights), optimizer, "mixed_fp16")
+    assert (float(begun.scale), int(begun.steps)) == (2.0**16, 0)
     loss_of = functions(size, "float16", "xla")[1]
-    step = jax.jit(lambda state: training(state, loss_of=loss_of, optimizer=optimizer, **data.batches[0]))
+    step = jax.jit(lambda state: training(loss_of, optimizer, 1, state, **data.batches[0]))
     for scale, steps, then in (2.0**100, 5, (2.0**99, 0)), (4.0, 1998, (4.0, 1999)), (4.0, 1999, (8.0, 0)):
-        given = scaler.replace(scale=jax.numpy.float32(scale), fin_steps=jax.numpy.int32(steps))
+        given = LossScale(jax.numpy.float32(scale), jax.numpy.int32(steps))
         (updated, _, changed), loss = step((weights, moments, given))
-        assert (float(changed.scale), int(changed.fin_steps)) == then
+        assert (float(changed.scale), int(changed.steps)) == then
         moved = any(not np.array_equal(weight, weights[name]) for name, weight in updated.items())
         assert moved == (scale < 2**16)
         assert float(loss) == pytest.approx(4.6, abs=0.2)

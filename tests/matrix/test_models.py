@@ -48,6 +48,33 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
     assert {event.name for event in profiler.events()} & every_scope(problem) == set(problem.scopes(size, mode))
 
 
+@pytest.mark.parametrize("impl", ["matmul", "fused"])
+def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
+    pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    size = problem.small(problem.params(**MODELS[name][0], impl=impl, batch_size=2, recompute=True, microbatches=2))
+    workload = torch_workload(name, size, "training")
+    with FlopCounterMode(display=False, custom_mapping=cpu_kernels()) as counter:
+        workload.step()
+    assert counter.get_total_flops() == problem.cost(size, "training", "fp32").flops + workload.recomputed_flops
+    assert workload.recomputed_flops > 0.15 * problem.cost(size, "training", "fp32").flops
+
+
+@pytest.mark.parametrize("impl", ["matmul", "fused"])
+def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
+    pytest.importorskip("jax")
+    from importlib import import_module
+
+    given, wide = MODELS[name]
+    size = problem.params(
+        **given, **wide, n_layer=2, seq_len=128, batch_size=16, vocab_size=4096, impl=impl, recompute=True
+    )
+    repeated = import_module(f"benchmarker_problems.{name}").recomputed_flops(size, scores=False)
+    flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
+    assert flops == pytest.approx(problem.cost(size, "forward_backward", "fp32").flops + repeated, rel=0.01)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("impl", IMPLS)
 def test_flops_and_scopes_in_xla(name, problem, impl, mode):

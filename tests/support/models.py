@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -58,8 +59,7 @@ def lowered(name: str, size: Any, mode: Mode) -> Any:
     if mode == "inference":
         return jax.jit(logits_of).lower(weights, tokens)
     if mode == "forward_backward":
-        return jax.jit(forward_backward(loss_of, 1.0, 1.0)).lower(weights, tokens=tokens, targets=tokens)
+        return jax.jit(partial(forward_backward, loss_of, 1.0, 1.0, 1)).lower(weights, tokens=tokens, targets=tokens)
     optimizer = adamw(ADAMW)
     state = jax.eval_shape(lambda weights: initial_state(weights, optimizer, "fp32"), weights)
-    step = jax.jit(training, static_argnames=("loss_of", "optimizer"))
-    return step.lower(state, tokens=tokens, targets=tokens, loss_of=loss_of, optimizer=optimizer)
+    return jax.jit(partial(training, loss_of, optimizer, 1)).lower(state, tokens=tokens, targets=tokens)

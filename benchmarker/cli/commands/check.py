@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from benchmarker.running.check import Finding, check_modes, compare_losses
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarker.api.case import Case, Mode
     from benchmarker.running.check import Curve
 
 
@@ -46,16 +48,22 @@ def command(framework: str | None, steps: int, as_json: bool, **options: Any) ->
     with working(f"querying the capabilities of {', '.join(names)}"):
         able = abilities(asked.problem, names, environment)
     for name, ability in able.items():
-        try:
-            if isinstance(ability, UserError):
-                raise ability
-            case = make_case(asked, question.problem, name, ability)
-        except UserError as error:
-            if framework:
-                raise
-            findings.append(Finding(name, "-", None, None, str(error)))
+        cases: dict[Mode, Case] = {}
+        trouble = []
+        for mode in MODES:
+            try:
+                if isinstance(ability, UserError):
+                    raise ability
+                cases[mode] = make_case(dataclasses.replace(asked, mode=mode), question.problem, name, ability)
+            except UserError as error:
+                trouble.append(error)
+        if not cases and framework:
+            raise trouble[0]
+        if not cases:
+            findings.append(Finding(name, "-", None, None, str(trouble[0])))
             continue
-        modes = [mode for mode in MODES if asked.precision in ability.support.precisions.get(mode, ())]
+        modes = list(cases)
+        case = cases[modes[0]]
         with working(f"checking {name}: {', '.join(modes)}"):
             findings += check_modes(case, modes, steps, environment, losses)
     curves = compare_losses(losses, asked.precision)

@@ -27,7 +27,7 @@ from benchmarker_problems.layers import (
     times,
 )
 from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.steps import ADAMW
+from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
 from benchmarker_problems.steps.reference import steps
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
@@ -63,12 +63,16 @@ class Gpt2Params:
     seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
+    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
         if self.d_model % self.n_head:
             raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
+        if self.batch_size % self.microbatches:
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of microbatches={self.microbatches}")
 
     @property
     def positions(self) -> int:
@@ -109,17 +113,19 @@ class Gpt2(Problem):
         inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
         vocabulary = "" if p.vocab_size == VOCAB_SIZE else f" V={p.vocab_size}"
         impl = "" if p.impl == Gpt2Params.impl else f" {p.impl}"
+        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"GPT-2 {size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{impl}"
+        return f"GPT-2 {size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{impl}{steps}"
 
     def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
         block = ("ln_1", "attn_qkv", *attention.scopes(params.impl), "attn_proj", "ln_2")
         mlp = ("mlp_fc", "mlp_gelu", "mlp_proj")
         loss = () if mode == "inference" else ("loss",)
-        optimizer = ("optimizer",) if mode == "training" else ()
-        once = dict.fromkeys(("ln_f", "lm_head", *loss, *optimizer), 1)
-        return {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
+        once = dict.fromkeys(("ln_f", "lm_head", *loss), 1)
+        optimizer = {"optimizer": 1} if mode == "training" else {}
+        counts = {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
+        return {name: params.microbatches * count for name, count in counts.items()} | optimizer
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each product of the forward pass.
@@ -147,13 +153,14 @@ class Gpt2(Problem):
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
         p, backward = params, mode != "inference"
-        tokens = p.batch_size * p.seq_len
+        batch_size = p.batch_size // p.microbatches
+        tokens = batch_size * p.seq_len
         layers = Layers(tokens, precision, backward)
         block = {
             "ln_1": layers.norm(p.d_model),
             "attn_qkv": layers.linear(p.d_model, 3 * p.d_model),
             **attention.parts(
-                p.batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, layers.item_bytes, backward=backward
+                batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, layers.item_bytes, backward=backward
             ),
             "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
             "ln_2": layers.norm(p.d_model),
@@ -169,11 +176,16 @@ class Gpt2(Problem):
         }
         if backward:
             parts["loss"] = layers.pointwise(p.vocab_size, 0)
+        parts = times(p.microbatches, parts)
         if mode == "training":
             weight_bytes = self.parameter_count(p) * layers.weight_bytes
             # AdamW reads the weights, their gradients and two moments, and writes all but the gradients.
             parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
         return parts
+
+    def refuse(self, params: Gpt2Params, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: Gpt2Params) -> int:
         """Return the number of weights; the output head shares those of the embedding."""
@@ -195,7 +207,7 @@ class Gpt2(Problem):
             d_ff=160,
             vocab_size=97,
             seq_len=32,
-            batch_size=4,
+            batch_size=4 * params.microbatches,
         )
 
     def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
@@ -207,6 +219,20 @@ class Gpt2(Problem):
             lambda weights, batch: forward(weights, batch["tokens"], params.n_layer, params.n_head),
             lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
         )
+
+
+def recomputed_flops(params: Gpt2Params, *, scores: bool) -> int:
+    """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and blocks if asked.
+
+    The last product of a block is not repeated, because no gradient needs its result.
+    """
+    p = params
+    flops = p.n_layer * attention.product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
+    if not p.recompute:
+        return flops
+    cost = Gpt2().cost(p, "inference", "fp32")
+    outside = p.d_model * p.vocab_size + p.n_layer * p.d_ff * p.d_model
+    return flops + cost.flops - 2 * p.batch_size * p.seq_len * outside
 
 
 @hookimpl

@@ -15,9 +15,8 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.gpt2 import Gpt2Params
+from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.jax import cross_entropy
 from benchmarker_problems.steps import DONE
@@ -78,8 +77,9 @@ class Gpt2Model(nn.Module):
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + wpe_PC[: p.seq_len]
+        block = nn.remat(Block) if p.recompute else Block
         for layer in range(p.n_layer):
-            x_BTC = Block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC)
+            x_BTC = block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC)
         x_BTC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC)
         with jax.named_scope("lm_head"):
             return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
@@ -90,7 +90,6 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, kernel = params, fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
     return workload(
         framework,
         case,
@@ -99,7 +98,8 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
         logits_of,
         loss_of,
         terms=p.batch_size * p.seq_len,
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
     )
 
 

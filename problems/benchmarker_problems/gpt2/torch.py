@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import attend, causal_bias, recomputes_scores
-from benchmarker_problems.gpt2 import Gpt2Params
+from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import cross_entropy
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, workload
+from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
 
 
 @hookimpl
@@ -66,6 +65,7 @@ class Gpt2Model(nn.Module):
         super().__init__()
         self.wte = nn.Parameter(torch.empty(params.vocab_size, params.d_model))
         self.wpe = nn.Parameter(torch.empty(params.positions, params.d_model))
+        self.run = recomputing if params.recompute else plainly
         self.h = nn.ModuleList(Block(params) for _ in range(params.n_layer))
         self.ln_f = nn.LayerNorm(params.d_model, eps=LAYER_NORM_EPS)
 
@@ -74,7 +74,7 @@ class Gpt2Model(nn.Module):
         with scope("embed"):
             x_BTC = F.embedding(tokens_BT, self.wte) + self.wpe[: tokens_BT.shape[1]]
         for block in self.h:
-            x_BTC = block(x_BTC, bias_TT)
+            x_BTC = self.run(block, x_BTC, bias_TT)
         with scope("ln_f"):
             x_BTC = self.ln_f(x_BTC)
         with scope("lm_head"):
@@ -88,7 +88,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     compute_dtype = DTYPES[types.compute]
     model = load(framework, lambda: Gpt2Model(p), data, DTYPES[types.parameter])
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
     def logits_of(tokens: Tensor) -> Tensor:
         logits_BTV: Tensor = model(tokens, bias_TT)
@@ -103,5 +103,6 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         logits_of,
         lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
         terms=p.batch_size * p.seq_len,
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=scores),
     )

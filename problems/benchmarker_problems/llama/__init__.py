@@ -28,7 +28,7 @@ from benchmarker_problems.layers import (
 )
 from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.llama.reference import forward
-from benchmarker_problems.steps import ADAMW
+from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
 from benchmarker_problems.steps.reference import steps
 
 Size = Literal[
@@ -102,6 +102,8 @@ class LlamaParams:
     seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
+    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
@@ -109,6 +111,8 @@ class LlamaParams:
             raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
         if self.n_head % self.n_kv_head:
             raise ValueError(f"n_head={self.n_head} is not a multiple of n_kv_head={self.n_kv_head}")
+        if self.batch_size % self.microbatches:
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of microbatches={self.microbatches}")
 
     @property
     def head_dim(self) -> int:
@@ -153,17 +157,19 @@ class Llama(Problem):
         vocabulary = "" if p.vocab_size == SIZES[p.size]["vocab_size"] else f" V={p.vocab_size}"
         head = "" if p.tied_head == SIZES[p.size]["tied_head"] else f" {'tied' if p.tied_head else 'untied'}"
         impl = "" if p.impl == LlamaParams.impl else f" {p.impl}"
+        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{vocabulary}{head} {what}, B={p.batch_size} T={p.seq_len}{impl}"
+        return f"{size}{vocabulary}{head} {what}, B={p.batch_size} T={p.seq_len}{impl}{steps}"
 
     def scopes(self, params: LlamaParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
         block = ("norm_1", "attn_qkv", "rope", *attention.scopes(params.impl), "attn_proj", "norm_2")
         mlp = ("mlp_fc", "mlp_swiglu", "mlp_proj")
         loss = () if mode == "inference" else ("loss",)
-        optimizer = ("optimizer",) if mode == "training" else ()
-        once = dict.fromkeys(("norm_f", "lm_head", *loss, *optimizer), 1)
-        return {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
+        once = dict.fromkeys(("norm_f", "lm_head", *loss), 1)
+        optimizer = {"optimizer": 1} if mode == "training" else {}
+        counts = {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
+        return {name: params.microbatches * count for name, count in counts.items()} | optimizer
 
     def cost(self, params: LlamaParams, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each product of the forward pass.
@@ -194,7 +200,8 @@ class Llama(Problem):
     def parts(self, params: LlamaParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
         p, backward = params, mode != "inference"
-        tokens = p.batch_size * p.seq_len
+        batch_size = p.batch_size // p.microbatches
+        tokens = batch_size * p.seq_len
         layers = Layers(tokens, precision, backward)
         rotated = (p.n_head + p.n_kv_head) * p.head_dim
         block = {
@@ -202,7 +209,7 @@ class Llama(Problem):
             "attn_qkv": layers.linear(p.d_model, sum(p.heads) * p.head_dim),
             "rope": layers.pointwise(rotated, rotated),
             **attention.parts(
-                p.batch_size,
+                batch_size,
                 p.n_head,
                 p.seq_len,
                 p.head_dim,
@@ -225,9 +232,14 @@ class Llama(Problem):
         }
         if backward:
             parts["loss"] = layers.pointwise(p.vocab_size, 0)
+        parts = times(p.microbatches, parts)
         if mode == "training":
             parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
         return parts
+
+    def refuse(self, params: LlamaParams, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: LlamaParams) -> int:
         """Return the number of weights; a tied output head shares those of the embedding."""
@@ -250,7 +262,7 @@ class Llama(Problem):
             d_ff=160,
             vocab_size=97,
             seq_len=32,
-            batch_size=3,
+            batch_size=3 * params.microbatches,
         )
 
     def reference(self, params: LlamaParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
@@ -262,6 +274,20 @@ class Llama(Problem):
             lambda weights, batch: forward(weights, batch["tokens"], params),
             lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
         )
+
+
+def recomputed_flops(params: LlamaParams, *, scores: bool) -> int:
+    """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and blocks if asked.
+
+    The last product of a block is not repeated, because no gradient needs its result.
+    """
+    p = params
+    flops = p.n_layer * attention.product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
+    if not p.recompute:
+        return flops
+    cost = Llama().cost(p, "inference", "fp32")
+    outside = p.d_model * p.vocab_size + p.n_layer * p.d_ff * p.d_model
+    return flops + cost.flops - 2 * p.batch_size * p.seq_len * outside
 
 
 @hookimpl

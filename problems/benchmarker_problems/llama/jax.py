@@ -15,11 +15,10 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
 from benchmarker_problems.layers.jax import cross_entropy, rope, swiglu
 from benchmarker_problems.layers.reference import rope_tables
-from benchmarker_problems.llama import LlamaParams
+from benchmarker_problems.llama import LlamaParams, recomputed_flops
 from benchmarker_problems.llama.reference import RMS_NORM_EPS
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -79,8 +78,9 @@ class LlamaModel(nn.Module):
         cos_Td, sin_Td = map(jnp.asarray, rope_tables(tokens_BT.shape[1], p.head_dim, p.rope_theta))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT]
+        block = nn.remat(Block) if p.recompute else Block
         for layer in range(p.n_layer):
-            x_BTC = Block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC, cos_Td, sin_Td)
+            x_BTC = block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC, cos_Td, sin_Td)
         x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
         if not p.tied_head:
             return nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
@@ -93,7 +93,6 @@ def build_workload(framework: JaxFramework, case: Case, params: LlamaParams, dat
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, kernel = params, fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
     return workload(
         framework,
         case,
@@ -102,7 +101,8 @@ def build_workload(framework: JaxFramework, case: Case, params: LlamaParams, dat
         logits_of,
         loss_of,
         terms=p.batch_size * p.seq_len,
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
     )
 
 

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import attend, causal_bias, recomputes_scores
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, rope, swiglu
-from benchmarker_problems.llama import LlamaParams
+from benchmarker_problems.llama import LlamaParams, recomputed_flops
 from benchmarker_problems.llama.reference import RMS_NORM_EPS
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, workload
+from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
 
 
 @hookimpl
@@ -71,6 +70,7 @@ class LlamaModel(nn.Module):
         super().__init__()
         p = params
         self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
+        self.run = recomputing if params.recompute else plainly
         self.h = nn.ModuleList(Block(p) for _ in range(p.n_layer))
         self.norm_f = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
         self.lm_head = None if p.tied_head else nn.Linear(p.d_model, p.vocab_size, bias=False)
@@ -80,7 +80,7 @@ class LlamaModel(nn.Module):
         with scope("embed"):
             x_BTC = F.embedding(tokens_BT, self.wte)
         for block in self.h:
-            x_BTC = block(x_BTC, cos_T1d, sin_T1d, bias_TT)
+            x_BTC = self.run(block, x_BTC, cos_T1d, sin_T1d, bias_TT)
         with scope("norm_f"):
             x_BTC = self.norm_f(x_BTC)
         with scope("lm_head"):
@@ -97,7 +97,7 @@ def build_workload(framework: TorchFramework, case: Case, params: LlamaParams, d
     cos_T1d, sin_T1d = (
         framework.put(table[:, None], compute_dtype) for table in rope_tables(p.seq_len, p.head_dim, p.rope_theta)
     )
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
     def logits_of(tokens: Tensor) -> Tensor:
         logits_BTV: Tensor = model(tokens, cos_T1d, sin_T1d, bias_TT)
@@ -112,5 +112,6 @@ def build_workload(framework: TorchFramework, case: Case, params: LlamaParams, d
         logits_of,
         lambda tokens, targets: cross_entropy(logits_of(tokens), targets),
         terms=p.batch_size * p.seq_len,
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=scores),
     )

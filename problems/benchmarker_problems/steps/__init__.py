@@ -6,7 +6,7 @@ The modules beside this one do it in each framework, and in NumPy for the refere
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarker import Mode
+from benchmarker import Mode, UserError
 
 _TRAINED = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
 DONE: Mapping[Mode, tuple[str, ...]] = {
@@ -33,6 +33,25 @@ class AdamW:
 
 
 ADAMW = AdamW()
+
+
+RECOMPUTE_HELP = "compute each block again in the backward pass instead of keeping its activations"
+MICROBATCHES_HELP = "parts of a batch, one after the other, whose gradients are summed; batch_size is a multiple of it"
+
+
+def refuse_without_backward(mode: Mode, *, recompute: bool, microbatches: int) -> None:
+    """Raise `UserError` if an option that concerns the backward pass is given for inference."""
+    if mode == "inference" and recompute:
+        raise UserError("--recompute needs a backward pass; leave it out, or give --mode=forward_backward or training")
+    if mode == "inference" and microbatches > 1:
+        raise UserError(
+            f"--microbatches={microbatches} needs gradients; leave it out, or give --mode=forward_backward or training"
+        )
+
+
+def steps_title(*, recompute: bool, microbatches: int) -> str:
+    """Return what a title says of these options; nothing if they have their defaults."""
+    return " recompute" * recompute + f" in {microbatches} parts" * (microbatches > 1)
 
 
 def fixed_loss_scale(terms: int) -> float:

@@ -7,14 +7,13 @@ its loss. In mixed precision the weights are fp32, and the model casts them for 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import linen as nn
-from flax.training.dynamic_scale import DynamicScale
 from flax.traverse_util import unflatten_dict
 from jax import Array
 
@@ -25,8 +24,28 @@ from benchmarker_problems.steps import ADAMW, AdamW, fixed_loss_scale
 Weights = dict[str, Array]
 Batches = Iterator[dict[str, Array]]
 Step = Callable[[], dict[str, Array]]
-State = tuple[Weights, Any, DynamicScale | None]
-"""Weights, the optimizer's state, and in mixed fp16 the dynamic loss scale."""
+
+GROWTH_INTERVAL = 2000
+"""Successive steps without an overflow after which the loss scale doubles, as in PyTorch's `GradScaler`."""
+
+
+class LossScale(NamedTuple):
+    """Dynamic loss scale (Micikevicius et al., 2018): halves if gradients overflow, doubles if they long did not."""
+
+    scale: Array
+    steps: Array
+    """Steps since it changed."""
+
+    def updated(self, finite: Array) -> "LossScale":
+        """Return the loss scale after a step, given whether its gradients were finite."""
+        steps = jnp.where(finite, self.steps + 1, 0)
+        grows = steps == GROWTH_INTERVAL
+        factor = jnp.where(finite, jnp.where(grows, 2.0, 1.0), 0.5)
+        return LossScale(self.scale * factor, jnp.where(grows, 0, steps))
+
+
+State = tuple[Weights, Any, LossScale | None]
+"""Weights, the optimizer's state, and in mixed fp16 the loss scale."""
 
 
 def apply(model: nn.Module, weights: Weights, *inputs: Array) -> Array:
@@ -46,12 +65,13 @@ def workload(
     terms: int,
     inputs: tuple[str, ...] = ("tokens",),
     settings: AdamW = ADAMW,
+    microbatches: int = 1,
     recomputed_flops: int = 0,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes the weights and those arrays of a batch that `inputs` names, `loss_of` the weights and all. The
-    loss is a mean over `terms`.
+    loss is a mean over `terms`. With backward, gradients are summed over `microbatches` parts of the batch.
     """
     types = PRECISIONS[case.precision]
     weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
@@ -66,11 +86,12 @@ def workload(
     if case.mode == "inference":
         step = inference_step(output, output_of, weights, batches, inputs)
     elif case.mode == "forward_backward":
-        step = forward_backward_step(forward_backward(loss_of, loss_scale, scale_left), weights, batches)
+        function = partial(forward_backward, loss_of, loss_scale, scale_left, microbatches)
+        step = forward_backward_step(function, weights, batches)
     else:
         optimizer = adamw(settings)
         state = initial_state(weights, optimizer, case.precision)
-        step = training_step(partial(training, loss_of=loss_of, optimizer=optimizer), state, batches)
+        step = training_step(partial(training, loss_of, optimizer, microbatches), state, batches)
 
     def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
         return {
@@ -87,23 +108,49 @@ def _dtype(value: np.ndarray, dtype: Any) -> Any:
 
 
 def forward_backward(
-    loss_of: Callable[..., Array], loss_scale: float, scale_left: float
-) -> Callable[..., dict[str, Array]]:
-    """Return the function from (weights, batch) to the loss and its gradients.
+    loss_of: Callable[..., Array],
+    loss_scale: float,
+    scale_left: float,
+    microbatches: int,
+    weights: Weights,
+    **batch: Array,
+) -> dict[str, Array]:
+    """Return the loss and its gradients.
 
     The backward pass uses the loss times `loss_scale`; the gradients returned are the true ones times `scale_left`.
     """
+    loss, gradients = loss_and_gradients(loss_of, loss_scale, microbatches, weights, batch)
+    unscale = scale_left / loss_scale
+    return {"loss": loss, **{f"d_{name}": gradient * unscale for name, gradient in gradients.items()}}
 
-    def function(weights: Weights, **batch: Array) -> dict[str, Array]:
+
+def loss_and_gradients(
+    loss_of: Callable[..., Array],
+    loss_scale: float | Array,
+    microbatches: int,
+    weights: Weights,
+    batch: dict[str, Array],
+) -> tuple[Array, Weights]:
+    """Return the mean loss of the parts of a batch, and the gradients of its product with `loss_scale`."""
+
+    def of(part: dict[str, Array]) -> tuple[Array, Weights]:
         def scaled_loss_of(weights: Weights) -> tuple[Array, Array]:
-            loss = loss_of(weights, **batch)
+            loss = loss_of(weights, **part) / microbatches
             return loss * loss_scale, loss
 
         gradients, loss = jax.grad(scaled_loss_of, has_aux=True)(weights)
-        unscale = scale_left / loss_scale
-        return {"loss": loss, **{f"d_{name}": gradient * unscale for name, gradient in gradients.items()}}
+        return loss, gradients
 
-    return function
+    if microbatches == 1:
+        return of(batch)
+    first, *others = zip(*(jnp.split(value, microbatches) for value in batch.values()), strict=True)
+    rest = {name: jnp.stack(values) for name, values in zip(batch, zip(*others, strict=True), strict=True)}
+
+    def add(total: tuple[Array, Weights], part: dict[str, Array]) -> tuple[tuple[Array, Weights], None]:
+        return jax.tree.map(jnp.add, total, of(part)), None
+
+    total, _ = jax.lax.scan(add, of(dict(zip(batch, first, strict=True))), rest)
+    return total
 
 
 def adamw(settings: AdamW) -> optax.GradientTransformation:
@@ -120,32 +167,34 @@ def adamw(settings: AdamW) -> optax.GradientTransformation:
 
 
 def training(
-    state: State, *, loss_of: Callable[..., Array], optimizer: optax.GradientTransformation, **batch: Array
+    loss_of: Callable[..., Array],
+    optimizer: optax.GradientTransformation,
+    microbatches: int,
+    state: State,
+    **batch: Array,
 ) -> tuple[State, Array]:
     """Return the state after one update and the loss before it; if gradients overflow, only the scale changes."""
-    weights, moments, scaler = state
-    loss_of = partial(loss_of, **batch)
-    if scaler is None:
-        loss, gradients = jax.value_and_grad(loss_of)(weights)
-    else:
-        scaler, finite, loss, gradients = scaler.value_and_grad(loss_of)(weights)
+    weights, moments, scale = state
+    factor = 1.0 if scale is None else scale.scale
+    loss, gradients = loss_and_gradients(loss_of, factor, microbatches, weights, batch)
     with jax.named_scope("optimizer"):
+        if scale is not None:
+            gradients = jax.tree.map(lambda gradient: gradient / factor, gradients)
+            finite = jnp.stack([jnp.isfinite(gradient).all() for gradient in gradients.values()]).all()
+            scale = scale.updated(finite)
         updates, new_moments = optimizer.update(gradients, moments, weights)
         new_weights = optax.apply_updates(weights, updates)
-        if scaler is not None:
+        if scale is not None:
             new_weights, new_moments = jax.tree.map(
                 partial(jnp.where, finite), (new_weights, new_moments), (weights, moments)
             )
-    return (new_weights, new_moments, scaler), loss
+    return (new_weights, new_moments, scale), loss
 
 
 def initial_state(weights: Weights, optimizer: optax.GradientTransformation, precision: str) -> State:
-    """Return the weights, the optimizer's state, and for mixed fp16 the dynamic loss scale with PyTorch's settings."""
-    scaler = None
-    if precision == "mixed_fp16":
-        # Flax increases the scale one step after the given interval, so this equals PyTorch's 2000.
-        scaler = DynamicScale(growth_interval=1999, fin_steps=jnp.int32(0), scale=jnp.float32(2**16))
-    return weights, jax.jit(optimizer.init)(weights), scaler
+    """Return the weights, the optimizer's state, and for mixed fp16 the loss scale that PyTorch begins with."""
+    scale = LossScale(jnp.float32(2**16), jnp.int32(0)) if precision == "mixed_fp16" else None
+    return weights, jax.jit(optimizer.init)(weights), scale
 
 
 def inference_step(

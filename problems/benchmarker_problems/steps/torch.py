@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
@@ -19,7 +20,8 @@ from benchmarker_problems.steps import ADAMW, AdamW, fixed_loss_scale
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Model = TypeVar("_Model", bound=nn.Module)
-Batches = Iterator[dict[str, Tensor]]
+Batches = Iterator[list[dict[str, Tensor]]]
+"""Each batch in the parts over which gradients are summed."""
 Step = Callable[[], dict[str, Tensor]]
 
 
@@ -45,6 +47,18 @@ def transposed(name: str, value: np.ndarray) -> np.ndarray:
     return value.T if name.endswith(".kernel") else value
 
 
+def plainly(block: nn.Module, *args: Tensor) -> Tensor:
+    """Apply a block of a model; its activations stay for the backward pass."""
+    result: Tensor = block(*args)
+    return result
+
+
+def recomputing(block: nn.Module, *args: Tensor) -> Tensor:
+    """Apply a block of a model; the backward pass computes its activations again."""
+    result: Tensor = checkpoint(block, *args, use_reentrant=False, preserve_rng_state=False)
+    return result
+
+
 def workload(
     framework: TorchFramework,
     case: Case,
@@ -57,21 +71,20 @@ def workload(
     terms: int,
     inputs: tuple[str, ...] = ("tokens",),
     settings: AdamW = ADAMW,
+    microbatches: int = 1,
     recomputed_flops: int = 0,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
-    `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`.
+    `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`. With
+    backward, gradients are summed over `microbatches` parts of the batch.
     """
     types = PRECISIONS[case.precision]
-    batches = cycle(
-        [
-            {name: framework.put(value, _dtype(value, DTYPES[types.parameter])) for name, value in batch.items()}
-            for batch in data.batches
-        ]
-    )
+    batches = cycle([_split(framework, batch, DTYPES[types.parameter], microbatches) for batch in data.batches])
     loss_scale = fixed_loss_scale(terms) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
+    if microbatches > 1:
+        loss_of = _share(loss_of, microbatches)
     if types.is_mixed:
         compute_dtype = DTYPES[types.compute]
         output_of, loss_of = (_autocast(each, framework.device.type, compute_dtype) for each in (output_of, loss_of))
@@ -94,9 +107,21 @@ def workload(
     return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0)
 
 
-def _dtype(value: np.ndarray, dtype: torch.dtype) -> torch.dtype:
-    """Return the type of an array of a batch on the device: PyTorch takes 64-bit indices."""
-    return dtype if np.issubdtype(value.dtype, np.floating) else torch.int64
+def _split(
+    framework: TorchFramework, batch: Mapping[str, np.ndarray], dtype: torch.dtype, microbatches: int
+) -> list[dict[str, Tensor]]:
+    """Return the parts of a batch on the device; PyTorch takes 64-bit indices."""
+    tensors = {
+        name: framework.put(value, dtype if np.issubdtype(value.dtype, np.floating) else torch.int64)
+        for name, value in batch.items()
+    }
+    parts = zip(*(torch.tensor_split(tensor, microbatches) for tensor in tensors.values()), strict=True)
+    return [dict(zip(tensors, part, strict=True)) for part in parts]
+
+
+def _share(loss_of: Callable[..., Tensor], microbatches: int) -> Callable[..., Tensor]:
+    """Return the share of a part of the batch in the mean loss."""
+    return lambda **part: loss_of(**part) / microbatches
 
 
 def _autocast(function: Callable[_P, _T], device: str, dtype: torch.dtype) -> Callable[_P, _T]:
@@ -111,7 +136,7 @@ def inference_step(output: str, output_of: Callable[..., Tensor], batches: Batch
     """Return the step that computes the output of the next batch."""
 
     def step() -> dict[str, Tensor]:
-        batch = next(batches)
+        (batch,) = next(batches)
         with torch.inference_mode():
             return {output: output_of(*(batch[name] for name in inputs))}
 
@@ -131,11 +156,19 @@ def forward_backward_step(
     """
 
     def step() -> dict[str, Tensor]:
-        loss = loss_of(**next(batches))
-        gradients = torch.autograd.grad(loss * loss_scale, list(weights.values()))
+        first, *others = next(batches)
+        loss, gradients = loss_and_gradients(first)
+        for part in others:
+            further_loss, further = loss_and_gradients(part)
+            loss += further_loss
+            torch._foreach_add_(gradients, further)
         if scale_left != loss_scale:
             torch._foreach_mul_(gradients, scale_left / loss_scale)
-        return {"loss": loss.detach(), **dict(zip(weights, gradients, strict=True))}
+        return {"loss": loss, **dict(zip(weights, gradients, strict=True))}
+
+    def loss_and_gradients(part: dict[str, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        loss = loss_of(**part)
+        return loss.detach(), torch.autograd.grad(loss * loss_scale, list(weights.values()))
 
     return step
 
@@ -160,12 +193,15 @@ def training_step(
     """Return the step that computes the loss of the next batch and updates the weights in place."""
 
     def step() -> dict[str, Tensor]:
-        loss = loss_of(**next(batches))
-        torch.autograd.backward(scaler.scale(loss))
+        losses = []
+        for part in next(batches):
+            loss = loss_of(**part)
+            torch.autograd.backward(scaler.scale(loss))
+            losses.append(loss.detach())
         with scope("optimizer"):
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad()
-        return {"loss": loss.detach()}
+        return {"loss": sum(losses[1:], losses[0])}
 
     return step
