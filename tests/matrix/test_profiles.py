@@ -80,6 +80,22 @@ def test_each_scope_of_gpt2_runs_as_often_as_it_should(cli, tmp_path, framework,
     assert within.loc[within["scope"].isin(outermost), "inclusive_ns"].sum() == trace.busy_ns
 
 
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, framework):
+    sizes = [*SIZE[:-1], "--batch-size=4", "--recompute", "--microbatches=2"]
+    record, path = profiled(cli, tmp_path, f"--framework={framework}", "--problem=gpt2", "--mode=training", *sizes)
+    found = {(each.scope, each.phase): each.occurrences for each in record.scopes if each.scope}
+    for name in {name for name, _ in found} - ONCE:
+        assert found[name, "forward"] == found[name, "backward"] == 2 * LAYERS * STEPS
+    assert found["optimizer", "forward"] == STEPS
+    assert found["mlp_fc", "remat"] == found["attn_q_k", "remat"] == 2 * LAYERS * STEPS
+    rows = work(open_trace(path).events)
+    flops = rows.groupby("phase", observed=True)["flops"].sum() / STEPS
+    assert record.cost is not None
+    assert flops["remat"] == record.cost.recomputed_flops
+    assert flops.sum() == record.cost.flops + record.cost.recomputed_flops
+
+
 @pytest.mark.parametrize(("impl", "scopes"), [("einsum", 3), ("fused", 1)])
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framework, impl, scopes):

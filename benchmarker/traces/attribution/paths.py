@@ -49,7 +49,10 @@ def scope_path(path: str) -> ScopePath:
         token = wrapped[start:end]
         remat = remat or token in _REMAT
         last = number == len(tokens) - 1
-        if token and not called and not last and token not in _NOT_SCOPES and not token.startswith("branch_"):
+        # The backward pass of a checkpoint names the scopes around it twice: transpose(jvp(Model))/jvp(Model)/checkpoint.
+        repeated = start > 0 and scopes[-1:] == [token]
+        is_scope = token not in _NOT_SCOPES and not token.startswith("branch_")
+        if token and is_scope and not called and not last and not repeated:
             scopes.append(token)
     return ScopePath(tuple(scopes), "remat" if remat else "backward" if backward else "forward")
 

@@ -143,13 +143,13 @@ def loss_and_gradients(
 
     if microbatches == 1:
         return of(batch)
-    first, *others = zip(*(jnp.split(value, microbatches) for value in batch.values()), strict=True)
-    rest = {name: jnp.stack(values) for name, values in zip(batch, zip(*others, strict=True), strict=True)}
+    parts = {name: value.reshape(microbatches, -1, *value.shape[1:]) for name, value in batch.items()}
 
     def add(total: tuple[Array, Weights], part: dict[str, Array]) -> tuple[tuple[Array, Weights], None]:
         return jax.tree.map(jnp.add, total, of(part)), None
 
-    total, _ = jax.lax.scan(add, of(dict(zip(batch, first, strict=True))), rest)
+    shapes = jax.eval_shape(of, {name: value[0] for name, value in parts.items()})
+    total, _ = jax.lax.scan(add, jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes), parts)
     return total
 
 

@@ -23,6 +23,8 @@ from benchmarker.traces.attribution.paths import ScopePath, leaf, scope_path, to
         ("jit(f)/jvp()/attn/dot", ("attn",), "forward"),
         ("jit(f)/transpose(jvp())/attn/dot", ("attn",), "backward"),
         ("jit(f)/transpose(jvp(attn))/rematted_computation/mlp/dot", ("attn", "mlp"), "remat"),
+        ("jit(f)/transpose(jvp(Model))/jvp(Model)/checkpoint/mlp/dot", ("Model", "mlp"), "backward"),
+        ("jit(f)/attn/attn/dot", ("attn", "attn"), "forward"),
         ("jit(f)/remat/attn/dot", ("attn",), "forward"),
         ("jit(f)/transpose(jvp(checkpoint))/attn/dot", ("attn",), "backward"),
         ("jit(f)/remat2(attn)/dot", ("attn",), "remat"),
