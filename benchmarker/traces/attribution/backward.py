@@ -99,7 +99,8 @@ def _last_with(numbers: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np
 def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
     """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one.
 
-    All other ops of PyTorch are forward. The phase of what is in no op, and of other programs' ops, is unknown.
+    A scope opened within a node that holds such an op is remat as a whole: some ops of a forward pass, such as
+    `aten::promote_types`, are never recorded. All other ops of PyTorch are forward. The phase of what is in no op, and of other programs' ops, is unknown.
     """
     own = np.full(len(events), -1)
     if reading.forward_thread is None:
@@ -110,7 +111,10 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
     own[backward] = BACKWARD
     inside = inherit(nested.parent, own) == BACKWARD
     recorded = (reading.forward_thread == 0) & (events["sequence_nr"].to_numpy() >= 0)
-    own[inside & ~backward & recorded] = REMAT
+    again = inside & ~backward & recorded
+    opened = inherit(nested.parent, np.where((events["kind"] == "scope") & inside, np.arange(len(events)), -1))
+    own[again] = REMAT
+    own[opened[again & (opened >= 0)]] = REMAT
     found = inherit(nested.parent, own)
     if reading.framework == "torch":
         found = np.where((found < 0) & (inherit(nested.parent, np.where(is_op, 1, -1)) > 0), FORWARD, found)
