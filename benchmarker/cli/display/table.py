@@ -21,8 +21,8 @@ NARROW = 24
 """Width to which long texts are narrowed before a column is left out."""
 NARROWEST = 8
 """Width to which they are narrowed when no further column can be left out."""
-_NUMBER = re.compile(r"(-?\d[\d.]*(e[+-]?\d+)?( ?[^\s\d]+)?)?|-")
-"""A number with its unit. A column is aligned to the right if all its cells are such numbers."""
+_NUMBER = re.compile(r"(-?\d[\d.]*(e[+-]?\d+)?( ?[^\s\d±]+)?( ± \d[\d.]*( [=?])?)?( \*)?)?|[-–]")
+"""A number with its unit or its spread. A column is aligned to the right if all its cells are such numbers."""
 
 Paint = Callable[[str, str], str]
 """Returns a text in a colour."""
