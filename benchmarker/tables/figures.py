@@ -14,6 +14,7 @@ from benchmarker.comparing.judge import compare
 from benchmarker.comparing.matching import Match, Side
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
+from benchmarker.hooks.names import word
 from benchmarker.records.configurations import text
 from benchmarker.stats.median_interval import median_spreads
 from benchmarker.tables.grid import words
@@ -78,7 +79,7 @@ def figures(grid: Grid, name: str, derive: Derive) -> Figures:
     found: dict[Place, list[Metric]] = {}
     for place, records in grid.cells.items():
         good = [record for record in records if record.error is None]
-        of = good or (records[:1] if name == PARAMETERS else [])
+        of = records[:1] if name == PARAMETERS else good
         found[place] = [_metric(record, name, derive) for record in of]
     values = {place: [each.value for each in several if each.value is not None] for place, several in found.items()}
     what, ends = ("", None) if name == PARAMETERS else median_spreads(list(values.values()))
@@ -134,6 +135,14 @@ class Judged:
         return [each for at, each in zip(self.places, self.comparisons, strict=True) if at == place]
 
 
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What the columns of a table are compared with: its name, and the baseline's column of each other one."""
+
+    name: str
+    columns: Mapping[Key, Key]
+
+
 def best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judged:
     """Compare the best cell of each row with all others that do the same work, in FLOPs and samples by formula.
 
@@ -165,22 +174,24 @@ def bold(judged: Judged) -> set[Place]:
     }
 
 
-def differences(grid: Grid, of: Figures, baseline: Mapping[Key, Key], rules: Rules, derive: Derive) -> Judged:
+def differences(grid: Grid, of: Figures, baseline: Baseline | None, rules: Rules, derive: Derive) -> Judged:
     """Compare each cell with that of its row in the baseline's column, if both have values."""
-    if not of.spread:
+    if not of.spread or not baseline:
         return Judged((), ())
     pairs = [
-        ((row, baseline[column]), (row, column))
+        ((row, baseline.columns[column]), (row, column))
         for row in grid.rows
         for column in grid.columns
-        if column in baseline
-        and all((found := of.cells.get((row, at))) and found.value is not None for at in (baseline[column], column))
+        if column in baseline.columns
+        and all(
+            (found := of.cells.get((row, at))) and found.value is not None for at in (baseline.columns[column], column)
+        )
     ]
     return _judged(grid, pairs, rules, derive)
 
 
-def baselines(grid: Grid, wanted: str) -> dict[Key, Key]:
-    """Return the baseline's column of each other one: that which differs only in having the wanted value.
+def baseline(grid: Grid, wanted: str) -> Baseline:
+    """Return the columns of a baseline: those that differ from others only in having the wanted value.
 
     The value is one of a factor of the columns, such as `fp32` or `precision=fp32`. Raises `UserError` if there is no
     such column, or if several factors have the value.
@@ -201,7 +212,8 @@ def baselines(grid: Grid, wanted: str) -> dict[Key, Key]:
         raise UserError(f"--difference={wanted}: write {several}")
     ((at, value),) = found.items()
     base = {column: (*column[:at], value, *column[at + 1 :]) for column in grid.columns if column[at] != value}
-    return {column: of for column, of in base.items() if of in grid.columns}
+    columns = {column: of for column, of in base.items() if of in grid.columns}
+    return Baseline(word(grid.column_factors[at], value), columns)
 
 
 def _judged(grid: Grid, pairs: Sequence[tuple[Place, Place]], rules: Rules, derive: Derive) -> Judged:

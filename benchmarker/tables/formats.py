@@ -57,7 +57,7 @@ def markdown(sheet: Sheet) -> str:
         line(_markdown(column.heading) for column in sheet.columns),
         line(rules),
         *(line(_bold(cell, _markdown, "**{}**") for cell in row) for row in sheet.rows),
-        *(["", *(f"- {_markdown(note)}" for note in sheet.notes)] if sheet.notes else []),
+        *(["", *(f"- {_markdown(each)}" for each in remarks)] if (remarks := sheet.remarks()) else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -81,8 +81,8 @@ def latex(sheet: Sheet) -> str:
         lines.append(f"    {' & '.join(cells)} \\\\")
         first = 1
         rules = []
-        for text, n in spans:
-            rules += [f"\\cmidrule(lr){{{first}-{first + n - 1}}}"] if text and level < sheet.levels - 1 else []
+        for _, n in spans:
+            rules += [f"\\cmidrule(lr){{{first}-{first + n - 1}}}"] if n > 1 else []
             first += n
         lines += [f"    {' '.join(rules)}"] if rules else []
     lines.append("    \\midrule")
@@ -90,9 +90,9 @@ def latex(sheet: Sheet) -> str:
         cells = [_bold(cell, _latex, "\\textbf{{{}}}") for cell in row]
         lines.append(f"    {' & '.join(cells)} \\\\")
     lines += ["    \\bottomrule", "  \\end{tabular}"]
-    if sheet.notes:
+    if remarks := sheet.remarks():
         lines += ["", "  \\smallskip", "  \\footnotesize\\raggedright"]
-        lines += [f"  {_latex(note)}\\par" for note in sheet.notes]
+        lines += [f"  {_latex(each)}\\par" for each in remarks]
     return "\n".join([*lines, "\\end{table}"]) + "\n"
 
 
@@ -123,7 +123,7 @@ def html(sheet: Sheet) -> str:
             for text, column in zip(texts[sheet.labels :], sheet.columns[sheet.labels :], strict=True)
         )
         lines.append(f"<tr>{''.join([*heads, *cells])}</tr>")
-    lines += ["</tbody>", "</table>", *(f"<p>{escape(clean(note))}</p>" for note in sheet.notes)]
+    lines += ["</tbody>", "</table>", *(f"<p>{escape(clean(each))}</p>" for each in sheet.remarks())]
     return "\n".join(lines) + "\n"
 
 

@@ -44,9 +44,9 @@ class Grid:
     cells: Mapping[Place, tuple[Record, ...]]
 
     def name(self, place: Place) -> str:
-        """Return the name of a cell in a few words: `small T=128, jax`."""
-        parts = zip((self.row_factors, self.column_factors), place, strict=True)
-        return ", ".join(filter(None, (" ".join(words(of, key)) for of, key in parts))) or "the only cell"
+        """Return the name of a cell by the headings of its row and its column: `small 128, jax fp32`."""
+        row, column = map(text, place[0]), words(self.column_factors, place[1])
+        return ", ".join(filter(None, (" ".join(row), " ".join(column)))) or "the only cell"
 
     @property
     def shared(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.comparing.diagnosis import doubts
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent
-from benchmarker.formatting import count, decimals, part, rounded, scale
+from benchmarker.formatting import count, decimals, part, scale
 from benchmarker.records.configurations import text
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
 from benchmarker.tables.figures import PARAMETERS, bold
@@ -17,10 +18,14 @@ from benchmarker.tables.sheet import Cell, Column, Sheet
 
 if TYPE_CHECKING:
     from benchmarker.comparing.results import Comparison, Rules
-    from benchmarker.tables.figures import Figures, Judged
+    from benchmarker.tables.figures import Baseline, Figures, Judged
     from benchmarker.tables.grid import Grid, Key, Place
 
 MISSING = "–"
+_NAMED = ("1", "1/s", "1/J")
+"""Units that the name of the value tells: samples/s."""
+DIGITS = 4
+"""Significant digits of a value without a spread."""
 MOST_DIGITS = 6
 """Largest number of significant digits of a value, however narrow its interval."""
 MOST_NAMED = 3
@@ -33,20 +38,20 @@ MILLIONS = 1e6, "millions"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of all cells, its comparisons for the best of each row, and those with the baseline's column.
-
-    `baseline` is that of each column which has one.
-    """
+    """A value of all cells, its comparisons for the best of each row, and those with the baseline if there is one."""
 
     figures: Figures
     best: Judged
+    baseline: Baseline | None
     difference: Judged
-    baseline: Mapping[Key, Key]
 
     @property
     def unit(self) -> tuple[float, str]:
         """The size and the name of the unit in which all cells are printed."""
-        return MILLIONS if self.figures.name == PARAMETERS else scale(self.figures.typical, self.figures.unit)
+        if self.figures.name == PARAMETERS:
+            return MILLIONS
+        size, unit = scale(self.figures.typical, self.figures.unit)
+        return size, "" if unit in _NAMED else unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,10 @@ def sheet(grid: Grid, values: Sequence[Value], rules: Rules, title: str | None, 
         for each in inner:
             alone = len(inner) == 1 and bool(grid.column_factors)
             parts.append(_value(grid, each, column, alone=alone, intervals=intervals))
-            if column in each.baseline:
-                parts += _difference(grid, each, column, alone=alone, intervals=intervals)
+            if each.figures.spread and each.baseline and column in each.baseline.columns:
+                parts += _difference(
+                    grid, each, column, each.baseline.columns[column], alone=alone, intervals=intervals
+                )
     told = measure(inner[0].figures.name) if len(inner) == 1 else ""
     return Sheet(
         title=": ".join(filter(None, [told, grid.shared])) if title is None else title,
@@ -131,15 +138,15 @@ def _value(
     return _Part(Column((*groups, last)), cell, {name: plain, **ends})
 
 
-def _difference(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: bool) -> list[_Part]:
-    """Return the columns of the difference from the baseline's column: in the unit of the value, and in percent."""
+def _difference(grid: Grid, value: Value, column: Key, base: Key, *, alone: bool, intervals: bool) -> list[_Part]:
+    """Return the columns of the difference from the column `base`: in the unit of the value, and in percent."""
     figures, (size, unit) = value.figures, value.unit
     groups = words(grid.column_factors, column)
     judged = dict(zip(value.difference.places, value.difference.comparisons, strict=True))
     what = "" if alone else f"{measure(figures.name)} "
 
     def absolute(row: Key) -> float | None:
-        before, after = (figures.cells.get((row, at)) for at in (value.baseline[column], column))
+        before, after = (figures.cells.get((row, at)) for at in (base, column))
         if before is None or after is None or before.value is None or after.value is None:
             return None
         return after.value - before.value
@@ -173,8 +180,8 @@ def _difference(grid: Grid, value: Value, column: Key, *, alone: bool, intervals
         for field in fields
     }
     return [
-        _Part(Column((*groups, f"{what}Δ, {unit}" if unit else f"{what}Δ")), amount, {f"{name} difference": absolute}),
-        _Part(Column((*groups, f"{what}Δ, %")), relative, compared),
+        _Part(Column((*groups, f"{what}Δ {unit}".strip())), amount, {f"{name} difference": absolute}),
+        _Part(Column((*groups, f"{what}Δ %")), relative, compared),
     ]
 
 
@@ -197,9 +204,9 @@ def shown(value: float, ends: tuple[float, float] | None, *, interval: bool = Tr
 
 def _rounded(value: float, half: float | None) -> str:
     if not half or half <= 0:
-        return rounded(value, 4)
+        return f"{value:z.{max(0, DIGITS - 1 - math.floor(math.log10(abs(value))))}f}" if value else "0"
     before = len(f"{abs(value):.0f}")
-    return f"{value:.{min(decimals(half), max(0, MOST_DIGITS - before))}f}"
+    return f"{value:z.{min(decimals(half), max(0, MOST_DIGITS - before))}f}"
 
 
 def _what_bold_means(values: Sequence[Value], rules: Rules) -> str:
@@ -207,11 +214,10 @@ def _what_bold_means(values: Sequence[Value], rules: Rules) -> str:
     number = sum(len(each.best.comparisons) for each in values)
     if not number:
         return ""
-    several = " of a value" if sum(bool(each.best.comparisons) for each in values) > 1 else ""
+    apart = " for each value" if sum(bool(each.best.comparisons) for each in values) > 1 else ""
     return (
-        f"better than each other cell of the row that does the same work, by a verdict of "
-        f"{count(number, 'comparison')}, corrected{several} together (Holm): level {percent(rules.alpha)}, "
-        f"δ {percent(rules.delta)}"
+        "better than each other cell of the row that does the same work, by its verdict; "
+        f"{count(number, 'comparison')}, corrected together{apart} (Holm), level {percent(rules.alpha)}, δ {percent(rules.delta)}"
     )
 
 
@@ -220,10 +226,11 @@ def _notes(grid: Grid, values: Sequence[Value], rules: Rules, *, intervals: bool
     measured = [each for each in values if each.figures.spread]
     found = [_spread(measured)] if measured and intervals else []
     for each in values:
-        found += _on_differences(each, rules) if each.baseline else []
-    found += dict.fromkeys(
-        note for each in measured for judged in (each.best, each.difference) for note in _on_methods(judged)
-    )
+        found += _on_differences(each, rules)
+    for each in measured:
+        about = f"{measure(each.figures.name)}, " if len(measured) > 1 else ""
+        for what, judged in (("best of a row", each.best), ("Δ", each.difference)):
+            found += [f"{about}{what}: {note}" for note in _on_methods(judged)]
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
     return found
@@ -244,15 +251,17 @@ def _spread(values: Sequence[Value]) -> str:
 
 
 def _on_differences(value: Value, rules: Rules) -> list[str]:
-    """Return what the columns of differences are, and how many rounds would decide those that are undecided."""
+    """Return what the columns of differences are."""
+    named = measure(value.figures.name)
     comparisons = value.difference.comparisons
+    if not value.baseline or not value.figures.spread:
+        return []
     if not comparisons:
-        return [f"{measure(value.figures.name)}: no cell has a counterpart in the baseline's column"]
-    baselines = dict.fromkeys(each.baseline.rpartition(", ")[2] for each in comparisons)
+        return [f"{named}: no cell has a counterpart in the baseline's column"]
     return [
-        f"Δ is the difference from {' or '.join(baselines)}: of the medians, and of the {measure(value.figures.name)} "
-        f"in percent (ratio over rounds, {percent(comparisons[0].level)} interval); = is the same within "
-        f"{percent(rules.delta)}, ? is undecided; {count(len(comparisons), 'comparison')} corrected together (Holm)"
+        f"Δ is the difference from {value.baseline.name}: of the medians, and of the {named} in percent (by trials, ± its "
+        f"{percent(comparisons[0].level)} interval); = is the same within {percent(rules.delta)}, ? is undecided; "
+        f"{count(len(comparisons), 'comparison')} corrected together (Holm)"
     ]
 
 

@@ -48,6 +48,10 @@ class Sheet:
     plain_headings: tuple[str, ...]
     plain_rows: tuple[tuple[Any, ...], ...]
 
+    def remarks(self, mark: str = "bold:") -> list[str]:
+        """Return what stands under the table: what the mark of the best cells means, and the notes."""
+        return [*([f"{mark} {self.bold}"] if self.bold else []), *self.notes]
+
     @property
     def levels(self) -> int:
         """How many levels the headings have."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 TEXT = "text"
 _ENDINGS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html", ".txt": TEXT}
-MARK = " *"
+MARK = "*"
 """What stands after a cell that other formats print in bold."""
 
 
@@ -73,7 +73,7 @@ def print_sheet(sheet: Sheet, form: str | None, output: Path | None, *, wide: bo
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         click.echo(f"table: {clean(str(output))}", err=True)
     if form == "csv":
-        for note in _notes(sheet):
+        for note in sheet.remarks(MARK):
             print_text(note, err=True)
 
 
@@ -82,7 +82,7 @@ def _print(sheet: Sheet, *, wide: bool) -> None:
         print_text(sheet.title, "  ")
     headings, rows = _lines(sheet)
     print_table(headings, rows, drop=headings[: sheet.labels : -1], wide=wide)
-    for note in _notes(sheet):
+    for note in sheet.remarks(MARK):
         print_text(f"  {note}", "    ")
 
 
@@ -90,13 +90,9 @@ def _text(sheet: Sheet) -> str:
     headings, rows = _lines(sheet)
     made = table.lines(headings, rows)
     title = [clean(sheet.title)] if sheet.title else []
-    return "\n".join([*title, *made.headings, *made.rows, *(f"  {clean(note)}" for note in _notes(sheet))]) + "\n"
+    return "\n".join([*title, *made.headings, *made.rows, *(f"  {clean(note)}" for note in sheet.remarks(MARK))]) + "\n"
 
 
 def _lines(sheet: Sheet) -> tuple[list[str], list[list[str]]]:
-    rows = [[cell.text + MARK * cell.best for cell in row] for row in sheet.rows]
+    rows = [[f"{cell.text} {MARK}" if cell.best else cell.text for cell in row] for row in sheet.rows]
     return [column.heading for column in sheet.columns], rows
-
-
-def _notes(sheet: Sheet) -> list[str]:
-    return [*([f"{MARK.strip()} {sheet.bold}"] if sheet.bold else []), *sheet.notes]
