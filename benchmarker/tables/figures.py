@@ -143,14 +143,30 @@ class Baseline:
     columns: Mapping[Key, Key]
 
 
-def best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judged:
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of all cells, its comparisons for the best of each row, and those with the baseline if there is one."""
+
+    figures: Figures
+    best: Judged
+    baseline: Baseline | None
+    difference: Judged
+
+
+def judged(grid: Grid, of: Figures, baseline: Baseline | None, rules: Rules, derive: Derive) -> Value:
+    """Return a value with the comparisons of its cells; a value that is not measured has none."""
+    if not of.spread:
+        return Value(of, Judged((), ()), None, Judged((), ()))
+    difference = _differences(grid, of, baseline, rules, derive) if baseline else Judged((), ())
+    return Value(of, _best_of_rows(grid, of, rules, derive), baseline, difference)
+
+
+def _best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judged:
     """Compare the best cell of each row with all others that do the same work, in FLOPs and samples by formula.
 
     All comparisons are corrected together. That the best is chosen first makes no false verdict more likely: of k equal
     cells, each is chosen with one of k - 1 comparisons, all of which are corrected for.
     """
-    if not of.spread:
-        return Judged((), ())
     sign = 1 if of.better == "lower" else -1
     pairs = []
     for row in grid.rows:
@@ -162,7 +178,7 @@ def best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judge
         for group in alike.values():
             best = min(group, key=lambda pair: pair[0])[1]
             pairs += [(other, best) for _, other in group if other != best]
-    return _judged(grid, pairs, rules, derive)
+    return _compared(grid, pairs, rules, derive)
 
 
 def bold(judged: Judged) -> set[Place]:
@@ -174,10 +190,8 @@ def bold(judged: Judged) -> set[Place]:
     }
 
 
-def differences(grid: Grid, of: Figures, baseline: Baseline | None, rules: Rules, derive: Derive) -> Judged:
+def _differences(grid: Grid, of: Figures, baseline: Baseline, rules: Rules, derive: Derive) -> Judged:
     """Compare each cell with that of its row in the baseline's column, if both have values."""
-    if not of.spread or not baseline:
-        return Judged((), ())
     pairs = [
         ((row, baseline.columns[column]), (row, column))
         for row in grid.rows
@@ -187,10 +201,10 @@ def differences(grid: Grid, of: Figures, baseline: Baseline | None, rules: Rules
             (found := of.cells.get((row, at))) and found.value is not None for at in (baseline.columns[column], column)
         )
     ]
-    return _judged(grid, pairs, rules, derive)
+    return _compared(grid, pairs, rules, derive)
 
 
-def baseline(grid: Grid, wanted: str) -> Baseline:
+def baseline_of(grid: Grid, wanted: str) -> Baseline:
     """Return the columns of a baseline: those that differ from others only in having the wanted value.
 
     The value is one of a factor of the columns, such as `fp32` or `precision=fp32`. Raises `UserError` if there is no
@@ -216,7 +230,7 @@ def baseline(grid: Grid, wanted: str) -> Baseline:
     return Baseline(word(grid.column_factors[at], value), columns)
 
 
-def _judged(grid: Grid, pairs: Sequence[tuple[Place, Place]], rules: Rules, derive: Derive) -> Judged:
+def _compared(grid: Grid, pairs: Sequence[tuple[Place, Place]], rules: Rules, derive: Derive) -> Judged:
     """Judge pairs of baseline and contender together."""
     matches = []
     for pair in pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.tables import layout
-from benchmarker.tables.figures import baseline, best_of_rows, differences, figures, refuse_unknown
+from benchmarker.tables.figures import baseline_of, figures, judged, refuse_unknown
 from benchmarker.tables.grid import grid
 
 
@@ -94,12 +95,11 @@ def command(
     derive = cached(load_metrics(results))
     refuse_unknown(chosen, list(derive(records[0])))
     made = grid(selected(records, where), rows, columns)
-    base = None if difference is None else baseline(made, difference)
-    values = []
-    for name in chosen:
-        of, rules = figures(made, name, derive), rules_of(name, None, delta, alpha)
-        best, compared = best_of_rows(made, of, rules, derive), differences(made, of, base, rules, derive)
-        values.append(layout.Value(of, best, base, compared))
+    baseline = None if difference is None else baseline_of(made, difference)
+    rules = rules_of(None, None, delta, alpha)
+    values = [
+        judged(made, figures(made, name, derive), baseline, replace(rules, metric=name), derive) for name in chosen
+    ]
     sheet = layout.sheet(made, values, rules, title, intervals=not no_intervals)
     if as_json:
         print_json(layout.plain(made, values, sheet))

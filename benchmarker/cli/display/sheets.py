@@ -73,7 +73,7 @@ def print_sheet(sheet: Sheet, form: str | None, output: Path | None, *, wide: bo
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         click.echo(f"table: {clean(str(output))}", err=True)
     if form == "csv":
-        for note in sheet.remarks(MARK):
+        for note in sheet.notes:
             print_text(note, err=True)
 
 
