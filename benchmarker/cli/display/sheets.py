@@ -35,7 +35,7 @@ def format_options(function: _F) -> _F:
             metavar="FILE",
             help="Write the table to this file: .md, .tex, .csv, .html, .txt.",
         ),
-        click.option("--title", metavar="TEXT", help="Title of the table. [default: what all lines share]"),
+        click.option("--title", metavar="TEXT", help="Title of the table."),
         click.option(
             "--format",
             "form",
