@@ -78,7 +78,7 @@ class Shown:
     @property
     def is_print(self) -> bool:
         """Whether they are laid out for print, or written to a file."""
-        return self.form is not None or self.output is not None
+        return any(each is not None for each in (self.form, self.title, self.output))
 
     @property
     def is_whole(self) -> bool:
@@ -111,7 +111,7 @@ def shown_as(**given: Any) -> Shown:
     """Return how statistics are to be shown; raises `UserError` if two options exclude each other."""
     asked = Shown(**given)
     if asked.as_json + asked.as_csv + asked.is_print > 1:
-        raise UserError("--json, --csv, and --format or --output exclude each other; give one")
+        raise UserError("--json, --csv, and --format, --title or --output exclude each other; give one")
     format_of(asked.form, asked.output)
     return asked
 
@@ -133,7 +133,7 @@ def show_statistics(
     if len(results) > 2:
         raise UserError(f"{len(results)} RESULTs were given; name one to show it, or two to see what differs")
     if len(results) == 2:
-        if show.is_print or show.title:
+        if show.is_print:
             raise UserError("--format, --title and --output show one RESULT; name one, or leave them out")
         show_difference(
             results,
@@ -225,7 +225,7 @@ def _sheet(chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound
 
 def _launches(launches: Sequence[str]) -> list[tuple[Column, Sequence[str]]]:
     """Return columns with the grid and the block of each line; none if the profile has no launches."""
-    found = []
+    found: list[tuple[Column, Sequence[str]]] = []
     for part in ("grid", "block") if any(launches) else ():
         parts = [re.search(rf"\b{part}=([\d,.]+)", launch) for launch in launches]
         texts = [each[1] if each else launch for each, launch in zip(parts, launches, strict=True)]
