@@ -49,8 +49,8 @@ def command(
     launched the kernel. LAUNCH, with --wide, is its grid, block, registers of a thread, bytes of shared memory of a
     block, and estimated occupancy.
 
-    With --format, --title or --output, the table is laid out for print: calls, total, share, mean, median, extremes and standard
-    deviation, and the grid and block if the profile has them.
+    With --format, --title or --output, the table is laid out for print: calls, share, total, mean, median, extremes,
+    standard deviation, and the grid and block if the profile has them.
     """
     show = shown_as(**shown)
     columns = [*_BY[by], *(["rule"] if rule else [])]
