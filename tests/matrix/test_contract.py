@@ -14,6 +14,7 @@ PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workl
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
+    "llama": ("impl", ("einsum", "matmul", "fused")),
     "stream": ("op", ("triad", "copy")),
 }
 """The parameter that says how it is done, and its values."""
@@ -21,6 +22,16 @@ TINY = {
     "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
     "stream": ("--n=1001",),
+    "llama": (
+        "--n-layer=1",
+        "--d-model=24",
+        "--n-head=4",
+        "--n-kv-head=2",
+        "--d-ff=20",
+        "--vocab-size=31",
+        "--seq-len=8",
+        "--batch-size=2",
+    ),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
 }
 

@@ -7,16 +7,16 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "gemm", "gpt2", "stream")
+NAMES = ("attention", "gemm", "gpt2", "llama", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
-MODES_OF = {"attention": MODES[:2], "gemm": MODES[:2], "gpt2": MODES, "stream": MODES[:1]}
+MODES_OF = {"attention": MODES[:2], "gemm": MODES[:2], "gpt2": MODES, "llama": MODES, "stream": MODES[:1]}
 CASES = [
     (name, mode, params)
     for name in NAMES
     for mode in MODES_OF[name]
     for params in (
         [{"impl": impl} for impl in ("matmul", "einsum", "fused")]
-        if name in ("attention", "gpt2")
+        if name in ("attention", "gpt2", "llama")
         else [{"op": op} for op in ("copy", "triad")]
         if name == "stream"
         else [{}]
@@ -34,7 +34,7 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     assert all(work.bytes > 0 for work in parts.values())
 
 
-@pytest.mark.parametrize("name", ["attention", "gpt2"])
+@pytest.mark.parametrize("name", ["attention", "gpt2", "llama"])
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_what_moves_between_parts_counts_beside_what_must_move(name, mode):
     problem = PROBLEMS[name]
