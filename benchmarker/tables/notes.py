@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.diagnosis import doubts
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent
 from benchmarker.formatting import count, part
+from benchmarker.hooks import parameters, registry
+from benchmarker.records.configurations import environment_of, factors, text, varying
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
 
 if TYPE_CHECKING:
+    from benchmarker.api.case import Case
     from benchmarker.comparing.results import Rules
-    from benchmarker.tables.figures import Judged, Value
+    from benchmarker.records.configurations import Factors, Value
+    from benchmarker.tables.figures import Judged
+    from benchmarker.tables.figures import Value as Measured
     from benchmarker.tables.grid import Grid, Place
 
 MOST_NAMED = 3
@@ -21,7 +26,7 @@ _PLAIN = {"out_of_memory", "timeout", "skipped"}
 """Kinds of failures that need no message."""
 
 
-def what_bold_means(values: Sequence[Value], rules: Rules) -> str:
+def what_bold_means(values: Sequence[Measured], rules: Rules) -> str:
     """Return what bold means, empty if no cells could be compared."""
     number = sum(len(each.best.comparisons) for each in values)
     if not number:
@@ -34,7 +39,7 @@ def what_bold_means(values: Sequence[Value], rules: Rules) -> str:
     )
 
 
-def notes_on(grid: Grid, values: Sequence[Value], rules: Rules, *, intervals: bool) -> list[str]:
+def notes_on(grid: Grid, values: Sequence[Measured], rules: Rules, *, intervals: bool) -> list[str]:
     """Return what the table's numbers are, and what makes some of them doubtful."""
     measured = [each for each in values if each.figures.spread]
     found = [_spread(measured, intervals=intervals)] if measured else []
@@ -44,12 +49,13 @@ def notes_on(grid: Grid, values: Sequence[Value], rules: Rules, *, intervals: bo
         about = f"{measure(each.figures.name)}, " if len(measured) > 1 else ""
         for what, judged in (("best of a row", each.best), ("Δ", each.difference)):
             found += [f"{about}{what}: {note}" for note in _on_methods(judged)]
+    found += _on_others(grid)
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
     return found
 
 
-def _spread(values: Sequence[Value], *, intervals: bool) -> str:
+def _spread(values: Sequence[Measured], *, intervals: bool) -> str:
     """Return over how many trials the medians are, and what stands after ±."""
     numbers = sorted({each.trials for value in values for each in value.figures.cells.values() if each.trials})
     if not numbers:
@@ -65,7 +71,7 @@ def _spread(values: Sequence[Value], *, intervals: bool) -> str:
     return f"median over {trials} ± its 95% interval (the farther end)"
 
 
-def _on_differences(value: Value, rules: Rules) -> list[str]:
+def _on_differences(value: Measured, rules: Rules) -> list[str]:
     """Return what the columns of differences are."""
     named = measure(value.figures.name)
     comparisons = value.difference.comparisons
@@ -101,7 +107,46 @@ def _on_methods(judged: Judged) -> list[str]:
     return found
 
 
-def _on_cells(grid: Grid, values: Sequence[Value]) -> dict[str, list[Place]]:
+def _on_others(grid: Grid) -> list[str]:
+    """Return the factors of neither axis in which cells differ, although they do not follow from those of the axes."""
+    axes = (*grid.row_factors, *grid.column_factors)
+    cases = [records[0].case for records in grid.cells.values()]
+    known = [factors(case) for case in cases]
+    derived = [_derived(case, axes) for case in cases]
+    names = [
+        name
+        for name in varying(known)
+        if name not in axes
+        and all(name in case for case in known)
+        and not all(name in of and of[name] == case[name] for of, case in zip(derived, known, strict=True))
+    ]
+    places = [environment_of(record) for records in grid.cells.values() for record in records]
+    values = {name: _texts(known, name) for name in names}
+    for name in dict.fromkeys(name for place in places for name in place if name not in axes):
+        if name != "compute_threads" and len(several := _texts(places, name)) > 1:
+            values[name] = several
+    if not values:
+        return []
+    told = "; ".join(f"{name} ({', '.join(several)})" for name, several in values.items())
+    return [f"cells also differ in what is on neither axis: {told}"]
+
+
+def _texts(several: Sequence[Factors], name: str) -> list[str]:
+    """Return the known values of a factor, each once; what is not known is no difference."""
+    return list(dict.fromkeys(text(each[name]) for each in several if each.get(name) is not None))
+
+
+def _derived(case: Case, axes: Sequence[str]) -> dict[str, Value]:
+    """Return the parameters of a case that follow from those on the axes; none if the problem is not at hand."""
+    try:
+        problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
+        given = {name: value for name, value in case.params.items() if name in axes}
+        return parameters.resolve(problem, given, case.device)
+    except (Exception, SystemExit):  # noqa: BLE001 - a plugin's mistake costs only what it could have explained
+        return {}
+
+
+def _on_cells(grid: Grid, values: Sequence[Measured]) -> dict[str, list[Place]]:
     """Return what makes cells doubtful or empty, each with its cells."""
     found: dict[str, list[Place]] = {}
     kinds: dict[str, list[Place]] = {}
