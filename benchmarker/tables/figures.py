@@ -127,12 +127,8 @@ def _failure(records: Sequence[Record]) -> str:
 class Judged:
     """Comparisons made together; each belongs to a cell, the contender."""
 
-    places: tuple[Place, ...]
-    comparisons: tuple[Comparison, ...]
-
-    def of(self, place: Place) -> list[Comparison]:
-        """Return the comparisons of a cell."""
-        return [each for at, each in zip(self.places, self.comparisons, strict=True) if at == place]
+    places: tuple[Place, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +141,14 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of all cells, its comparisons for the best of each row, and those with the baseline if there is one."""
+    """A value of all cells, the comparisons for the best of each row, and those with the baseline if there is one.
+
+    `bold` are the cells that are better than each they were compared with, by verdicts that are not provisional.
+    """
 
     figures: Figures
     best: Judged
+    bold: frozenset[Place]
     baseline: Baseline | None
     difference: Judged
 
@@ -156,9 +156,15 @@ class Value:
 def judged(grid: Grid, of: Figures, baseline: Baseline | None, rules: Rules, derive: Derive) -> Value:
     """Return a value with the comparisons of its cells; a value that is not measured has none."""
     if not of.spread:
-        return Value(of, Judged((), ()), None, Judged((), ()))
-    difference = _differences(grid, of, baseline, rules, derive) if baseline else Judged((), ())
-    return Value(of, _best_of_rows(grid, of, rules, derive), baseline, difference)
+        return Value(of, Judged(), frozenset(), None, Judged())
+    best = _best_of_rows(grid, of, rules, derive)
+    beaten = {
+        place
+        for place, each in zip(best.places, best.comparisons, strict=True)
+        if each.verdict not in ("faster", "better") or each.provisional
+    }
+    difference = _differences(grid, of, baseline, rules, derive) if baseline else Judged()
+    return Value(of, best, frozenset(best.places) - beaten, baseline, difference)
 
 
 def _best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judged:
@@ -179,15 +185,6 @@ def _best_of_rows(grid: Grid, of: Figures, rules: Rules, derive: Derive) -> Judg
             best = min(group, key=lambda pair: pair[0])[1]
             pairs += [(other, best) for _, other in group if other != best]
     return _compared(grid, pairs, rules, derive)
-
-
-def bold(judged: Judged) -> set[Place]:
-    """Return the cells that are better than each of the others, by verdicts that are not provisional."""
-    return {
-        place
-        for place in judged.places
-        if all(each.verdict in ("faster", "better") and not each.provisional for each in judged.of(place))
-    }
 
 
 def _differences(grid: Grid, of: Figures, baseline: Baseline, rules: Rules, derive: Derive) -> Judged:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import decimals, scale
 from benchmarker.records.configurations import text
-from benchmarker.tables.figures import PARAMETERS, bold
+from benchmarker.tables.figures import PARAMETERS
 from benchmarker.tables.grid import described, words
 from benchmarker.tables.notes import notes_on, what_bold_means
 from benchmarker.tables.sheet import Cell, Column, Sheet
@@ -113,7 +113,7 @@ def _of_row(grid: Grid, figures: Figures) -> _Part:
 def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: bool) -> _Part:
     """Return the column of a value; `alone` if it is the only one, so that its name stands in the title."""
     figures, (size, unit) = value.figures, _unit(value.figures)
-    groups, best = words(grid.column_factors, column), bold(value.best)
+    groups = words(grid.column_factors, column)
     found = [figures.cells.get((row, column)) for row in grid.rows]
     cells = []
     for row, each in zip(grid.rows, found, strict=True):
@@ -121,7 +121,7 @@ def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: boo
             cells.append(Cell((each and each.failure) or MISSING))
         else:
             ends = None if each.low is None or each.high is None else (each.low / size, each.high / size)
-            cells.append(Cell(shown(each.value / size, ends, interval=intervals), (row, column) in best))
+            cells.append(Cell(shown(each.value / size, ends, interval=intervals), (row, column) in value.bold))
     name = " ".join([*groups, figures.name])
     plain: dict[str, Sequence[Any]] = {name: [each and (each.failure or each.value) for each in found]}
     if figures.spread and intervals:
@@ -131,7 +131,7 @@ def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: boo
 
 
 def _difference(grid: Grid, value: Value, column: Key, base: Key, *, alone: bool, intervals: bool) -> list[_Part]:
-    """Return the columns of the difference from the column `base`: in the unit of the value, and in percent."""
+    """Return the columns of the difference from the column `base`: in percent, and in the unit of the value."""
     figures, (size, unit) = value.figures, _unit(value.figures)
     groups = words(grid.column_factors, column)
     judged = dict(zip(value.difference.places, value.difference.comparisons, strict=True))
@@ -148,8 +148,8 @@ def _difference(grid: Grid, value: Value, column: Key, base: Key, *, alone: bool
     }
     absolute, relative = (" ".join(filter(None, [what, "Δ", of])) for of in (unit, "%"))
     return [
-        _Part(Column((*groups, absolute)), list(map(Cell, amounts)), {f"{name} difference": changes}),
         _Part(Column((*groups, relative)), [Cell(_relative(each, intervals)) for each in compared], plain),
+        _Part(Column((*groups, absolute)), list(map(Cell, amounts)), {f"{name} difference": changes}),
     ]
 
 
@@ -198,7 +198,8 @@ def _rounded(value: float, half: float | None) -> str:
 
 
 def plain(grid: Grid, values: Sequence[Value], made: Sheet) -> dict[str, Any]:
-    """Return the table as values for JSON: each cell with its value, its spread, and its comparisons."""
+    """Return the table as values for JSON: each cell with its value, its spread, and its comparison if it has one."""
+    differences = [dict(zip(each.difference.places, each.difference.comparisons, strict=True)) for each in values]
     return {
         "title": made.title,
         "rows": grid.row_factors,
@@ -216,10 +217,10 @@ def plain(grid: Grid, values: Sequence[Value], made: Sheet) -> dict[str, Any]:
                 "trials": figure.trials,
                 "failure": figure.failure or None,
                 "reason": figure.reason or None,
-                "best": place in bold(value.best),
-                "difference": next(iter(value.difference.of(place)), None),
+                "best": place in value.bold,
+                "difference": compared.get(place),
             }
-            for value in values
+            for value, compared in zip(values, differences, strict=True)
             for place, figure in value.figures.cells.items()
         ],
         "bold": made.bold or None,

@@ -47,8 +47,11 @@ def notes_on(grid: Grid, values: Sequence[Measured], rules: Rules, *, intervals:
         found += _on_differences(each, rules)
     for each in measured:
         about = f"{measure(each.figures.name)}, " if len(measured) > 1 else ""
+        notes: dict[str, list[str]] = {}
         for what, judged in (("best of a row", each.best), ("Δ", each.difference)):
-            found += [f"{about}{what}: {note}" for note in _on_methods(judged)]
+            for note in _on_methods(judged):
+                notes.setdefault(note, []).append(what)
+        found += [f"{about}{' and '.join(kinds)}: {note}" for note, kinds in notes.items()]
     found += _on_others(grid)
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
@@ -80,9 +83,9 @@ def _on_differences(value: Measured, rules: Rules) -> list[str]:
     if not comparisons:
         return [f"{named}: no cell has a counterpart in the baseline's column"]
     return [
-        f"Δ is the difference from {value.baseline.name}: of the medians, and of the {named} in percent (by trials, "
-        f"± its {percent(comparisons[0].level)} interval); = is the same within {percent(rules.delta)}, ? is undecided"
-        f"; {count(len(comparisons), 'comparison')} corrected together (Holm)"
+        f"Δ is the difference from {value.baseline.name}: of the {named} in percent (by trials, ± its "
+        f"{percent(comparisons[0].level)} interval), and of the medians; = is the same within {percent(rules.delta)}, "
+        f"? is undecided; {count(len(comparisons), 'comparison')} corrected together (Holm)"
     ]
 
 

@@ -45,7 +45,7 @@ compare old --by=precision
 compare one
 compare one --verbose --classical
 table old
-table old --rows=problem,mode,impl,seq_len,batch_size,m,size,op,d_model --columns=framework,precision --difference=fp32
+table old --rows=problem,mode,d_model,impl --columns=framework,precision --difference=fp32
 table old --rows=size --columns=precision,framework --where=problem=gpt2 --where=mode=training --difference=jax
 suite score old new
 suite score old --by=framework --contender=torch --verbose

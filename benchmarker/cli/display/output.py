@@ -77,15 +77,16 @@ def print_table(
     *,
     drop: Collection[str] = (),
     cut: Collection[str] = (),
+    right: Collection[str] = (),
     wide: bool = False,
     remedy: str = "--wide shows",
 ) -> None:
-    """Print a table; on a terminal it fits, unless `wide`. `drop` and `cut` are those of `table.lines`.
+    """Print a table; on a terminal it fits, unless `wide`. `drop`, `cut` and `right` are those of `table.lines`.
 
     `remedy` says how to see the columns that were left out.
     """
     made = table.lines(
-        headings or [""] * len(rows[0]), rows, None if wide else width(), drop=drop, cut=cut, paint=painted
+        headings or [""] * len(rows[0]), rows, None if wide else width(), drop=drop, cut=cut, right=right, paint=painted
     )
     for line in made.headings if headings else []:
         click.echo(_styled(line, bold=True))

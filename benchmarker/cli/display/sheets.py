@@ -80,19 +80,21 @@ def print_sheet(sheet: Sheet, form: str | None, output: Path | None, *, wide: bo
 def _print(sheet: Sheet, *, wide: bool) -> None:
     if sheet.title:
         print_text(sheet.title, "  ")
-    headings, rows = _lines(sheet)
-    print_table(headings, rows, drop=headings[: sheet.labels : -1], wide=wide)
+    headings, rows, right = _lines(sheet)
+    print_table(headings, rows, drop=headings[: sheet.labels : -1], right=right, wide=wide)
     for note in sheet.remarks(MARK):
         print_text(f"  {note}", "    ")
 
 
 def _text(sheet: Sheet) -> str:
-    headings, rows = _lines(sheet)
-    made = table.lines(headings, rows)
+    headings, rows, right = _lines(sheet)
+    made = table.lines(headings, rows, right=right)
     title = [clean(sheet.title)] if sheet.title else []
     return "\n".join([*title, *made.headings, *made.rows, *(f"  {clean(note)}" for note in sheet.remarks(MARK))]) + "\n"
 
 
-def _lines(sheet: Sheet) -> tuple[list[str], list[list[str]]]:
+def _lines(sheet: Sheet) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the headings, the cells, and the headings of the columns that are aligned to the right."""
     rows = [[f"{cell.text} {MARK}" if cell.best else cell.text for cell in row] for row in sheet.rows]
-    return [column.heading for column in sheet.columns], rows
+    right = [column.heading for column in sheet.columns if column.is_number]
+    return [column.heading for column in sheet.columns], rows, right

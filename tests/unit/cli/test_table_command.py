@@ -38,8 +38,8 @@ def test_a_table_has_a_title_headings_with_the_unit_and_notes(command, results):
     assert done.returncode == 0
     assert done.stdout.splitlines()[:4] == [
         "step time (median): nap in toy on cpu",
-        "ms  fp32, ms               bf16, ms",
-        " 1  20.04 ± 0.04   10.020 ± 0.020 *",
+        "ms       fp32, ms          bf16, ms",
+        " 1   20.04 ± 0.04  10.020 ± 0.020 *",
         " 2  out of memory      20.04 ± 0.04",
     ]
     assert "* better than each other cell of the row that does the same work" in done.stdout
@@ -54,7 +54,7 @@ def test_the_difference_has_a_column_in_the_unit_and_one_in_percent(command, res
     assert rows[1]["fp32 step_time_median_s"] == "out of memory"
     assert rows[1]["bf16 step_time_median_s difference"] == ""
     text = command(*ASKED, "--difference=precision=fp32", "--format=markdown").stdout
-    assert "| ms | fp32, ms | bf16, ms | bf16, Δ ms | bf16, Δ % |" in text
+    assert "| ms | fp32, ms | bf16, ms | bf16, Δ % | bf16, Δ ms |" in text
     assert "Δ is the difference from fp32" in text
 
 

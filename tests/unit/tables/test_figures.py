@@ -12,7 +12,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records.record import Failure
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.median_interval import median_interval
-from benchmarker.tables.figures import PARAMETERS, baseline_of, bold, figures, judged, refuse_unknown
+from benchmarker.tables.figures import PARAMETERS, baseline_of, figures, judged, refuse_unknown
 from benchmarker.tables.grid import grid
 
 TRIALS = 9
@@ -106,34 +106,34 @@ def test_the_number_of_parameters_is_that_of_the_problem_even_of_trials_that_fai
 
 def test_a_cell_is_bold_only_if_it_differs_from_all_others_of_its_row():
     made, _ = table({"a": times(1.0), "b": times(2.0), "c": times(3.0)})
-    assert bold(value(made).best) == {place("a")}
+    assert value(made).bold == {place("a")}
     made, _ = table({"a": times(1.0), "b": times(1.001), "c": times(3.0)})
-    assert bold(value(made).best) == set()
+    assert value(made).bold == set()
 
 
 def test_delta_alpha_and_the_direction_of_the_metric_decide():
     made, _ = table({"a": times(1.0), "b": times(1.1)})
-    assert bold(value(made).best) == {place("a")}
-    assert bold(value(made, delta=0.2).best) == set()
-    assert bold(value(made, alpha=0.001).best) == set()
-    assert bold(value(made, "samples_per_s").best) == {place("a")}
+    assert value(made).bold == {place("a")}
+    assert value(made, delta=0.2).bold == set()
+    assert value(made, alpha=0.001).bold == set()
+    assert value(made, "samples_per_s").bold == {place("a")}
 
 
 def test_comparisons_of_all_rows_are_corrected_together():
     few = {"a": times(1.0)[:6], "b": times(2.0)[:6]}
-    assert bold(value(table(few)[0]).best) == {place("a")}
+    assert value(table(few)[0]).bold == {place("a")}
     records = [
         record
         for ms in (1, 2)
         for number, (name, step_times) in enumerate(few.items())
         for record in trials({"params": {"ms": ms}, "framework": name}, step_times, 2 * ms + number)
     ]
-    assert bold(value(grid(records, "ms", "framework")).best) == set()
+    assert value(grid(records, "ms", "framework")).bold == set()
 
 
 def test_only_cells_that_do_the_same_work_compete():
     made, records = table({"inference": times(1.0), "training": times(3.0)}, axis="mode")
-    assert bold(value(made).best) == {place("inference")}
+    assert value(made).bold == {place("inference")}
     cost = msgspec.structs.replace(records[0].cost, flops=3000)
     other = [msgspec.structs.replace(r, cost=cost) if r.case.mode == "training" else r for r in records]
     assert value(grid(other, "ms", "mode")).best.comparisons == ()
@@ -142,9 +142,9 @@ def test_only_cells_that_do_the_same_work_compete():
 def test_a_verdict_that_is_provisional_makes_no_cell_bold():
     busy = msgspec.structs.replace(QUIET, other_busy_cores=3.0)
     made, _ = table({"a": times(1.0), "b": times(2.0)}, interference=busy)
-    judged_best = value(made).best
-    assert [each.verdict for each in judged_best.comparisons] == ["faster"]
-    assert bold(judged_best) == set()
+    found = value(made)
+    assert [each.verdict for each in found.best.comparisons] == ["faster"]
+    assert found.bold == set()
 
 
 def test_the_difference_from_a_column_is_that_of_the_comparing_engine():
