@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.diagnosis import doubts
@@ -27,14 +27,14 @@ _PLAIN = {"out_of_memory", "timeout", "skipped"}
 
 
 def what_bold_means(values: Sequence[Measured], rules: Rules) -> str:
-    """Return what bold means, empty if no cells could be compared."""
-    number = sum(len(each.best.comparisons) for each in values)
-    if not number:
+    """Return what bold means, empty if no cells could be tested."""
+    numbers = [sum(each.p_value is not None for each in value.best.comparisons) for value in values]
+    if not any(numbers):
         return ""
-    apart = " for each value" if sum(bool(each.best.comparisons) for each in values) > 1 else ""
+    apart = " for each value" if sum(map(bool, numbers)) > 1 else ""
     return (
         "better than each other cell of the row that does the same work, by its verdict; "
-        f"{count(number, 'comparison')}, corrected together{apart} (Holm), "
+        f"{count(sum(numbers), 'comparison')}, corrected together{apart} (Holm), "
         f"level {percent(rules.alpha)}, δ {percent(rules.delta)}"
     )
 
@@ -102,7 +102,7 @@ def _on_methods(judged: Judged) -> list[str]:
         most = None if None in enough else max(filter(None, enough))
         remedy = likely(most, is_paired=all(each.method == "paired" for each in undecided))
         found.append(f"{part(len(undecided), len(comparisons), 'comparison', 'is', 'are')} undecided; {remedy} all")
-    if provisional := [each for each in comparisons if each.provisional]:
+    if provisional := [each for each in comparisons if each.provisional and each.verdict != "undecided"]:
         found.append(
             f"{part(len(provisional), len(comparisons), 'comparison', 'is', 'are')} provisional: most trials of a side "
             "were disturbed; no cell is bold by these"
@@ -112,14 +112,15 @@ def _on_methods(judged: Judged) -> list[str]:
 
 def _on_others(grid: Grid) -> list[str]:
     """Return the factors of neither axis in which cells differ, although they do not follow from those of the axes."""
-    axes = (*grid.row_factors, *grid.column_factors)
+    axes = {*grid.row_factors, *grid.column_factors}
+    following = {"compile"} if "framework" in axes else set()
     cases = [records[0].case for records in grid.cells.values()]
     known = [factors(case) for case in cases]
     derived = [_derived(case, axes) for case in cases]
     names = [
         name
         for name in varying(known)
-        if name not in axes
+        if name not in axes | following
         and all(name in case for case in known)
         and not all(name in of and of[name] == case[name] for of, case in zip(derived, known, strict=True))
     ]
@@ -139,7 +140,7 @@ def _texts(several: Sequence[Factors], name: str) -> list[str]:
     return list(dict.fromkeys(text(each[name]) for each in several if each.get(name) is not None))
 
 
-def _derived(case: Case, axes: Sequence[str]) -> dict[str, Value]:
+def _derived(case: Case, axes: Collection[str]) -> dict[str, Value]:
     """Return the parameters of a case that follow from those on the axes; none if the problem is not at hand."""
     try:
         problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()

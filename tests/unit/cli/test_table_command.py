@@ -140,6 +140,18 @@ def test_factors_that_follow_from_those_of_the_axes_are_not_reported(command, tm
     assert "one trial of each case, so there is no interval" in text
 
 
+def test_cells_that_no_test_can_compare_have_no_line_on_bold(command, tmp_path):
+    for number, framework in enumerate(("jax", "torch")):
+        case = {"framework": framework, "compile": framework == "jax"}
+        path = tmp_path / "results" / f"{number}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(msgspec.json.encode(make_record(1.0 + number, case=case, design={"case_number": number})))
+    text = command("table", "results").stdout
+    assert "*" not in text
+    assert "best of a row: 1 of 1 comparison: a side has fewer than two processes" in text
+    assert "neither axis" not in text  # a framework may compile every step
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
