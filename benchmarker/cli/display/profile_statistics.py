@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,8 +112,8 @@ def shown_as(**given: Any) -> Shown:
     asked = Shown(**given)
     if asked.as_json + asked.as_csv + asked.is_print > 1:
         raise UserError("--json, --csv, and --format, --title or --output exclude each other; give one")
-    format_of(asked.form, asked.output)
-    return asked
+    is_csv = format_of(asked.form, asked.output) == "csv" and asked.output is None
+    return replace(asked, as_csv=True, form=None, title=None) if is_csv else asked
 
 
 def show_statistics(
