@@ -45,18 +45,38 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
     """
     if value is None:
         return "-"
-    if unit == "B":
-        power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
-        return f"{_rounded(value / 1024**power, digits)} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
     if unit == "1":
         return f"{value:.3g}"
-    if unit in ("1/s", "1/J") or value == 0:
-        return _rounded(value, digits) if value < 10_000 else f"{value:.0f}"
+    if unit in ("1/s", "1/J") or (value == 0 and unit != "B"):
+        return rounded(value, digits) if value < 10_000 else f"{value:.0f}"
+    size, prefixed = scale(value, unit)
+    return f"{rounded(value / size, digits)} {prefixed}"
+
+
+def scale(value: float, unit: str) -> tuple[float, str]:
+    """Return the size of the prefixed unit that suits a value, in the unit itself, and its name: `(1e-3, "ms")`.
+
+    It follows the rules of `si`; a unit that takes no prefix has the size 1.
+    """
+    if unit == "B":
+        power = min(4, int(math.log(value, 1024))) if value >= 1 else 0
+        return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
+    if unit in ("1", "1/s", "1/J") or value == 0:
+        return 1.0, unit
     exponent = max(-9, min(12, 3 * math.floor(math.log10(abs(value)) / 3)))
-    return f"{_rounded(value / 10**exponent, digits)} {_PREFIXES[exponent]}{unit}"
+    return 10.0**exponent, _PREFIXES[exponent] + unit
 
 
-def _rounded(value: float, digits: int) -> str:
+def decimals(half: float) -> int:
+    """Return the decimals that an interval of ± `half`, above 0, leaves meaningful.
+
+    They show one significant digit of `half`, or two if the first one is 1.
+    """
+    magnitude = math.floor(math.log10(half))
+    return max(0, (half < 2 * 10.0**magnitude) - magnitude)
+
+
+def rounded(value: float, digits: int) -> str:
     """Return a value with that many significant digits, and without an exponent below a million."""
     return f"{float(f'{value:.{digits}g}'):.6g}"
 

@@ -23,7 +23,7 @@ class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     preheat: bool = False
     preheat_max_s: Annotated[float, Meta(gt=0, description="maximum preheat time, s")] = 60.0
-    warmup_steps: Annotated[Positive, Meta(description="steps before timing if there is no preheat")] = 3
+    warmup_steps: Annotated[Count, Meta(description="steps before timing if there is no preheat")] = 3
     blocks: Annotated[Positive, Meta(description="maximum number of timed blocks")] = 100
     seconds: Annotated[float, Meta(gt=0, description="maximum length of the timed part, s")] = 30.0
     median_precision: Annotated[

@@ -11,8 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarker.formatting import decimals
+
 if TYPE_CHECKING:
-    from benchmarker.comparing.results import Comparison, GeometricMean
+    from benchmarker.comparing.results import Comparison, GeometricMean, Method
 
 FACTOR = 2.0
 """From this ratio on, or below its inverse, a factor is easier to read than a percentage."""
@@ -20,6 +22,14 @@ LOPSIDED = 1.25
 """An interval is written as ± if its longer side is at most this many times the shorter one."""
 TINY = 5e-5
 """A difference that no figure shows."""
+
+DOUBTS: dict[Method, str] = {
+    "unpaired": "the sides were not interleaved, so this assumes that nothing drifted between their trials",
+    "blocks of one process as if independent": "timed blocks were counted as independent, as requested; they are not, "
+    "and this calls equal configurations different in half of all cases or more",
+    "none": "a side has fewer than two processes, so the variation between processes is unknown",
+}
+"""Why one may doubt a method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +133,7 @@ class Change:
         half = 0.0 if self.low is None or self.high is None else scale * (self.high - self.low) / 2
         if half <= 0:
             return f"{scale * value:.3g}"
-        magnitude = math.floor(math.log10(half))
-        decimals = min(2, max(0, (half < 2 * 10.0**magnitude) - magnitude))
-        return f"{scale * value:.{decimals}f}"
+        return f"{scale * value:.{min(2, decimals(half))}f}"
 
 
 def sentence(each: Comparison | GeometricMean, terms: Terms) -> str:

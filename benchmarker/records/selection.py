@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
+from benchmarker.records.configurations import text
 
 if TYPE_CHECKING:
     from benchmarker.records.configurations import Factors, Value
@@ -21,6 +22,38 @@ def take(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
             raise UserError(f"{name}.{key} is given twice, spelt differently")
         wanted[setting(key)] = toml.take(f"{name}.{key}", value, bool | int | float | str)
     return wanted
+
+
+def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
+    """Return which of several sets of factors words such as `seq_len=128,256` and `framework=jax` select together.
+
+    Values are written as tables show them. Raises `UserError` if a word is malformed or one of its values selects
+    nothing, or if nothing has all of them.
+    """
+    chosen = [True] * len(several)
+    spelt = [{setting(name): value for name, value in factors.items()} for factors in several]
+    for word in words:
+        name, _, values = word.partition("=")
+        texts = [each.strip() for each in values.split(",")]
+        if not name.strip() or not all(texts):
+            raise UserError(f"--where={word}: write NAME=VALUE or NAME=VALUE,VALUE")
+        key = setting(name.strip())
+        found = [[key in factors and _is(factors[key], value) for factors in spelt] for value in texts]
+        for value, of in zip(texts, found, strict=True):
+            if not any(of):
+                raise UserError(f"--where={word}: {why_none({key: value}, several)}")
+        chosen = [kept and any(ones) for kept, ones in zip(chosen, zip(*found, strict=True), strict=True)]
+    if not any(chosen):
+        raise UserError(f"--where: {why_none({}, several)}")
+    return chosen
+
+
+def _is(value: Value, wanted: str) -> bool:
+    """Whether a value is the one that tables show as this text; 1 and 1.0 are the same number."""
+    try:
+        return text(value) == wanted or (type(value) in (int, float) and value == float(wanted))
+    except ValueError:
+        return False
 
 
 def selects(wanted: Factors, factors: Factors) -> bool:

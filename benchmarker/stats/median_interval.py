@@ -30,6 +30,18 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     return Shift(np.sort(np.asarray(values, float)), _binomial(n), (n,)).interval(LEVEL)
 
 
+def median_spreads(several: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float] | None]]:
+    """Return what the spreads of several sets of values are, and each: `95% interval` of the median, or `range`.
+
+    They are ranges if a set that is not empty has too few values for an interval. A set has no spread if it is empty,
+    nor has a single value.
+    """
+    intervals = [median_interval(each) if each else None for each in several]
+    if all(each is not None or not of for each, of in zip(intervals, several, strict=True)):
+        return "95% interval", intervals
+    return "range", [(min(each), max(each)) if len(each) > 1 else None for each in several]
+
+
 @cache
 def _binomial(n: int) -> Null:
     """Return the distribution of the number of heads in n throws of a coin; for many throws, the normal one."""

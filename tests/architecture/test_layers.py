@@ -23,6 +23,7 @@ LAYERS = [
     "planning",
     "running",
     "comparing",
+    "tables",
     "roofline",
     "bundles",
     "procurement",

@@ -51,10 +51,16 @@ def test_a_command_on_a_page_parses(words):
         parsed(*words)
 
 
-def test_the_help_on_the_page_is_what_is_printed(program):
-    shown = re.findall(r"^```console\n\$ python -m benchmarker ([^\n]*--help)\n(.*?)^```", README, re.M | re.S)
-    assert [words for words, _ in shown] == ["--help"]
-    for words, text in shown:
+def test_the_help_on_the_pages_is_what_is_printed(program):
+    found = [
+        each
+        for page in PAGES
+        for each in re.findall(
+            r"^```console\n\$ python -m benchmarker ([^\n]*--help)\n(.*?)^```", page.read_text(), re.M | re.S
+        )
+    ]
+    assert [words for words, _ in found] == ["--help", "table --help"]
+    for words, text in found:
         assert program(*shlex.split(words), env={"COLUMNS": "80", "PYTHONPATH": ""}).stdout == text
 
 

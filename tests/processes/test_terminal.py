@@ -44,6 +44,9 @@ compare old --by=framework --speedup
 compare old --by=precision
 compare one
 compare one --verbose --classical
+table old
+table old --rows=problem,mode,d_model,impl --columns=framework,precision --difference=fp32
+table old --rows=size --columns=precision,framework --where=problem=gpt2 --where=mode=training --difference=jax
 suite score old new
 suite score old --by=framework --contender=torch --verbose
 suite accept old --reference=bounds.toml
@@ -62,6 +65,8 @@ profile ops jax.pb
 profile ops torch.json --by=shape
 profile kernels torch.json --by=shape
 profile kernels torch.json --by=launch
+profile kernels torch.json --format=text
+profile ops jax.pb --format=text
 profile gemms torch.json
 profile gemms torch.json --device="NVIDIA A100-SXM4-80GB" --roof=vendor
 profile gemms jax.pb

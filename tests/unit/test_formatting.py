@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarker.formatting import part, spreadsheet_text
+from benchmarker.formatting import decimals, part, scale, spreadsheet_text
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", " =1", "\t1", "\rx", "\t=1"])
@@ -17,3 +17,23 @@ def test_a_part_of_a_number_of_things_has_the_plural_and_the_verb_of_the_whole()
     assert part(1, 1, "trial") == "1 of 1 trial"
     assert part(1, 1, "trial", "was", "were") == "1 of 1 trial was"
     assert part(1, 3, "trial", "was", "were") == "1 of 3 trials were"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (0.0123, "s", (1e-3, "ms")),
+        (2.5e12, "FLOP/s", (1e12, "TFLOP/s")),
+        (3 * 2**30, "B", (2.0**30, "GiB")),
+        (0.0, "s", (1.0, "s")),
+        (0.4, "1", (1.0, "1")),
+        (12345.0, "1/s", (1.0, "1/s")),
+    ],
+)
+def test_the_prefix_of_a_unit_suits_the_value(value, unit, expected):
+    assert scale(value, unit) == expected
+
+
+@pytest.mark.parametrize(("half", "expected"), [(3.0, 0), (1.5, 1), (0.2, 1), (0.19, 2), (0.02, 2), (25.0, 0)])
+def test_an_interval_leaves_one_digit_of_its_half_or_two_if_the_first_is_one(half, expected):
+    assert decimals(half) == expected

@@ -16,6 +16,7 @@ SECTIONS = {
         "ab": "Compare two configurations until the verdict is clear.",
         "compare": "Compare records: faster, slower, same or undecided.",
         "pareto": "Find the Pareto-optimal configurations.",
+        "table": "Print cases as a table: text, Markdown, LaTeX, HTML or CSV.",
         "roofline": "Place steps, scopes and kernels on the device's roofline.",
         "report": "Write verdicts, figures and their data as one HTML page.",
     },

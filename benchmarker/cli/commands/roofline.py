@@ -14,12 +14,13 @@ from benchmarker.cli.display.output import json_option, print_json, print_table,
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
 from benchmarker.cli.display.shortening import apart
 from benchmarker.cli.options.results import traces_of
+from benchmarker.cli.options.roof import roof_option
 from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings, store
-from benchmarker.roofline.model import BEYOND, Level, Source, beyond, named_roof, of_trace, rooflines
+from benchmarker.roofline.model import BEYOND, Level, beyond, named_roof, of_trace, rooflines
 
 if TYPE_CHECKING:
-    from benchmarker.roofline.model import Point, Roofline
+    from benchmarker.roofline.model import Point, Roofline, Source
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
 """Columns that a narrow terminal does not show, the least important first."""
@@ -32,14 +33,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
     type=click.Choice(get_args(Level)),
     help="Show only steps, scopes or kernels; scopes and kernels need profiled trials. [default: all]",
 )
-@click.option(
-    "--roof",
-    "source",
-    type=click.Choice(get_args(Source)),
-    default="measured",
-    show_default=True,
-    help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
-)
+@roof_option
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)), help="The precision of a trace.")
 @top_option

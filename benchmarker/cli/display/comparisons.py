@@ -12,6 +12,7 @@ from benchmarker.cli.display.profiles import WIDEST
 from benchmarker.cli.display.shortening import shortened
 from benchmarker.cli.display.table import Coloured
 from benchmarker.comparing.formatting import (
+    DOUBTS,
     Terms,
     details,
     enough,
@@ -32,17 +33,10 @@ from benchmarker.records.configurations import label, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Method
+    from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean
 
 COLOURS = {"faster": "green", "better": "green", "slower": "red", "worse": "red", "undecided": "yellow", "same": ""}
 """Colours of the verdicts."""
-DOUBTS: dict[Method, str] = {
-    "unpaired": "the sides were not interleaved, so this assumes that nothing drifted between their trials",
-    "blocks of one process as if independent": "timed blocks were counted as independent, as requested; they are not, "
-    "and this calls equal configurations different in half of all cases or more",
-    "none": "a side has fewer than two processes, so the variation between processes is unknown",
-}
-"""Why one may doubt a method."""
 MOST_NOTES = 6
 """Notes that a terminal shows without --verbose."""
 LONGEST = 16

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
 import re
 import shutil
@@ -19,7 +16,8 @@ import msgspec
 from rich.console import Console
 
 from benchmarker.cli.display import table
-from benchmarker.formatting import clean, spreadsheet_text
+from benchmarker.formatting import clean
+from benchmarker.tables.formats import csv_text
 
 _UNUSUAL = re.compile(r"[^\n -~]")
 """Characters that may be unprintable; in JSON they are escaped so that a hostile name cannot control the terminal."""
@@ -61,16 +59,8 @@ def _print_json(encoded: bytes, *, nl: bool = True) -> None:
 
 
 def print_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print rows as CSV, one line each; no text is a formula or has control characters, and None and NaN are empty."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_csv_cell(each) for each in row] for row in (headings, *rows))
-    click.echo(text.getvalue(), nl=False)
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, str):
-        return spreadsheet_text(clean(value))
-    return None if isinstance(value, float) and math.isnan(value) else value
+    """Print rows as CSV, as `csv_text` returns them."""
+    click.echo(csv_text(headings, rows), nl=False)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -87,15 +77,16 @@ def print_table(
     *,
     drop: Collection[str] = (),
     cut: Collection[str] = (),
+    right: Collection[str] = (),
     wide: bool = False,
     remedy: str = "--wide shows",
 ) -> None:
-    """Print a table; on a terminal it fits, unless `wide`. `drop` and `cut` are those of `table.lines`.
+    """Print a table; on a terminal it fits, unless `wide`. `drop`, `cut` and `right` are those of `table.lines`.
 
     `remedy` says how to see the columns that were left out.
     """
     made = table.lines(
-        headings or [""] * len(rows[0]), rows, None if wide else width(), drop=drop, cut=cut, paint=painted
+        headings or [""] * len(rows[0]), rows, None if wide else width(), drop=drop, cut=cut, right=right, paint=painted
     )
     for line in made.headings if headings else []:
         click.echo(_styled(line, bold=True))

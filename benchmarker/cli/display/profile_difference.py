@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json, print_table, print_text
 from benchmarker.cli.display.profiles import NAMES, cell, cells, from_result, plain, print_frame_csv, warn
 from benchmarker.formatting import si
@@ -28,12 +29,18 @@ def show_difference(
     *,
     column: str = "name",
     causal: Causal | None = None,
+    sort: str | None = None,
     top: int,
     wide: bool,
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Print the lines of two profiles, grouped by columns, and what each contributes to their difference."""
+    """Print the lines of two profiles, grouped by columns, and what each contributes to their difference.
+
+    Raises `UserError` if they are to be sorted by another column than the difference.
+    """
+    if sort:
+        raise UserError(f"two RESULTs are sorted by their difference; leave --sort={sort} out")
     from benchmarker.traces.difference import difference
     from benchmarker.traces.statistics import work
 

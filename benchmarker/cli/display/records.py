@@ -21,7 +21,7 @@ from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.configurations import configurations, factors
 from benchmarker.records.step_times import STEP_TIME
-from benchmarker.stats.median_interval import median_interval
+from benchmarker.stats.median_interval import median_spreads
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
@@ -114,11 +114,9 @@ def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapp
 
 
 def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:
-    """Return what the spreads are, and each: intervals of medians if all cases have enough trials, otherwise ranges."""
-    intervals = [median_interval(each) if each else None for each in values]
-    if all(each is not None or not of for each, of in zip(intervals, values, strict=True)):
-        return "95% interval", [_spread(*each, unit) if each else "-" for each in intervals]
-    return "range", [_spread(min(each), max(each), unit) if len(each) > 1 else "-" for each in values]
+    """Return what the spreads are, and each as text."""
+    what, ends = median_spreads(values)
+    return what, [_spread(*each, unit) if each else "-" for each in ends]
 
 
 def _spread(low: float, high: float, unit: str) -> str:

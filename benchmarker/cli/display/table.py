@@ -21,8 +21,8 @@ NARROW = 24
 """Width to which long texts are narrowed before a column is left out."""
 NARROWEST = 8
 """Width to which they are narrowed when no further column can be left out."""
-_NUMBER = re.compile(r"(-?\d[\d.]*(e[+-]?\d+)?( ?[^\s\d]+)?)?|-")
-"""A number with its unit. A column is aligned to the right if all its cells are such numbers."""
+_NUMBER = re.compile(r"(-?\d[\d.]*(e[+-]?\d+)?( ?[^\s\d±]+)?( ± \d[\d.]*( [=?])?)?( \*)?)?|[-–]")
+"""A number with its unit or its spread, and a mark."""
 
 Paint = Callable[[str, str], str]
 """Returns a text in a colour."""
@@ -42,12 +42,13 @@ class Coloured(str):
 
 @dataclass(slots=True)
 class _Column:
-    """A column; `width` is what it gets, at first what it needs."""
+    """A column; `width` is what it gets, at first what it needs. A column of numbers is not narrowed."""
 
     heading: str
     cells: list[str]
     colours: list[str]
     is_number: bool
+    is_right: bool
     is_cut: bool
     width: int
 
@@ -73,7 +74,7 @@ class _Column:
     def padded(self, line: str, painted: str) -> str:
         """Return a painted line of a cell with the width of the column."""
         space = " " * (self.width - cell_len(line))
-        return space + painted if self.is_number else painted + space
+        return space + painted if self.is_right else painted + space
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,19 @@ def lines(
     *,
     drop: Collection[str] = (),
     cut: Collection[str] = (),
+    right: Collection[str] = (),
     paint: Paint = lambda text, _: text,
 ) -> Lines:
     """Return a table that fits a width in characters, if one is given.
 
     `drop` are the headings of columns that may be left out, the least important first. Long texts in the columns `cut`
-    are shortened, others wrap. `paint` colours the cells that are `Coloured`.
+    are shortened, others wrap. Columns of numbers, and those of `right`, are aligned to the right. `paint` colours the
+    cells that are `Coloured`.
     """
-    columns = [_column(heading, [row[at] for row in rows], heading in cut) for at, heading in enumerate(headings)]
+    columns = [
+        _column(heading, [row[at] for row in rows], heading in cut, heading in right)
+        for at, heading in enumerate(headings)
+    ]
     left_out = [] if width is None else _fit(columns, width, list(map(clean, drop)))
     for each in columns:
         if each.is_cut:
@@ -112,13 +118,15 @@ def lines(
     return Lines(top, body, left_out)
 
 
-def _column(heading: str, cells: Sequence[str], is_cut: bool) -> _Column:
+def _column(heading: str, cells: Sequence[str], is_cut: bool, is_right: bool) -> _Column:
     heading, *cleaned = map(clean, (heading, *cells))
+    is_number = all(map(_NUMBER.fullmatch, cleaned))
     return _Column(
         heading=heading,
         cells=cleaned,
         colours=[cell.colour if isinstance(cell, Coloured) else "" for cell in cells],
-        is_number=all(map(_NUMBER.fullmatch, cleaned)),
+        is_number=is_number,
+        is_right=is_number or is_right,
         is_cut=is_cut,
         width=max([cell_len(heading), *map(cell_len, cleaned)]),
     )

@@ -89,7 +89,7 @@ _MEASURING = (
     ),
     click.option(
         "--warmup-steps",
-        type=Integer(min=1),
+        type=Integer(min=0),
         default=_DEFAULT.warmup_steps,
         show_default=True,
         help="Warm-up steps before timing, if there is no --preheat.",

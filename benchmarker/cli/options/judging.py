@@ -24,6 +24,20 @@ strict_option = click.option(
     is_flag=True,
     help=f"Exit with status {PROVISIONAL} if a verdict is provisional: most trials of a side were disturbed.",
 )
+delta_option = click.option(
+    "--delta",
+    type=Share(),
+    metavar="SHARE",
+    help=f"δ: the largest difference that still counts as the same. [default: {DELTAS['trial']:.0%}]",
+)
+alpha_option = click.option(
+    "--alpha",
+    type=Share(),
+    default="5%",
+    show_default=True,
+    metavar="SHARE",
+    help="Significance level: the accepted probability of a false verdict.",
+)
 _OPTIONS = (
     click.option(
         "--metric",
@@ -35,20 +49,8 @@ _OPTIONS = (
         type=click.Choice(STATISTICS),
         help="Statistic of a trial's step times; choose it before you see results. [default: median]",
     ),
-    click.option(
-        "--delta",
-        type=Share(),
-        metavar="SHARE",
-        help=f"δ: the largest difference that still counts as the same. [default: {DELTAS['trial']:.0%}]",
-    ),
-    click.option(
-        "--alpha",
-        type=Share(),
-        default="5%",
-        show_default=True,
-        metavar="SHARE",
-        help="Significance level: the accepted probability of a false verdict.",
-    ),
+    delta_option,
+    alpha_option,
     click.option(
         "--fail-on",
         metavar="VERDICT[,VERDICT...]",

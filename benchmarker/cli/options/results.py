@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.records import selection
+from benchmarker.records.configurations import environment_of, factors
+
+if TYPE_CHECKING:
+    from benchmarker.records.record import Record
+
+where_option = click.option(
+    "--where",
+    metavar="NAME=VALUE[,VALUE...]",
+    multiple=True,
+    help="Only cases in which a factor has one of these values; several options must all hold.",
+)
+
+
+def selected(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
+    """Return the records that `--where` selects; raises `UserError` if it selects none."""
+    known = [{**environment_of(record), **factors(record.case)} for record in records]
+    return [record for record, keep in zip(records, selection.where(where, known), strict=True) if keep]
 
 
 def traces_of(results: Sequence[Path]) -> list[Path]:

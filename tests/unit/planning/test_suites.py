@@ -8,14 +8,19 @@ import pytest
 from benchmarker import UserError
 from benchmarker.hooks import registry
 from benchmarker.planning import build, factors, plan_file, suites
+from benchmarker.stats.shift import fewest
+
+PROCUREMENT = ("procurement-quick", "procurement")
+TABLES = ("lm-frameworks", "lm-warmup", "lm-precision", "lm-kernels")
+"""Suites for tables of language models; each has a quick variant."""
 
 
 def test_every_plan_stands_in_the_index_and_every_entry_has_a_plan():
     files = {path.stem for path in suites.FOLDER.glob("*.toml")} - {"index"}
-    assert files == set(suites.names()) == {"procurement-quick", "procurement"}
+    assert files == set(suites.names()) == {*PROCUREMENT, *TABLES, *(f"{name}-quick" for name in TABLES)}
 
 
-@pytest.mark.parametrize("name", ["procurement-quick", "procurement"])
+@pytest.mark.parametrize("name", PROCUREMENT)
 def test_a_suite_is_a_plan_that_compares_frameworks_with_enough_trials(name):
     suite = suites.find(name)
     assert suite.plan == plan_file.read(suites.FOLDER / f"{name}.toml")
@@ -35,6 +40,14 @@ def test_a_suite_that_changes_needs_a_new_version():
     assert {(name, suite.version): suite.sha256[:12] for name in suites.names() for suite in [suite_of(name)]} == {
         ("procurement-quick", "1"): "3e07032027c0",
         ("procurement", "1"): "cfc309e8a3ff",
+        ("lm-frameworks", "1"): "d4109cae1917",
+        ("lm-frameworks-quick", "1"): "9e1fb5bd3402",
+        ("lm-warmup", "1"): "4c0c17b3d104",
+        ("lm-warmup-quick", "1"): "8729d07235a0",
+        ("lm-precision", "1"): "a5891d3edd70",
+        ("lm-precision-quick", "1"): "8111bfda6ae4",
+        ("lm-kernels", "1"): "e828a6d1bbaf",
+        ("lm-kernels-quick", "1"): "f8450e609b19",
     }
 
 
@@ -42,7 +55,7 @@ def suite_of(name):
     return build.suite_of(suites.find(name).plan)
 
 
-@pytest.mark.parametrize("name", ["procurement-quick", "procurement"])
+@pytest.mark.parametrize("name", suites.names())
 def test_sizes_do_not_depend_on_the_device(name):
     """Two machines do the same work only where no default of the device enters."""
     for table in factors.expand(suites.find(name).plan):
@@ -59,6 +72,31 @@ def test_the_full_suite_sweeps_what_a_buyer_asks_for():
     assert {each["batch_size"] for each in inference if each.get("seq_len") == 1024} >= {1, 8, 32}
     assert {each["seq_len"] for each in tables if each["problem"] == "attention"} == {1024, 4096, 16384}
     assert {"xl", "large", "medium"} <= {each.get("size") for each in tables}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_quick_variant_varies_the_same_but_for_the_sizes(name):
+    full, quick = suites.find(name).plan, suites.find(f"{name}-quick").plan
+    assert {*full.axes} - {*quick.axes} <= {"size"}
+    assert {*quick.axes} <= {*full.axes}
+    assert max(each["d_model"] for each in factors.expand(quick)) <= 256
+
+
+@pytest.mark.parametrize("name", ["lm-frameworks", "lm-warmup", "lm-precision"])
+@pytest.mark.parametrize("quick", ["", "-quick"])
+def test_a_suite_for_tables_has_the_rounds_that_its_comparisons_of_two_need(name, quick):
+    plan = suites.find(f"{name}{quick}").plan
+    comparisons = len(factors.expand(plan)) // 2
+    assert plan.trials == fewest(0.05 / comparisons, is_paired=True)
+
+
+def test_suites_for_tables_vary_what_their_tables_show():
+    axes = {name: suites.find(name).plan.axes for name in TABLES}
+    assert axes["lm-frameworks"]["mode"] == ["inference", "forward_backward"]
+    assert axes["lm-warmup"]["warmup_steps"] == [0, 5]
+    assert axes["lm-precision"]["precision"] == ["fp32", "mixed_bf16"]
+    assert len(axes["lm-precision"]["size"]) == 5
+    assert suites.find("lm-kernels").plan.base["profile"]
 
 
 def test_an_unknown_name_tells_the_nearest(tmp_path):
@@ -83,7 +121,7 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     found = json.loads(command("suite", "list", "--json").stdout)
     assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
     assert [each["name"] for each in found] == [*suites.names(), "gpu-proof"]
-    assert [each["version"] for each in found] == ["1", "1", None]
+    assert [each["version"] for each in found] == [*["1"] * len(suites.names()), None]
 
 
 @pytest.mark.parametrize(

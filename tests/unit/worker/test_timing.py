@@ -59,6 +59,12 @@ def test_warm_up_is_a_fixed_count(monkeypatch):
     assert (preheat.outcome, preheat.steps, preheat.duration_s) == ("fixed", 4, 2.0)
 
 
+def test_no_warm_up_takes_no_step(monkeypatch):
+    clock = Clock(monkeypatch, [0.5])
+    preheat = timing.preheat(clock.stepper(), Measuring(warmup_steps=0), quiet)
+    assert (preheat.outcome, preheat.steps, preheat.duration_s) == ("fixed", 0, 0.0)
+
+
 def test_preheat_stops_at_a_plateau(monkeypatch):
     # one step a window; the rate still rises over the first four, then stands
     steps = itertools.chain([2.0, 1.6, 1.3, 1.1], itertools.repeat(1.0))

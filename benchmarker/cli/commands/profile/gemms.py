@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +12,16 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import cells, headline, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.roof import roof_option
 from benchmarker.formatting import count, si
 from benchmarker.records import ceilings
-from benchmarker.roofline.model import Source, measured_roof, named_roof, vendor_roof
+from benchmarker.roofline.model import measured_roof, named_roof, vendor_roof
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.records.record import Record
-    from benchmarker.roofline.model import Roof
+    from benchmarker.roofline.model import Roof, Source
     from benchmarker.traces.profile_files import Profile
 
 _PRECISIONS = {"f64": "fp64", "f32": "fp32", "bf16": "bf16", "f16": "fp16", "s8": "int8"}
@@ -48,14 +49,7 @@ _HIDDEN = ("busy_ns",)
     type=click.Choice(["fp32", "tf32"]),
     help="How the products of f32 in a trace were computed. [default: fp32]",
 )
-@click.option(
-    "--roof",
-    "source",
-    type=click.Choice(get_args(Source)),
-    default="measured",
-    show_default=True,
-    help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
-)
+@roof_option
 @top_option
 @wide_option
 @json_option

@@ -7,21 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarker.cli.display.output import csv_option, json_option
-from benchmarker.cli.display.profile_difference import show_difference
-from benchmarker.cli.display.profile_filters import filter_options
-from benchmarker.cli.display.profiles import (
-    causal_option,
-    from_result,
-    one_or_two,
-    print_statistics,
-    sort_options,
-    warn,
-)
+from benchmarker.cli.display.profile_statistics import show_statistics, shown_as, statistics_options
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from benchmarker.cli.display.profile_filters import Filters
     from benchmarker.traces.formats.aten_cost import Causal
+    from benchmarker.traces.ingest import Ingested
+    from benchmarker.traces.wall_time import Bound
 
 _BY = {
     "name": ["name", "category"],
@@ -36,23 +30,11 @@ _BY = {
 
 
 @click.command("kernels")
-@click.argument("results", metavar="RESULT [RESULT]", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--by", type=click.Choice(list(_BY)), default="name", show_default=True, help="Group by this.")
-@filter_options
 @click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
-@causal_option
-@sort_options
-@json_option
-@csv_option
+@statistics_options
 def command(
-    results: tuple[Path, ...],
-    by: str,
-    filters: Filters,
-    rule: bool,
-    causal: Causal | None,
-    as_json: bool,
-    as_csv: bool,
-    **shown: Any,
+    results: tuple[Path, ...], by: str, filters: Filters, rule: bool, causal: Causal | None, **shown: Any
 ) -> None:
     """Show what ran on the device in a profile: how often, how long, and its share of the busy time.
 
@@ -66,27 +48,20 @@ def command(
     they are known; OF TIME is the share of these in the line, if it is not all. SHAPES are the inputs of the op that
     launched the kernel. LAUNCH, with --wide, is its grid, block, registers of a thread, bytes of shared memory of a
     block, and estimated occupancy.
-    """
-    from benchmarker.traces.statistics import describe, work
-    from benchmarker.traces.wall_time import bound_of
 
+    With --format, --title or --output, the table is laid out for print: calls, share, total, mean, median, extremes,
+    standard deviation, and the grid and block if the profile has them.
+    """
+    show = shown_as(**shown)
     columns = [*_BY[by], *(["rule"] if rule else [])]
-    if one_or_two(results):
-        show_difference(
-            results,
-            columns,
-            filters,
-            causal=causal,
-            top=shown["top"],
-            wide=shown["wide"],
-            as_json=as_json,
-            as_csv=as_csv,
-        )
-        return
-    ingested = from_result(results[0], causal)
-    launch = ["launch"] if by == "name" and (shown["wide"] or as_json or as_csv) else []
-    table = describe(work(filters.events(ingested.events)), columns, sole=launch)
-    warn([ingested.trace], [str(results[0])], aside=as_json or as_csv)
-    table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
-    table = table.rename(columns={"leaf": "scope"})
-    print_statistics(table, ingested.trace, bound_of(ingested.events), as_json=as_json, as_csv=as_csv, **shown)
+    launch = ["launch"] if by == "name" and show.is_whole else []
+
+    def describe(ingested: Ingested) -> tuple[pd.DataFrame, Bound | None]:
+        from benchmarker.traces.statistics import describe, work
+        from benchmarker.traces.wall_time import bound_of
+
+        table = describe(work(filters.events(ingested.events)), columns, sole=launch)
+        table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
+        return table.rename(columns={"leaf": "scope"}), bound_of(ingested.events)
+
+    show_statistics(results, columns, filters, causal, show, describe)

@@ -44,13 +44,13 @@ _KNOWN = 30
 @click.command("scopes")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @filter_options
-@click.option("--sort", type=click.Choice(_SORTS), default="root", show_default=True, help="Column to sort by.")
+@click.option("--sort", type=click.Choice(_SORTS), help="Column to sort by. [default: root]")
 @top_option
 @wide_option
 @json_option
 @csv_option
 def command(
-    results: tuple[Path, ...], filters: Filters, sort: str, top: int, wide: bool, as_json: bool, as_csv: bool
+    results: tuple[Path, ...], filters: Filters, sort: str | None, top: int, wide: bool, as_json: bool, as_csv: bool
 ) -> None:
     """Show the time of each scope in a profile; for several, the times per step side by side.
 
@@ -71,8 +71,10 @@ def command(
     import pandas as pd
 
     if len(results) == 2 and not any(result.is_dir() for result in results):
-        show_difference(results, ["leaf", "phase"], filters, top=top, wide=wide, as_json=as_json, as_csv=as_csv)
+        by = ["leaf", "phase"]
+        show_difference(results, by, filters, sort=sort, top=top, wide=wide, as_json=as_json, as_csv=as_csv)
         return
+    sort = sort or _SORTS[0]
     with working("reading"):
         from benchmarker.traces.profile_files import configurations, names, profiles
 

@@ -1,0 +1,108 @@
+"""`benchmarker table`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, wide_option
+from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
+from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
+from benchmarker.cli.options.results import selected, where_option
+from benchmarker.formatting import clean
+from benchmarker.hooks.metrics import cached, load_metrics
+from benchmarker.records import store
+from benchmarker.records.step_times import STEP_TIME
+from benchmarker.tables import layout
+from benchmarker.tables.figures import baseline_of, figures, judged, refuse_unknown
+from benchmarker.tables.grid import grid
+
+
+@click.command("table")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--rows",
+    metavar="FACTOR[,...]",
+    help="Factors whose values name the rows: size, seq_len, host, ... [default: the fewest that tell cases apart]",
+)
+@click.option(
+    "--columns",
+    metavar="FACTOR[,...]",
+    help="Factors whose values name the columns. [default: the framework, if there are several]",
+)
+@click.option(
+    "--value",
+    "names",
+    metavar="NAME[,NAME...]",
+    default=STEP_TIME,
+    show_default=True,
+    help="Metrics that `show` prints, or parameters: the number of trained parameters.",
+)
+@where_option
+@click.option(
+    "--difference",
+    metavar="VALUE",
+    help="Add columns with the difference from this value of --columns: fp32, or precision=fp32.",
+)
+@delta_option
+@alpha_option
+@click.option("--no-intervals", is_flag=True, help="Print values without their intervals.")
+@format_options
+@wide_option
+@json_option
+@store.uncollected()
+def command(
+    results: tuple[Path, ...],
+    rows: str | None,
+    columns: str | None,
+    names: str,
+    where: tuple[str, ...],
+    difference: str | None,
+    delta: float | None,
+    alpha: float,
+    no_intervals: bool,
+    form: str | None,
+    title: str | None,
+    output: Path | None,
+    wide: bool,
+    as_json: bool,
+) -> int:
+    """Print the cases of records as a table, for a terminal, a paper or a spreadsheet.
+
+    A cell is one case: the median over its trials, with the 95% interval of the median as ±, or why there is no value.
+    Cases that differ in a factor of neither --rows nor --columns are refused, because they would share a cell.
+
+    The best cell of a row is bold (* as text) if `compare` would call it better than each other cell of the row that
+    does the same work. --difference compares with a column: Δ in the unit of the value, and in percent with an
+    interval; = is the same within δ, ? is undecided.
+
+    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
+    """
+    if as_json and (form or output):
+        raise UserError("--json is a format of its own; leave --format and --output out")
+    format_of(form, output)
+    chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not chosen:
+        raise UserError("--value names no value")
+    records, faults = store.read(list(results))
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if not records:
+        raise UserError("no record was read; name records, runs, or folders of runs")
+    derive = cached(load_metrics(results))
+    refuse_unknown(chosen, list(derive(records[0])))
+    made = grid(selected(records, where), rows, columns)
+    baseline = None if difference is None else baseline_of(made, difference)
+    rules = rules_of(None, None, delta, alpha)
+    values = [
+        judged(made, figures(made, name, derive), baseline, replace(rules, metric=name), derive) for name in chosen
+    ]
+    sheet = layout.sheet(made, values, rules, title, intervals=not no_intervals)
+    if as_json:
+        print_json(layout.plain(made, values, sheet))
+    else:
+        print_sheet(sheet, form, output, wide=wide)
+    return 1 if faults else 0

@@ -1,0 +1,18 @@
+"""The option that chooses the roof."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+
+from benchmarker.roofline.model import Source
+
+roof_option = click.option(
+    "--roof",
+    "source",
+    type=click.Choice(get_args(Source)),
+    default="measured",
+    show_default=True,
+    help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",
+)

@@ -1,0 +1,149 @@
+"""Cases as the cells of a table: by the values of some factors in rows and of others in columns."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarker.api.errors import UserError
+from benchmarker.hooks.names import common_words, names, title, word
+from benchmarker.records.configurations import (
+    Factors,
+    Value,
+    configurations,
+    environment_of,
+    factors,
+    text,
+    varying,
+)
+from benchmarker.records.selection import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarker.records.record import Record
+
+Key = tuple[Value, ...]
+"""Values of the factors of an axis."""
+Place = tuple[Key, Key]
+"""A cell: the values of its row and of its column."""
+MOST_VALUES = 4
+"""Largest number of values of a factor that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The factors of rows and columns, their values in the order of the plans, and the trials of each cell."""
+
+    row_factors: tuple[str, ...]
+    column_factors: tuple[str, ...]
+    rows: tuple[Key, ...]
+    columns: tuple[Key, ...]
+    cells: Mapping[Place, tuple[Record, ...]]
+
+    def name(self, place: Place) -> str:
+        """Return the name of a cell by the headings of its row and its column: `small 128, jax fp32`."""
+        row, column = map(text, place[0]), words(self.column_factors, place[1])
+        return ", ".join(filter(None, (" ".join(row), " ".join(column)))) or "the only cell"
+
+    @property
+    def shared(self) -> str:
+        """What all cases have in common, in words."""
+        cases = [factors(records[0].case) for records in self.cells.values()]
+        common = common_words(map(title, cases)).rstrip(",")
+        return names(cases, (*self.row_factors, *self.column_factors), [common] * len(cases)).shared
+
+
+def words(of: Sequence[str], key: Key) -> list[str]:
+    """Return the values of factors in a word or two each: `jax`, `2 threads`, `seq_len=128`."""
+    return [word(name, value) for name, value in zip(of, key, strict=True)]
+
+
+def grid(records: Sequence[Record], rows: str | None, columns: str | None) -> Grid:
+    """Arrange trials by the factors that two texts name, separated by commas.
+
+    Without `columns`, these are the frameworks if there are several; without `rows`, the fewest factors that tell the
+    other cases apart. Raises `UserError` if a name is unknown, or if cases that differ would share a cell.
+    """
+    cases = [each.factors for each in configurations(records)]
+    environments = {record.trial_id: {**environment_of(record), **factors(record.case)} for record in records}
+    known = list(dict.fromkeys(name for each in environments.values() for name in each))
+    differ = varying(cases)
+    above = None if columns is None else _named("--columns", columns, known)
+    left = None if rows is None else _named("--rows", rows, known)
+    if above is None:
+        above = ["framework"] if "framework" in differ and "framework" not in (left or ()) else []
+    if left is None:
+        left = _fewest(cases, [name for name in differ if name not in above], above)
+    if twice := [name for name in left if name in above]:
+        raise UserError(f"{twice[0]} is in --rows and in --columns; leave it out of one")
+    cells: dict[Place, list[Record]] = {}
+    for group in configurations(records):
+        for record in group.records:
+            known_of = environments[record.trial_id]
+            place = tuple(known_of.get(name) for name in left), tuple(known_of.get(name) for name in above)
+            cells.setdefault(place, []).append(record)
+    made = Grid(
+        tuple(left),
+        tuple(above),
+        _in_order([row for row, _ in cells]),
+        _in_order([column for _, column in cells]),
+        {place: tuple(several) for place, several in cells.items()},
+    )
+    for place, several in made.cells.items():
+        _refuse_several(made, place, [factors(record.case) for record in several])
+    return made
+
+
+def _refuse_several(made: Grid, place: Place, cases: Sequence[Factors]) -> None:
+    """Raise `UserError` if cases that differ share a cell."""
+    if differ := varying(cases):
+        name = differ[0]
+        values = list(dict.fromkeys(text(case.get(name)) for case in cases))
+        more = f", and in {', '.join(differ[1:])}" if differ[1:] else ""
+        shown = ", ".join(values[:MOST_VALUES]) + (", ..." if len(values) > MOST_VALUES else "")
+        raise UserError(
+            f"cases that differ in {name} ({shown}){more} would share a cell ({made.name(place)}); "
+            f"add {name} to --rows or --columns, or select with --where={name}={values[0]}"
+        )
+
+
+def _named(option: str, given: str, known: Sequence[str]) -> list[str]:
+    """Return the factors that an option names, as records spell them."""
+    spelt = {setting(name): name for name in known}
+    found = []
+    for each in filter(None, map(str.strip, given.split(","))):
+        if setting(each) not in spelt:
+            near = difflib.get_close_matches(setting(each), spelt, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
+            raise UserError(f"{option}={each}: the records have no such factor; {hint}")
+        found.append(spelt[setting(each)])
+    return list(dict.fromkeys(found))
+
+
+def _fewest(cases: Sequence[Factors], differ: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the fewest factors that, with the others, tell the cases apart as all that differ do."""
+
+    def kinds(among: Sequence[str]) -> int:
+        return len({tuple(case.get(name) for name in (*among, *others)) for case in cases})
+
+    needed = list(differ)
+    for name in reversed(differ):
+        fewer = [each for each in needed if each != name]
+        if kinds(fewer) == kinds(needed):
+            needed = fewer
+    return needed
+
+
+def _in_order(keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Return each key once, by their first value, then the second, each in the order in which it first occurs."""
+    keys = list(dict.fromkeys(keys))
+    places = [{value: at for at, value in enumerate(dict.fromkeys(values))} for values in zip(*keys, strict=True)]
+    return tuple(sorted(keys, key=lambda key: [of[value] for of, value in zip(places, key, strict=True)]))
+
+
+def described(of: Sequence[str], key: Key) -> dict[str, Value]:
+    """Return the values of factors by name."""
+    return dict(zip(of, key, strict=True))
