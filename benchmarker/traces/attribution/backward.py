@@ -100,7 +100,8 @@ def phases(events: pd.DataFrame, reading: Reading, nested: Nest) -> np.ndarray:
     """Each row's phase: backward within a node of the backward pass, remat for forward ops recorded within one.
 
     A scope opened within a node that holds such an op is remat as a whole: some ops of a forward pass, such as
-    `aten::promote_types`, are never recorded. All other ops of PyTorch are forward. The phase of what is in no op, and of other programs' ops, is unknown.
+    `aten::promote_types`, are never recorded. All other ops of PyTorch are forward. The phase of what is in no op, and
+    of other programs' ops, is unknown.
     """
     own = np.full(len(events), -1)
     if reading.forward_thread is None:

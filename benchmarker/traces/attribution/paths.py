@@ -49,7 +49,7 @@ def scope_path(path: str) -> ScopePath:
         token = wrapped[start:end]
         remat = remat or token in _REMAT
         last = number == len(tokens) - 1
-        # The backward pass of a checkpoint names the scopes around it twice: transpose(jvp(Model))/jvp(Model)/checkpoint.
+        # The backward pass of a checkpoint repeats the scopes around it: transpose(jvp(Model))/jvp(Model)/checkpoint.
         repeated = start > 0 and scopes[-1:] == [token]
         is_scope = token not in _NOT_SCOPES and not token.startswith("branch_")
         if token and is_scope and not called and not last and not repeated:
