@@ -35,9 +35,9 @@ class Support:
 class Cost:
     """Work of one step by formula.
 
-    `flops` follows the problem's `cost_formula` (for the built-in problems: the matrix products that the mode needs).
-    It counts a multiply-add as 2 and excludes recomputation. `bytes` is the minimum traffic: each weight and input
-    read once and each result written once.
+    `flops` follows the problem's `cost_formula`: those of the matrix products that the mode needs, or those that are
+    customarily counted for another computation. It counts a multiply-add as 2 and excludes recomputation. `bytes` is
+    the minimum traffic: each weight and input read once and each result written once.
     """
 
     flops: int
@@ -141,7 +141,7 @@ class Problem(ABC):
 
     @abstractmethod
     def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Return weights and `batches` distinct inputs: float32, float64 for fp64, or integers as requested."""
+        """Return weights and `batches` distinct inputs: float32, float64 for fp64, complex likewise, or integers."""
 
     @abstractmethod
     def small(self, params: Any) -> Any:

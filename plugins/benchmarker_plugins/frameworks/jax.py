@@ -113,8 +113,8 @@ class JaxFramework(Framework):
         jax.block_until_ready(result)
 
     def is_finite(self, result: Any) -> bool:
-        """Whether every floating-point array in `result` is finite throughout."""
-        leaves = (leaf for leaf in jax.tree.leaves(result) if jnp.issubdtype(leaf.dtype, jnp.floating))
+        """Whether every floating-point or complex array in `result` is finite throughout."""
+        leaves = (leaf for leaf in jax.tree.leaves(result) if jnp.issubdtype(leaf.dtype, jnp.inexact))
         return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
 
     def threads(self) -> int | None:
