@@ -20,6 +20,7 @@ WAYS = {
 TINY = {
     "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
+    "stencil": ("--nx=9", "--ny=8", "--nz=7"),
     "stream": ("--n=1001",),
     "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),

@@ -7,9 +7,16 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "fft", "gemm", "gpt2", "stream")
+NAMES = ("attention", "fft", "gemm", "gpt2", "stencil", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
-MODES_OF = {"attention": MODES[:2], "fft": MODES[:1], "gemm": MODES[:2], "gpt2": MODES, "stream": MODES[:1]}
+MODES_OF = {
+    "attention": MODES[:2],
+    "fft": MODES[:1],
+    "gemm": MODES[:2],
+    "gpt2": MODES,
+    "stencil": MODES[:1],
+    "stream": MODES[:1],
+}
 CASES = [
     (name, mode, params)
     for name in NAMES
