@@ -14,12 +14,14 @@ PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workl
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
+    "spmv": ("format", ("auto", "csr", "ell")),
     "stream": ("op", ("triad", "copy")),
 }
 """The parameter that says how it is done, and its values."""
 TINY = {
     "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
+    "spmv": ("--nx=9", "--ny=8", "--nz=7"),
     "stencil": ("--nx=9", "--ny=8", "--nz=7"),
     "stream": ("--n=1001",),
     "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),

@@ -7,13 +7,14 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "fft", "gemm", "gpt2", "stencil", "stream")
+NAMES = ("attention", "fft", "gemm", "gpt2", "spmv", "stencil", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
 MODES_OF = {
     "attention": MODES[:2],
     "fft": MODES[:1],
     "gemm": MODES[:2],
     "gpt2": MODES,
+    "spmv": MODES[:1],
     "stencil": MODES[:1],
     "stream": MODES[:1],
 }
