@@ -14,6 +14,7 @@ PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workl
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
+    "cg": ("format", ("auto", "csr", "ell")),
     "spmv": ("format", ("auto", "csr", "ell")),
     "stream": ("op", ("triad", "copy")),
 }
@@ -24,6 +25,7 @@ TINY = {
     "spmv": ("--nx=9", "--ny=8", "--nz=7"),
     "stencil": ("--nx=9", "--ny=8", "--nz=7"),
     "stream": ("--n=1001",),
+    "cg": ("--nx=9", "--ny=8", "--nz=7", "--iterations=3"),
     "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
 }

@@ -7,10 +7,11 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "fft", "gemm", "gpt2", "spmv", "stencil", "stream")
+NAMES = ("attention", "cg", "fft", "gemm", "gpt2", "spmv", "stencil", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
 MODES_OF = {
     "attention": MODES[:2],
+    "cg": MODES[:1],
     "fft": MODES[:1],
     "gemm": MODES[:2],
     "gpt2": MODES,

@@ -44,7 +44,7 @@ def csr_product(matrix: Matrix, x_N: Array) -> Array:
     """Return A·x: the products of all entries, summed over each row."""
     values_E, columns_E, rows_E = matrix
     with jax.named_scope("spmv"):
-        products_E = values_E * x_N.at[columns_E].get(mode="promise_in_bounds")
+        products_E = values_E * x_N.at[columns_E].get(mode="promise_in_bounds", wrap_negative_indices=False)
         return jax.ops.segment_sum(products_E, rows_E, len(x_N), indices_are_sorted=True, mode="promise_in_bounds")
 
 
@@ -54,7 +54,7 @@ def ell_product(matrix: Matrix, x_N: Array) -> Array:
     with jax.named_scope("spmv"):
         y_N = jnp.zeros_like(x_N)
         for k in range(len(values_KN)):
-            y_N += values_KN[k] * x_N.at[columns_KN[k]].get(mode="promise_in_bounds")
+            y_N += values_KN[k] * x_N.at[columns_KN[k]].get(mode="promise_in_bounds", wrap_negative_indices=False)
         return y_N
 
 
