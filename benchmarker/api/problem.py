@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarker.api.case import Mode
-from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,12 +82,14 @@ class Workload:
 
     `step` runs one unsynchronised step on the next of the distinct batches, and does nothing else. `outputs`
     copies the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is
-    the forward work of a step that the implementation repeats in its backward pass.
+    the forward work of a step that the implementation repeats in its backward pass. `verify` returns why the result
+    of a step is wrong, or None; it is called at full size, where the reference would take too long, after timing.
     """
 
     step: Callable[[], Any]
     outputs: Callable[[Any], Mapping[str, np.ndarray]]
     recomputed_flops: int = 0
+    verify: Callable[[Any], str | None] = lambda _: None
 
 
 class Problem(ABC):
@@ -138,6 +140,10 @@ class Problem(ABC):
         A problem that amplifies rounding by its nature states a larger bound, and why.
         """
         return PRECISIONS[precision].bound
+
+    def types(self, params: Any, precision: str) -> Precision:
+        """Return the types that a precision stands for; some options may make the products those of another type."""
+        return PRECISIONS[precision]
 
     @abstractmethod
     def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:

@@ -35,6 +35,16 @@ def test_threads_are_set_and_found_by_looking(framework):
     assert opened(framework, "fp32", "f.threads()", threads=2) == 2
 
 
+def test_lapack_of_jax_has_the_threads_that_were_set():
+    """It is SciPy's, with a thread pool of its own."""
+    code = (
+        "[each['num_threads'] for each in __import__('threadpoolctl').threadpool_info() if each['user_api'] == 'blas']"
+    )
+    threads = opened("jax", "fp32", code, threads=1)
+    assert threads
+    assert set(threads) == {1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "precision", "settings"),

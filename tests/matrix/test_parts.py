@@ -7,7 +7,7 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "cg", "fft", "gemm", "gpt2", "spmv", "stencil", "stream")
+NAMES = ("attention", "cg", "fft", "gemm", "gpt2", "lu", "spmv", "stencil", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
 MODES_OF = {
     "attention": MODES[:2],
@@ -15,6 +15,7 @@ MODES_OF = {
     "fft": MODES[:1],
     "gemm": MODES[:2],
     "gpt2": MODES,
+    "lu": MODES[:1],
     "spmv": MODES[:1],
     "stencil": MODES[:1],
     "stream": MODES[:1],
@@ -26,6 +27,8 @@ CASES = [
     for params in (
         [{"impl": impl} for impl in ("matmul", "einsum", "fused")]
         if name in ("attention", "gpt2")
+        else [{"factor": factor} for factor in ("same", "fp32")]
+        if name == "lu"
         else [{"op": op} for op in ("copy", "triad")]
         if name == "stream"
         else [{}]
