@@ -46,7 +46,9 @@ TOY = {
         @dataclass(frozen=True)
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
-            fault: Literal["none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad"] = "none"
+            fault: Literal[
+                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad"
+            ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
         class Nap(Problem):
