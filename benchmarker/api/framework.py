@@ -57,7 +57,7 @@ class Framework(ABC):
 
     @abstractmethod
     def is_finite(self, result: Any) -> bool:
-        """Whether no floating-point number in `result` is NaN or infinite."""
+        """Whether no floating-point or complex number in `result` is NaN or infinite."""
 
     @abstractmethod
     def threads(self) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarker.api.case import Mode
-from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +35,9 @@ class Support:
 class Cost:
     """Work of one step by formula.
 
-    `flops` follows the problem's `cost_formula` (for the built-in problems: the matrix products that the mode needs).
-    It counts a multiply-add as 2 and excludes recomputation. `bytes` is the minimum traffic: each weight and input
-    read once and each result written once.
+    `flops` follows the problem's `cost_formula`: those of the matrix products that the mode needs, or those that are
+    customarily counted for another computation. It counts a multiply-add as 2 and excludes recomputation. `bytes` is
+    the minimum traffic: each weight and input read once and each result written once.
     """
 
     flops: int
@@ -82,12 +82,14 @@ class Workload:
 
     `step` runs one unsynchronised step on the next of the distinct batches, and does nothing else. `outputs`
     copies the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is
-    the forward work of a step that the implementation repeats in its backward pass.
+    the forward work of a step that the implementation repeats in its backward pass. `verify` returns why the result
+    of a step is wrong, or None; it is called at full size, where the reference would take too long, after timing.
     """
 
     step: Callable[[], Any]
     outputs: Callable[[Any], Mapping[str, np.ndarray]]
     recomputed_flops: int = 0
+    verify: Callable[[Any], str | None] = lambda _: None
 
 
 class Problem(ABC):
@@ -143,9 +145,13 @@ class Problem(ABC):
         """
         return PRECISIONS[precision].bound
 
+    def types(self, params: Any, precision: str) -> Precision:
+        """Return the types that a precision stands for; some options may make the products those of another type."""
+        return PRECISIONS[precision]
+
     @abstractmethod
     def data(self, params: Any, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Return weights and `batches` distinct inputs: float32, float64 for fp64, or integers as requested."""
+        """Return weights and `batches` distinct inputs: float32, float64 for fp64, complex likewise, or integers."""
 
     @abstractmethod
     def small(self, params: Any) -> Any:

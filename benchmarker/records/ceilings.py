@@ -92,6 +92,8 @@ def key_of(record: Record) -> DeviceKey | None:
 
 def computed_in(record: Record) -> str:
     """Return the type in which the products of a record are computed."""
+    if record.types is not None:
+        return record.types.compute
     name = record.case.precision
     return PRECISIONS[name].compute if name in PRECISIONS else name
 

@@ -210,8 +210,12 @@ def _measure(benches: list[Bench], stages: _Stages, rng: random.Random, edges: E
             peak = benches[0].framework.peak_memory_bytes()
             stages.send(part={"memory": Memory(device_peak_bytes=peak, host_peak_rss_bytes=_peak_rss_bytes())})
         for bench in each():
-            if not bench.framework.is_finite(workloads[bench].step()):
+            result = workloads[bench].step()
+            if not bench.framework.is_finite(result):
                 stages.fail("check", f"the outputs in {bench.case.precision} at full size contain NaN or infinity")
+                return False
+            if trouble := workloads[bench].verify(result):
+                stages.fail("check", f"wrong result at full size: {trouble}")
                 return False
     return True
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.record import DeviceInfo, Types
 
@@ -62,7 +61,7 @@ class Bench:
         """What is known about the device, the types and the software, as parts of the record."""
         info: FrameworkInfo = self.hooks.describe_framework()
         device: Device = next(device for device in info.devices if device.platform == self.case.device)
-        precision = PRECISIONS[self.case.precision]
+        precision = self.problem.types(self.params, self.case.precision)
         return {
             "device": DeviceInfo(
                 platform=device.platform,

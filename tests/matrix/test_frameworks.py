@@ -9,6 +9,11 @@ import pytest
 from benchmarker.hooks import registry
 
 FRAMEWORKS = [plugin.name for plugin in registry.registered("framework").values()]
+ARRAYS = [
+    ("jax", "__import__('jax').numpy.array"),
+    ("torch", "__import__('torch').tensor"),
+    ("numpy", "__import__('numpy').array"),
+]
 
 
 def opened(framework, precision, code, threads=None):
@@ -30,6 +35,16 @@ def test_threads_are_set_and_found_by_looking(framework):
     assert opened(framework, "fp32", "f.threads()", threads=2) == 2
 
 
+def test_lapack_of_jax_has_the_threads_that_were_set():
+    """It is SciPy's, with a thread pool of its own."""
+    code = (
+        "[each['num_threads'] for each in __import__('threadpoolctl').threadpool_info() if each['user_api'] == 'blas']"
+    )
+    threads = opened("jax", "fp32", code, threads=1)
+    assert threads
+    assert set(threads) == {1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "precision", "settings"),
@@ -46,17 +61,17 @@ def test_a_precision_is_set_and_read_back(framework, precision, settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("framework", "make"),
-    [
-        ("jax", "__import__('jax').numpy.array"),
-        ("torch", "__import__('torch').tensor"),
-        ("numpy", "__import__('numpy').array"),
-    ],
-)
+@pytest.mark.parametrize(("framework", "make"), ARRAYS)
 def test_nan_and_infinity_are_found(framework, make):
-    code = f"[f.is_finite({make}([1.0, x])) for x in (2.0, float('nan'), float('-inf'))]"
-    assert opened(framework, "fp32", code) == [True, False, False]
+    code = f"[f.is_finite({make}([1.0, x])) for x in (2.0, float('nan'), float('-inf'), 2j, complex(0, float('nan')))]"
+    assert opened(framework, "fp32", code) == [True, False, False, True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "make"), ARRAYS)
+def test_nan_is_found_in_any_of_several_results(framework, make):
+    code = f"[f.is_finite(({make}([1.0, 2.0]), {make}(x))) for x in (2.0, float('nan'))]"
+    assert opened(framework, "fp32", code) == [True, False]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

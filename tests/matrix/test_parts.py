@@ -7,20 +7,32 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "gemm", "gpt2", "llama", "stream")
-PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
-MODES_OF = {"attention": MODES[:2], "gemm": MODES[:2], "gpt2": MODES, "llama": MODES, "stream": MODES[:1]}
+MODES_OF = {
+    "attention": MODES[:2],
+    "cg": MODES[:1],
+    "fft": MODES[:1],
+    "gemm": MODES[:2],
+    "gpt2": MODES,
+    "llama": MODES,
+    "lu": MODES[:1],
+    "spmv": MODES[:1],
+    "stencil": MODES[:1],
+    "stream": MODES[:1],
+}
+WAYS = {
+    "attention": ("impl", ("matmul", "einsum", "fused")),
+    "gpt2": ("impl", ("matmul", "einsum", "fused")),
+    "llama": ("impl", ("matmul", "einsum", "fused")),
+    "lu": ("factor", ("same", "fp32")),
+    "stream": ("op", ("copy", "triad")),
+}
+"""The parameter on which the parts of a problem depend, and its values."""
+PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in MODES_OF}
 CASES = [
     (name, mode, params)
-    for name in NAMES
-    for mode in MODES_OF[name]
-    for params in (
-        [{"impl": impl} for impl in ("matmul", "einsum", "fused")]
-        if name in ("attention", "gpt2", "llama")
-        else [{"op": op} for op in ("copy", "triad")]
-        if name == "stream"
-        else [{}]
-    )
+    for name, modes in MODES_OF.items()
+    for mode in modes
+    for params in ([{WAYS[name][0]: value} for value in WAYS[name][1]] if name in WAYS else [{}])
 ]
 
 

@@ -106,6 +106,29 @@ def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framewor
     assert [each.occurrences for each in record.scopes if each.scope] == [STEPS] * scopes
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--problem=cg", "--nx=20", "--ny=20", "--nz=20", "--iterations=4"),
+        ("--problem=cg", "--nx=20", "--ny=20", "--nz=20", "--iterations=4", "--format=csr"),
+        ("--problem=fft", "--nx=16", "--ny=16", "--nz=16"),
+        ("--problem=lu", "--n=200"),
+        ("--problem=lu", "--n=200", "--factor=fp32", "--precision=fp64"),
+        ("--problem=spmv", "--nx=20", "--ny=20", "--nz=20", "--format=ell"),
+        ("--problem=stencil", "--nx=40", "--ny=40", "--nz=40"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_each_scope_of_a_scientific_kernel_runs_as_often_as_it_should(cli, tmp_path, framework, options):
+    record, _ = profiled(cli, tmp_path, f"--framework={framework}", *options)
+    assert record.trace is not None
+    assert record.trace.complete, record.trace.missing
+    assert {each.scope for each in record.scopes if each.occurrences != each.expected} <= {""}
+    if "--problem=lu" not in options:  # the loop in which JAX derives the order of rows from pivots is in no scope
+        assert record.trace.outside_ns < 0.3 * record.trace.busy_ns
+
+
 def test_separable_scopes_of_jax_are_pure_products(cli, tmp_path):
     record, path = profiled(cli, tmp_path, "--framework=jax", "--problem=gpt2", "--separable", *SIZE)
     assert record.trace is not None

@@ -54,6 +54,7 @@ def test_a_trial_that_works(cli, tmp_path):
         ("wrong", "check", "check", "wrong result: x is off by 0.5", 0),
         ("shape", "exception", "check", "an output has shape (3,)", 0),
         ("nan", "check", "verify", "contain NaN or infinity", 0),
+        ("bad", "check", "verify", "wrong result at full size: told to be bad", 0),
     ],
 )
 def test_a_trial_that_fails_is_a_record_that_says_how(cli, fault, kind, stage, message, exit_status):

@@ -46,7 +46,9 @@ TOY = {
         @dataclass(frozen=True)
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
-            fault: Literal["none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape"] = "none"
+            fault: Literal[
+                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad"
+            ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
         class Nap(Problem):
@@ -100,7 +102,10 @@ TOY = {
                 if params.fault == "shape": return {"x": np.zeros(3)}
                 return {"x": data.batches[0]["x"] * (1.5 if params.fault == "wrong" else 1.0)}
 
-            return Workload(step, outputs)
+            def verify(result):
+                return "told to be bad" if params.fault == "bad" and not small else None
+
+            return Workload(step, outputs, verify=verify)
     """,
 }
 

@@ -103,10 +103,24 @@ class Described:
             )
         except _UNREADABLE:
             return _UNKNOWN
+        if _has_sparse(dims, strides):
+            return _UNKNOWN
         found, other = (aten_cost(op, dims, types, concrete, each) for each in (self._causal, _OTHER[self._causal]))
         self.has_causal |= found != other
         gemm = aten_gemm(op, dims, types, strides) if found else None
         return (*found, self._interned.code(str(gemm)) if gemm else 0) if found else _UNKNOWN
+
+
+def _has_sparse(dims: Any, strides: Any) -> bool:
+    """Whether an input is sparse, so that its shape does not determine the work: PyTorch records no strides for it."""
+    return (
+        isinstance(dims, list)
+        and isinstance(strides, list)
+        and any(
+            isinstance(shape, list) and shape and type(shape[0]) is int and not stride
+            for shape, stride in zip(dims, strides, strict=False)
+        )
+    )
 
 
 def _three(part: bytes) -> str | None:

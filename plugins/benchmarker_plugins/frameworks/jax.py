@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import threadpoolctl
 
 from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
 
@@ -83,9 +84,15 @@ def _describe(device: jax.Device) -> Device:
 
 @hookimpl
 def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
-    """Open JAX on the first device of a platform; XLA reads the size of its thread pool from NPROC at client start."""
+    """Open JAX on the first device of a platform.
+
+    XLA reads the size of its thread pool from NPROC at client start. On a CPU it calls the LAPACK of SciPy, which has
+    threads of its own.
+    """
     if threads is not None:
         os.environ["NPROC"] = str(threads)
+        import_module("scipy.linalg.lapack")  # only the threads of a library that is loaded can be limited
+        threadpoolctl.threadpool_limits(threads, user_api="blas")
     if profiling == "separable" and device not in _SEPARABLE_FLAGS:
         raise UserError(f"jax has no settings that keep scopes apart on {device}; omit --separable")
     if profiling != "no":
@@ -113,8 +120,8 @@ class JaxFramework(Framework):
         jax.block_until_ready(result)
 
     def is_finite(self, result: Any) -> bool:
-        """Whether every floating-point array in `result` is finite throughout."""
-        leaves = (leaf for leaf in jax.tree.leaves(result) if jnp.issubdtype(leaf.dtype, jnp.floating))
+        """Whether every floating-point or complex array in `result` is finite throughout."""
+        leaves = (leaf for leaf in jax.tree.leaves(result) if jnp.issubdtype(leaf.dtype, jnp.inexact))
         return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
 
     def threads(self) -> int | None:

@@ -1,6 +1,7 @@
-"""NumPy: plain BLAS on the CPU."""
+"""NumPy and SciPy on the CPU."""
 
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def describe_framework() -> FrameworkInfo:
         version=np.__version__,
         devices=(Device("cpu", name, ("fp64", "fp32")),),
         compile="never",
-        libraries={"numpy": np.__version__},
+        libraries={"numpy": np.__version__, "scipy": metadata.version("scipy")},
         variables=("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS"),
     )
 
@@ -39,8 +40,9 @@ class NumpyFramework(Framework):
         """Return at once: the result is already computed."""
 
     def is_finite(self, result: Any) -> bool:
-        """Whether the array contains no NaN or infinity."""
-        return bool(np.isfinite(result).all())
+        """Whether the array, or every array of a tuple, contains no NaN or infinity."""
+        arrays = result if isinstance(result, tuple) else (result,)
+        return all(bool(np.isfinite(array).all()) for array in arrays)
 
     def threads(self) -> int:
         """Return the number of threads that the BLAS reports."""

@@ -124,9 +124,9 @@ class TorchFramework(Framework):
             torch.cuda.synchronize()
 
     def is_finite(self, result: Any) -> bool:
-        """Whether every floating-point tensor in `result` is finite throughout."""
+        """Whether every floating-point or complex tensor in `result` is finite throughout."""
         leaves = torch.utils._pytree.tree_leaves(result)
-        return all(bool(torch.isfinite(leaf).all()) for leaf in leaves if leaf.is_floating_point())
+        return all(bool(torch.isfinite(leaf).all()) for leaf in leaves)
 
     def threads(self) -> int:
         """Return the number of threads in PyTorch's intra-op pool."""

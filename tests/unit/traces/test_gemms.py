@@ -56,6 +56,17 @@ def linear(at, first):
     ]
 
 
+def test_a_product_with_a_sparse_matrix_has_neither_flops_nor_a_line(tmp_path):
+    """PyTorch records its shape, as of a dense matrix, but no strides."""
+    dims, types = [[64], [64, 64], [64], [], []], ["float", "float", "float", "Scalar", "Scalar"]
+    dense = op("aten::addmv", 0, dims, types, [[1], [64, 1], [1], [], []])
+    sparse = op("aten::addmv", 20, dims, types, [[1], [], [1], [], []])
+    events = read(tmp_path, [dense, sparse]).events
+    assert events["flops"].fillna(0).tolist() == [2 * 64 * 64, 0]
+    table, _ = gemms(events)
+    assert table["count"].tolist() == [1]
+
+
 def test_one_line_for_each_product_with_the_time_of_whole_calls(tmp_path):
     attention = [
         op("aten::bmm", 400, [[8, 16, 64], [8, 64, 16]], [BF16] * 2, [[1024, 64, 1], [1024, 16, 1]]),
