@@ -13,6 +13,7 @@ from benchmarker.running.check import check_modes, compare_losses
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
+    "conv": ("layout", ("channels_first", "channels_last")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
     "stream": ("op", ("triad", "copy")),
 }
@@ -20,6 +21,7 @@ WAYS = {
 TINY = {
     "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
+    "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
     "stream": ("--n=1001",),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
 }
@@ -109,7 +111,7 @@ def test_each_mode_is_measured_and_recorded(cli, problem, framework):
         assert record["software"]["threads"] == 1
         assert record["types"]["lowest"] == "fp32"
         assert record["metrics"]["samples_per_s"]["value"] > 0
-        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("gemm", "stream"))
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("conv", "gemm", "stream"))
 
 
 @pytest.mark.slow
