@@ -22,6 +22,7 @@ TINY = {
     "gemm": ("--m=9", "--n=17", "--k=33", "--batch-size=2", "--transpose-a", "--transpose-b"),
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
     "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
+    "lstm": ("--hidden-size=12", "--input-size=10", "--seq-len=5", "--batch-size=2"),
     "stream": ("--n=1001",),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
 }

@@ -7,9 +7,16 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "conv", "gemm", "gpt2", "stream")
+NAMES = ("attention", "conv", "gemm", "gpt2", "lstm", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
-MODES_OF = {"attention": MODES[:2], "conv": MODES[:2], "gemm": MODES[:2], "gpt2": MODES, "stream": MODES[:1]}
+MODES_OF = {
+    "attention": MODES[:2],
+    "conv": MODES[:2],
+    "gemm": MODES[:2],
+    "gpt2": MODES,
+    "lstm": MODES[:2],
+    "stream": MODES[:1],
+}
 CASES = [
     (name, mode, params)
     for name in NAMES
