@@ -15,6 +15,7 @@ WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
     "conv": ("layout", ("channels_first", "channels_last")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
+    "llama": ("impl", ("einsum", "matmul", "fused")),
     "stream": ("op", ("triad", "copy")),
 }
 """The parameter that says how it is done, and its values."""
@@ -24,6 +25,16 @@ TINY = {
     "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
     "lstm": ("--hidden-size=12", "--input-size=10", "--seq-len=5", "--batch-size=2"),
     "stream": ("--n=1001",),
+    "llama": (
+        "--n-layer=1",
+        "--d-model=24",
+        "--n-head=4",
+        "--n-kv-head=2",
+        "--d-ff=20",
+        "--vocab-size=31",
+        "--seq-len=8",
+        "--batch-size=2",
+    ),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
 }
 

@@ -7,13 +7,14 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "conv", "gemm", "gpt2", "lstm", "stream")
+NAMES = ("attention", "conv", "gemm", "gpt2", "llama", "lstm", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
 MODES_OF = {
     "attention": MODES[:2],
     "conv": MODES[:2],
     "gemm": MODES[:2],
     "gpt2": MODES,
+    "llama": MODES,
     "lstm": MODES[:2],
     "stream": MODES[:1],
 }
@@ -23,7 +24,7 @@ CASES = [
     for mode in MODES_OF[name]
     for params in (
         [{"impl": impl} for impl in ("matmul", "einsum", "fused")]
-        if name in ("attention", "gpt2")
+        if name in ("attention", "gpt2", "llama")
         else [{"op": op} for op in ("copy", "triad")]
         if name == "stream"
         else [{}]
@@ -41,7 +42,7 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     assert all(work.bytes > 0 for work in parts.values())
 
 
-@pytest.mark.parametrize("name", ["attention", "gpt2"])
+@pytest.mark.parametrize("name", ["attention", "gpt2", "llama"])
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_what_moves_between_parts_counts_beside_what_must_move(name, mode):
     problem = PROBLEMS[name]

@@ -75,24 +75,31 @@ def recomputes_scores(impl: Impl, kernel: Kernel) -> bool:
     return impl == "fused" and kernel == "cudnn"
 
 
-def attend(q_BTHD: Array, k_BtHD: Array, v_BtHD: Array, *, impl: Impl, causal: bool, kernel: Kernel) -> Array:
-    """Compute attention on [B, T, H, D]."""
+def attend(q_BTHD: Array, k_BtKD: Array, v_BtKD: Array, *, impl: Impl, causal: bool, kernel: Kernel) -> Array:
+    """Compute attention on [B, T, H, D]; K and V may have fewer heads, each for a group of consecutive query heads."""
     if impl == "fused":
         with jax.named_scope("attn_fused"):
-            return jax.nn.dot_product_attention(q_BTHD, k_BtHD, v_BtHD, is_causal=causal, implementation=kernel)
+            return jax.nn.dot_product_attention(q_BTHD, k_BtKD, v_BtKD, is_causal=causal, implementation=kernel)
+    shape = q_BTHD.shape
+    by_group = (*shape[:2], k_BtKD.shape[2], -1, shape[3])
     with jax.named_scope("attn_q_k"):
-        q_BTHD = q_BTHD * q_BTHD.shape[-1] ** -0.5
+        q_BTKGD = (q_BTHD * shape[-1] ** -0.5).reshape(by_group)
         if impl == "einsum":
-            scores_BHTt = jnp.einsum("bqhd,bkhd->bhqk", q_BTHD, k_BtHD)
+            scores_BKGTt = jnp.einsum("bqkgd,btkd->bkgqt", q_BTKGD, k_BtKD)
         else:
-            scores_BHTt = q_BTHD.swapaxes(1, 2) @ k_BtHD.transpose(0, 2, 3, 1)
+            # The queries of a group are rows of one product with the keys that they share.
+            rows_BKRD = q_BTKGD.transpose(0, 2, 3, 1, 4).reshape(shape[0], k_BtKD.shape[2], -1, shape[3])
+            scores_BKRt = rows_BKRD @ k_BtKD.transpose(0, 2, 3, 1)
+            scores_BKGTt = scores_BKRt.reshape(*scores_BKRt.shape[:2], -1, shape[1], k_BtKD.shape[1])
     with jax.named_scope("attn_softmax"):
         if causal:
-            visible_Tt = jnp.tril(jnp.ones(scores_BHTt.shape[-2:], bool))
-            scores_BHTt = jnp.where(visible_Tt, scores_BHTt, -jnp.inf)
-        softmax_dtype = jnp.promote_types(scores_BHTt.dtype, jnp.float32)
-        weights_BHTt = jax.nn.softmax(scores_BHTt.astype(softmax_dtype)).astype(v_BtHD.dtype)
+            visible_Tt = jnp.tril(jnp.ones(scores_BKGTt.shape[-2:], bool))
+            scores_BKGTt = jnp.where(visible_Tt, scores_BKGTt, -jnp.inf)
+        softmax_dtype = jnp.promote_types(scores_BKGTt.dtype, jnp.float32)
+        weights_BKGTt = jax.nn.softmax(scores_BKGTt.astype(softmax_dtype)).astype(v_BtKD.dtype)
     with jax.named_scope("attn_att_v"):
         if impl == "einsum":
-            return jnp.einsum("bhqk,bkhd->bqhd", weights_BHTt, v_BtHD)
-        return (weights_BHTt @ v_BtHD.swapaxes(1, 2)).swapaxes(1, 2)
+            return jnp.einsum("bkgqt,btkd->bqkgd", weights_BKGTt, v_BtKD).reshape(shape)
+        weights_BKRt = weights_BKGTt.reshape(*weights_BKGTt.shape[:2], -1, weights_BKGTt.shape[-1])
+        out_BKRD = weights_BKRt @ v_BtKD.swapaxes(1, 2)
+        return out_BKRD.reshape(*weights_BKGTt.shape[:4], -1).transpose(0, 3, 1, 2, 4).reshape(shape)

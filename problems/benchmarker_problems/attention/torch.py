@@ -53,29 +53,42 @@ def causal_bias(seq_len: int, dtype: torch.dtype, device: torch.device) -> Tenso
     return torch.full((seq_len, seq_len), -torch.inf, dtype=dtype, device=device).triu(1)
 
 
-def attend(q_BTHD: Tensor, k_BtHD: Tensor, v_BtHD: Tensor, *, impl: Impl, bias_Tt: Tensor | None) -> Tensor:
-    """Compute attention on [B, T, H, D], causal if `bias_Tt` is given; `bias_Tt` has the type of q."""
+def attend(q_BTHD: Tensor, k_BtKD: Tensor, v_BtKD: Tensor, *, impl: Impl, bias_Tt: Tensor | None) -> Tensor:
+    """Compute attention on [B, T, H, D], causal if `bias_Tt` is given; `bias_Tt` has the type of q.
+
+    K and V may have fewer heads, each for a group of consecutive query heads.
+    """
+    batch_size, seq_len, heads, head_dim = q_BTHD.shape
+    kv_heads = k_BtKD.shape[2]
     if impl == "fused":
         with scope("attn_fused"):
             out_BHTD = F.scaled_dot_product_attention(
-                q_BTHD.transpose(1, 2), k_BtHD.transpose(1, 2), v_BtHD.transpose(1, 2), is_causal=bias_Tt is not None
+                q_BTHD.transpose(1, 2),
+                k_BtKD.transpose(1, 2),
+                v_BtKD.transpose(1, 2),
+                is_causal=bias_Tt is not None,
+                enable_gqa=kv_heads != heads,
             )
             return out_BHTD.transpose(1, 2)
     with scope("attn_q_k"):
-        q_BTHD = q_BTHD * q_BTHD.shape[-1] ** -0.5
+        q_BTKGD = (q_BTHD * head_dim**-0.5).unflatten(2, (kv_heads, -1))
         if impl == "einsum":
-            scores_BHTt = torch.einsum("bqhd,bkhd->bhqk", q_BTHD, k_BtHD)
+            scores_BKGTt = torch.einsum("bqkgd,btkd->bkgqt", q_BTKGD, k_BtKD)
         else:
-            scores_BHTt = q_BTHD.transpose(1, 2) @ k_BtHD.permute(0, 2, 3, 1)
+            # The queries of a group are rows of one product with the keys that they share.
+            rows_BKRD = q_BTKGD.permute(0, 2, 3, 1, 4).reshape(batch_size, kv_heads, -1, head_dim)
+            scores_BKGTt = (rows_BKRD @ k_BtKD.permute(0, 2, 3, 1)).unflatten(2, (-1, seq_len))
     with scope("attn_softmax"):
         if bias_Tt is not None:
-            scores_BHTt = scores_BHTt.add_(bias_Tt)
-        softmax_dtype = torch.promote_types(scores_BHTt.dtype, torch.float32)
-        weights_BHTt = torch.softmax(scores_BHTt, dim=-1, dtype=softmax_dtype).to(v_BtHD.dtype)
+            scores_BKGTt = scores_BKGTt.add_(bias_Tt)
+        softmax_dtype = torch.promote_types(scores_BKGTt.dtype, torch.float32)
+        weights_BKGTt = torch.softmax(scores_BKGTt, dim=-1, dtype=softmax_dtype).to(v_BtKD.dtype)
     with scope("attn_att_v"):
         if impl == "einsum":
-            return torch.einsum("bhqk,bkhd->bqhd", weights_BHTt, v_BtHD)
-        return (weights_BHTt @ v_BtHD.transpose(1, 2)).transpose(1, 2)
+            return torch.einsum("bkgqt,btkd->bqkgd", weights_BKGTt, v_BtKD).flatten(2, 3)
+        out_BKRD: Tensor = weights_BKGTt.flatten(2, 3) @ v_BtKD.transpose(1, 2)
+        out_BKGTD = out_BKRD.view(*weights_BKGTt.shape[:4], head_dim)
+        return out_BKGTD.permute(0, 3, 1, 2, 4).flatten(2, 3)
 
 
 def recomputes_scores(impl: Impl, causal: bool, head_dim: int, dtype: torch.dtype, device: torch.device) -> bool:

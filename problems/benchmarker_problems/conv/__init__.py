@@ -6,13 +6,14 @@ Shapes: B batch, X axes of the image (one to three), Y those of the output, K th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.conv.reference import convolve, out_size
+from benchmarker_problems.layers import DERIVED, fill
 
 Layout = Literal["channels_first", "channels_last"]
 LAYOUT_HELP = "axis of the channels in memory: NCHW or NHWC, with the kernels to match"
@@ -26,9 +27,6 @@ PRECISIONS_DONE = dict.fromkeys(INPUTS, ("fp64", "fp32", "tf32", "bf16", "fp16")
 IMAGE_SIZES = {1: 3136, 2: 56, 3: 14}
 """Sizes of an image by its dimensions if none is given; all have about 3000 positions."""
 
-_DERIVED: Any = None
-"""Placeholder for a number that `__post_init__` derives from the others."""
-
 
 @dataclass(frozen=True)
 class ConvParams:
@@ -38,22 +36,18 @@ class ConvParams:
     batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 8
     in_channels: Annotated[int, Meta(ge=1, description="channels of an image, a multiple of groups")] = 64
     out_channels: Annotated[int, Meta(ge=1, description="channels of the output, a multiple of groups")] = 64
-    image_size: Annotated[int, Meta(ge=1, description="size of an image; if omitted, 3136, 56 or 14 by dims")] = (
-        _DERIVED
-    )
+    image_size: Annotated[int, Meta(ge=1, description="size of an image; if omitted, 3136, 56 or 14 by dims")] = DERIVED
     kernel_size: Annotated[int, Meta(ge=1, description="size of the kernel")] = 3
     stride: Annotated[int, Meta(ge=1, description="distance of the kernel's positions")] = 1
     padding: Annotated[
         int, Meta(ge=0, description="zeros on each side; if omitted, dilation·(kernel_size - 1)/2 rounded down")
-    ] = _DERIVED
+    ] = DERIVED
     dilation: Annotated[int, Meta(ge=1, description="distance of the elements that a kernel reads")] = 1
     groups: Annotated[int, Meta(ge=1, description="independent groups of channels; in_channels for depthwise")] = 1
     layout: Annotated[Layout, Meta(description=LAYOUT_HELP)] = "channels_last"
 
     def __post_init__(self) -> None:
-        for field, value in (("image_size", IMAGE_SIZES[self.dims]), ("padding", self.half_span)):
-            if getattr(self, field) is None:
-                object.__setattr__(self, field, value)
+        fill(self, {"image_size": IMAGE_SIZES[self.dims], "padding": self.half_span})
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
                 raise ValueError(f"{name}={getattr(self, name)} is not a multiple of groups={self.groups}")

@@ -5,15 +5,30 @@ As published (Radford et al., 2019), with a bias in every linear layer, but with
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems import attention
-from benchmarker_problems.attention import IMPL_HELP, Impl, part
-from benchmarker_problems.gpt2 import reference
+from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.gpt2.reference import forward
+from benchmarker_problems.layers import (
+    DERIVED,
+    Layers,
+    Shapes,
+    draw,
+    fill,
+    linear_shapes,
+    next_tokens,
+    norm_shapes,
+    size_of,
+    times,
+)
+from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.steps import ADAMW
+from benchmarker_problems.steps.reference import steps
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
 SIZES: Mapping[Size, Mapping[str, int]] = {
@@ -34,46 +49,26 @@ PUBLISHED: Mapping[Size, int] = {
 VOCAB_SIZE = 50257
 POSITIONS = 1024
 
-_TRAINED = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
-DONE: Mapping[Mode, tuple[str, ...]] = {
-    "inference": (*_TRAINED, "fp16"),
-    "forward_backward": (*_TRAINED, "fp16"),
-    "training": _TRAINED,
-}
-"""Precisions by mode. Pure fp16 cannot be trained: it cannot represent AdamW's ε and the squared gradients."""
-
-FOLLOWS = 0.9
-"""Share of the tokens that follow the permutation; the others are uniformly random."""
-
-_BY_SIZE: Any = None
-"""Placeholder for a number that `__post_init__` derives from the size."""
-
 
 @dataclass(frozen=True)
 class Gpt2Params:
     """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     size: Annotated[Size, Meta(description="published size; the five options below override it")] = "small"
-    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = _BY_SIZE
-    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = _BY_SIZE
-    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = _BY_SIZE
-    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = _BY_SIZE
-    vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens; 50257 if omitted")] = _BY_SIZE
+    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
+    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = DERIVED
+    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
+    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
+    vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens; 50257 if omitted")] = DERIVED
     seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
 
     def __post_init__(self) -> None:
-        for name, value in SIZES[self.size].items():
-            self._fill(name, value)
-        self._fill("d_ff", 4 * self.d_model)
-        self._fill("vocab_size", VOCAB_SIZE)
+        fill(self, SIZES[self.size])
+        fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
         if self.d_model % self.n_head:
             raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
-
-    def _fill(self, name: str, value: int) -> None:
-        if getattr(self, name) is None:
-            object.__setattr__(self, name, value)
 
     @property
     def positions(self) -> int:
@@ -135,12 +130,12 @@ class Gpt2(Problem):
         tokens = p.batch_size * p.seq_len
         block = 4 * p.d_model**2 + 2 * p.d_model * p.d_ff + 2 * p.seq_len * p.d_model
         flops = 2 * tokens * (p.n_layer * block + p.d_model * p.vocab_size)
-        weights = parameter_count(p) * types.parameter_bytes
+        weights = self.parameter_count(p) * types.parameter_bytes
         tokens_bytes, logits_bytes = 4 * tokens, tokens * p.vocab_size * types.compute_bytes
         moved = {
             "inference": weights + tokens_bytes + logits_bytes,
             "forward_backward": 2 * weights + 2 * tokens_bytes,
-            "training": 7 * weights + 2 * tokens_bytes,
+            "training": ADAMW.WEIGHTS_MOVED * weights + 2 * tokens_bytes,
         }
         return Cost(
             flops=flops if mode == "inference" else 3 * flops,
@@ -151,49 +146,44 @@ class Gpt2(Problem):
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p, types, backward = params, PRECISIONS[precision], mode != "inference"
-        weight, item = types.parameter_bytes, types.compute_bytes
+        p, backward = params, mode != "inference"
         tokens = p.batch_size * p.seq_len
-        width, inner, logits = (tokens * size * item for size in (p.d_model, p.d_ff, p.vocab_size))
-
-        def linear(inputs: int, outputs: int, *, more: int = 0) -> Work:
-            """Return the work of a product with weights; `more` bytes are read in addition."""
-            read = (tokens * inputs) * item + (inputs * outputs) * weight + more
-            return part(2 * tokens * inputs * outputs, read=read, written=tokens * outputs * item, backward=backward)
-
-        norm = part(0, read=width + 2 * p.d_model * weight, written=width, backward=backward)
+        layers = Layers(tokens, precision, backward)
         block = {
-            "ln_1": norm,
-            "attn_qkv": linear(p.d_model, 3 * p.d_model),
-            **attention.parts(p.batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, item, backward=backward),
-            "attn_proj": linear(p.d_model, p.d_model, more=width),
-            "ln_2": norm,
-            "mlp_fc": linear(p.d_model, p.d_ff),
-            "mlp_gelu": part(0, read=inner, written=inner, backward=backward),
-            "mlp_proj": linear(p.d_ff, p.d_model, more=width),
+            "ln_1": layers.norm(p.d_model),
+            "attn_qkv": layers.linear(p.d_model, 3 * p.d_model),
+            **attention.parts(
+                p.batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, layers.item_bytes, backward=backward
+            ),
+            "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
+            "ln_2": layers.norm(p.d_model),
+            "mlp_fc": layers.linear(p.d_model, p.d_ff),
+            "mlp_gelu": layers.pointwise(p.d_ff, p.d_ff),
+            "mlp_proj": layers.linear(p.d_ff, p.d_model, residual=True),
         }
-        embedded = (tokens + p.seq_len) * p.d_model * weight
-        parts = {"embed": part(0, read=embedded, written=width, backward=backward)}
-        parts |= {name: Work(p.n_layer * work.flops, p.n_layer * work.bytes) for name, work in block.items()}
-        parts |= {"ln_f": norm, "lm_head": linear(p.d_model, p.vocab_size)}
+        parts = {
+            "embed": layers.pointwise(0, p.d_model, weights=(tokens + p.seq_len) * p.d_model),
+            **times(p.n_layer, block),
+            "ln_f": layers.norm(p.d_model),
+            "lm_head": layers.linear(p.d_model, p.vocab_size),
+        }
         if backward:
-            parts["loss"] = part(0, read=logits, written=0, backward=True)
+            parts["loss"] = layers.pointwise(p.vocab_size, 0)
         if mode == "training":
+            weight_bytes = self.parameter_count(p) * layers.weight_bytes
             # AdamW reads the weights, their gradients and two moments, and writes all but the gradients.
-            parts["optimizer"] = Work(0, 7 * parameter_count(p) * weight)
+            parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
         return parts
 
     def parameter_count(self, params: Gpt2Params) -> int:
         """Return the number of weights; the output head shares those of the embedding."""
-        return parameter_count(params)
+        return size_of(weight_shapes(params))
 
     def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw GPT-2's initial weights and tokens; biases and gains are random too, so a missing one is detected."""
-        weights = {name: _draw(name, shape, params, rng) for name, shape in weight_shapes(params).items()}
-        if precision == "fp64":
-            weights = {name: weight.astype(np.float64) for name, weight in weights.items()}
-        follower = rng.permutation(params.vocab_size)
-        return Data(weights, tuple(_batch(params, follower, rng) for _ in range(batches)))
+        """Draw GPT-2's initial weights, random biases and gains too, and tokens that can be learned."""
+        p = params
+        weights = draw(weight_shapes(p), precision, rng, residuals=2 * p.n_layer)
+        return Data(weights, next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches))
 
     def small(self, params: Gpt2Params) -> Gpt2Params:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
@@ -210,20 +200,13 @@ class Gpt2(Problem):
 
     def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
-        weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
-        optimizer = reference.AdamW(weights)
-        for batch in data.batches:
-            logits_BTV, pullback = reference.forward(weights, batch["tokens"], params.n_layer, params.n_head)
-            if mode == "inference":
-                yield {"logits": logits_BTV}
-                continue
-            loss, d_logits_BTV = reference.cross_entropy(logits_BTV, batch["targets"])
-            gradients = pullback(d_logits_BTV)
-            if mode == "training":
-                optimizer.step(weights, gradients)
-                yield {"loss": loss}
-            else:
-                yield {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
+        return steps(
+            data,
+            mode,
+            "logits",
+            lambda weights, batch: forward(weights, batch["tokens"], params.n_layer, params.n_head),
+            lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
+        )
 
 
 @hookimpl
@@ -232,61 +215,16 @@ def make_problem() -> Problem:
     return Gpt2()
 
 
-def weight_shapes(params: Gpt2Params) -> dict[str, tuple[int, ...]]:
+def weight_shapes(params: Gpt2Params) -> Shapes:
     """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
     p = params
-    shapes: dict[str, tuple[int, ...]] = {"wte": (p.vocab_size, p.d_model), "wpe": (p.positions, p.d_model)}
+    shapes: Shapes = {"wte": (p.vocab_size, p.d_model), "wpe": (p.positions, p.d_model)}
     for layer in range(p.n_layer):
         h = f"h.{layer}"
-        shapes |= _norm_shapes(f"{h}.ln_1", p.d_model)
-        shapes |= _linear_shapes(f"{h}.attn_qkv", p.d_model, 3 * p.d_model)
-        shapes |= _linear_shapes(f"{h}.attn_proj", p.d_model, p.d_model)
-        shapes |= _norm_shapes(f"{h}.ln_2", p.d_model)
-        shapes |= _linear_shapes(f"{h}.mlp_fc", p.d_model, p.d_ff)
-        shapes |= _linear_shapes(f"{h}.mlp_proj", p.d_ff, p.d_model)
-    return shapes | _norm_shapes("ln_f", p.d_model)
-
-
-def _norm_shapes(name: str, width: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.scale": (width,), f"{name}.bias": (width,)}
-
-
-def _linear_shapes(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-    return {f"{name}.kernel": (inputs, outputs), f"{name}.bias": (outputs,)}
-
-
-def parameter_count(params: Gpt2Params) -> int:
-    """Return the number of parameters; the output head shares those of the embedding."""
-    return sum(int(np.prod(shape)) for shape in weight_shapes(params).values())
-
-
-def fixed_loss_scale(params: Gpt2Params) -> float:
-    """Return the factor of the loss for `forward_backward` with fp16 gradients; the result is divided by it afterwards.
-
-    It is a power of two of about 16 times the tokens. Without it, the factor 1/(B·T) of the mean loss would make the
-    gradient of a single token too small for fp16.
-    """
-    return 2.0 ** (4 + (params.batch_size * params.seq_len - 1).bit_length())
-
-
-def _draw(name: str, shape: tuple[int, ...], params: Gpt2Params, rng: np.random.Generator) -> np.ndarray:
-    """Draw from N(0, 0.02²); kernels that end a residual branch are divided by √(2·layers), gains are centred on 1."""
-    weight = rng.standard_normal(shape, dtype=np.float32)
-    weight *= np.float32(0.02)
-    if name.endswith("_proj.kernel"):
-        weight *= np.float32((2 * params.n_layer) ** -0.5)
-    if name.endswith(".scale"):
-        weight += np.float32(1)
-    return weight
-
-
-def _batch(params: Gpt2Params, follower: np.ndarray, rng: np.random.Generator) -> Mapping[str, np.ndarray]:
-    """Draw sequences in which a token is mostly followed by its `follower`, so that there is something to learn."""
-    shape = (params.seq_len + 1, params.batch_size)
-    sequence_TB = rng.integers(params.vocab_size, size=shape, dtype=np.int32)
-    follows_TB = rng.random(shape) < FOLLOWS
-    for position in range(params.seq_len):
-        following_B = follower[sequence_TB[position]]
-        np.copyto(sequence_TB[position + 1], following_B, where=follows_TB[position + 1], casting="same_kind")
-    sequence_BT = np.ascontiguousarray(sequence_TB.T)
-    return {"tokens": sequence_BT[:, :-1].copy(), "targets": sequence_BT[:, 1:].copy()}
+        shapes |= norm_shapes(f"{h}.ln_1", p.d_model)
+        shapes |= linear_shapes(f"{h}.attn_qkv", p.d_model, 3 * p.d_model)
+        shapes |= linear_shapes(f"{h}.attn_proj", p.d_model, p.d_model)
+        shapes |= norm_shapes(f"{h}.ln_2", p.d_model)
+        shapes |= linear_shapes(f"{h}.mlp_fc", p.d_model, p.d_ff)
+        shapes |= linear_shapes(f"{h}.mlp_proj", p.d_ff, p.d_model)
+    return shapes | norm_shapes("ln_f", p.d_model)

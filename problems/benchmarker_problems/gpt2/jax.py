@@ -4,47 +4,24 @@ In mixed precision, fp32 weights are cast for each product. In 16-bit types Laye
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
-from itertools import cycle
-from typing import Any, cast
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
-from flax.training.dynamic_scale import DynamicScale
-from flax.traverse_util import unflatten_dict
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.gpt2 import DONE, Gpt2Params, fixed_loss_scale
-from benchmarker_problems.gpt2.reference import (
-    ADAM_EPS,
-    BETA_1,
-    BETA_2,
-    LAYER_NORM_EPS,
-    LEARNING_RATE,
-    WEIGHT_DECAY,
-)
-
-Weights = dict[str, Array]
-Batches = Iterator[dict[str, Array]]
-Step = Callable[[], dict[str, Array]]
-State = tuple[Weights, Any, DynamicScale | None]
-
-OPTIMIZER = optax.adamw(
-    LEARNING_RATE,
-    b1=BETA_1,
-    b2=BETA_2,
-    eps=ADAM_EPS,
-    weight_decay=WEIGHT_DECAY,
-    mask=lambda weights: jax.tree.map(lambda weight: weight.ndim == 2, weights),
-)
+from benchmarker_problems.gpt2 import Gpt2Params
+from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
+from benchmarker_problems.layers.jax import cross_entropy
+from benchmarker_problems.steps import DONE
+from benchmarker_problems.steps.jax import Weights, apply, workload
 
 
 @hookimpl
@@ -111,114 +88,26 @@ class Gpt2Model(nn.Module):
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, types = params, PRECISIONS[case.precision]
-    kernel = fused_kernel(case)
-    logits_of, loss_of = functions(p, DTYPES[types.compute], kernel)
-    weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
-    batches = cycle([{name: framework.put(value) for name, value in batch.items()} for batch in data.batches])
-    loss_scale = fixed_loss_scale(p) if types.compute == "fp16" else 1.0
-    scale_left = loss_scale if types.parameter == "fp16" else 1.0
-
-    if case.mode == "inference":
-        step = inference_step(logits_of, weights, batches)
-    elif case.mode == "forward_backward":
-        step = forward_backward_step(forward_backward(loss_of, loss_scale, scale_left), weights, batches)
-    else:
-        step = training_step(loss_of, initial_state(weights, case.precision), batches)
-
-    def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
-        return {
-            name: np.asarray(value, np.float64) / (scale_left if name.startswith("d_") else 1)
-            for name, value in result.items()
-        }
-
-    recomputes = case.mode != "inference" and recomputes_scores(p.impl, kernel)
+    p, kernel = params, fused_kernel(case)
+    logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
     scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
-    return Workload(step, outputs, scores_flops if recomputes else 0)
+    return workload(
+        framework,
+        case,
+        data,
+        "logits",
+        logits_of,
+        loss_of,
+        terms=p.batch_size * p.seq_len,
+        recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
+    )
 
 
 def functions(params: Gpt2Params, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
     model = Gpt2Model(params, dtype, kernel)
 
-    def logits_of(weights: Weights, tokens: Array) -> Array:
-        nested = unflatten_dict({tuple(name.rsplit(".", 2)): weight for name, weight in weights.items()})
-        return cast("Array", model.apply({"params": nested}, tokens))
-
     def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
-        logits_BTV = logits_of(weights, tokens)
-        with jax.named_scope("loss"):
-            logits_BTV = logits_BTV.astype(jnp.promote_types(logits_BTV.dtype, jnp.float32))
-            return cast("Array", optax.softmax_cross_entropy_with_integer_labels(logits_BTV, targets).mean())
+        return cross_entropy(apply(model, weights, tokens), targets)
 
-    return logits_of, loss_of
-
-
-def forward_backward(
-    loss_of: Callable[..., Array], loss_scale: float, scale_left: float
-) -> Callable[..., dict[str, Array]]:
-    """Return the function from (weights, tokens, targets) to the loss and its gradients.
-
-    The backward pass uses the loss times `loss_scale`; the gradients returned are the true ones times `scale_left`.
-    """
-
-    def function(weights: Weights, tokens: Array, targets: Array) -> dict[str, Array]:
-        def scaled_loss_of(weights: Weights) -> tuple[Array, Array]:
-            loss = loss_of(weights, tokens, targets)
-            return loss * loss_scale, loss
-
-        gradients, loss = jax.grad(scaled_loss_of, has_aux=True)(weights)
-        unscale = scale_left / loss_scale
-        return {"loss": loss, **{f"d_{name}": gradient * unscale for name, gradient in gradients.items()}}
-
-    return function
-
-
-def training(state: State, tokens: Array, targets: Array, *, loss_of: Callable[..., Array]) -> tuple[State, Array]:
-    """Return the state after one AdamW update and the loss before it; if gradients overflow, only the scale changes."""
-    weights, moments, scaler = state
-    if scaler is None:
-        loss, gradients = jax.value_and_grad(loss_of)(weights, tokens, targets)
-    else:
-        scaler, finite, loss, gradients = scaler.value_and_grad(loss_of)(weights, tokens, targets)
-    with jax.named_scope("optimizer"):
-        updates, new_moments = OPTIMIZER.update(gradients, moments, weights)
-        new_weights = optax.apply_updates(weights, updates)
-        if scaler is not None:
-            new_weights, new_moments = jax.tree.map(
-                partial(jnp.where, finite), (new_weights, new_moments), (weights, moments)
-            )
-    return (new_weights, new_moments, scaler), loss
-
-
-def initial_state(weights: Weights, precision: str) -> State:
-    """Return the weights, AdamW's moments, and for mixed fp16 the dynamic loss scale with PyTorch's settings."""
-    scaler = None
-    if precision == "mixed_fp16":
-        # Flax increases the scale one step after the given interval, so this equals PyTorch's 2000.
-        scaler = DynamicScale(growth_interval=1999, fin_steps=jnp.int32(0), scale=jnp.float32(2**16))
-    return weights, jax.jit(OPTIMIZER.init)(weights), scaler
-
-
-def inference_step(logits_of: Callable[..., Array], weights: Weights, batches: Batches) -> Step:
-    """Return the step that computes the logits of the next batch."""
-    function = jax.jit(logits_of)
-    return lambda: {"logits": function(weights, next(batches)["tokens"])}
-
-
-def forward_backward_step(function: Callable[..., dict[str, Array]], weights: Weights, batches: Batches) -> Step:
-    """Return the step that computes the loss of the next batch and its gradients."""
-    function = jax.jit(function)
-    return lambda: function(weights, **next(batches))
-
-
-def training_step(loss_of: Callable[..., Array], state: State, batches: Batches) -> Step:
-    """Return the step that computes the loss of the next batch and updates the state, reusing its memory."""
-    function = jax.jit(partial(training, loss_of=loss_of), donate_argnums=0)
-
-    def step() -> dict[str, Array]:
-        nonlocal state
-        state, loss = function(state, **next(batches))
-        return {"loss": loss}
-
-    return step
+    return partial(apply, model), loss_of

@@ -7,7 +7,8 @@ import numpy as np
 from benchmarker import Data, Support, Workload, hookimpl
 from benchmarker_problems.attention import causal_bias
 from benchmarker_problems.gpt2 import Gpt2Params
-from benchmarker_problems.gpt2.reference import block, layer_norm, select
+from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS, block
+from benchmarker_problems.layers.reference import layer_norm, select
 
 
 @hookimpl
@@ -29,7 +30,7 @@ def build_workload(params: Gpt2Params, data: Data) -> Workload:
         x_BTC = wte_VC[next(batches)["tokens"]] + wpe_TC
         for weights in blocks:
             x_BTC, _ = block(x_BTC, weights, params.n_head, params.impl, bias_TT)
-        normed_BTC, _ = layer_norm(x_BTC, ln_f)
+        normed_BTC, _ = layer_norm(x_BTC, ln_f, LAYER_NORM_EPS)
         logits_BTV: np.ndarray = normed_BTC @ wte_VC.T
         return logits_BTV
 

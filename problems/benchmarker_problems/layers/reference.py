@@ -1,0 +1,158 @@
+"""Layers in NumPy with handwritten backward passes, in the type of their arguments.
+
+Each returns its result and a pullback: the function from the gradient of the result to the gradients of the inputs.
+Shapes: B batch, T sequence, H heads, D head dimension, I inputs, O outputs, V vocabulary; C width; `...` any axes.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.special import erf
+
+Weights = Mapping[str, np.ndarray]
+Gradients = dict[str, np.ndarray]
+Pullback = Callable[[np.ndarray], tuple[np.ndarray, Gradients]]
+"""From the gradient of a result to that of the input, and to that of each weight."""
+Plain = Callable[[np.ndarray], np.ndarray]
+"""The same of a layer without weights."""
+
+
+def linear(x_I: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
+    """Return x·kernel + bias, [..., O]; the bias may be missing."""
+    kernel_IO = weights["kernel"]
+    axes = tuple(range(x_I.ndim - 1))
+
+    def pullback(d_y_O: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        gradients = {"kernel": np.tensordot(x_I, d_y_O, axes=(axes, axes))}
+        if "bias" in weights:
+            gradients["bias"] = d_y_O.sum(axis=axes)
+        return d_y_O @ kernel_IO.T, gradients
+
+    y_O = x_I @ kernel_IO
+    return y_O + weights["bias"] if "bias" in weights else y_O, pullback
+
+
+def layer_norm(x_C: np.ndarray, weights: Weights, eps: float) -> tuple[np.ndarray, Pullback]:
+    """Normalise to zero mean and unit variance across C, then apply gain and bias (Ba et al., 2016)."""
+    scale_C, axes = weights["scale"], tuple(range(x_C.ndim - 1))
+    centred_C = x_C - x_C.mean(axis=-1, keepdims=True)
+    rstd_1 = 1 / np.sqrt(np.square(centred_C).mean(axis=-1, keepdims=True) + x_C.dtype.type(eps))
+    unit_C = centred_C * rstd_1
+
+    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_unit_C = d_y_C * scale_C
+        along_1 = (d_unit_C * unit_C).mean(axis=-1, keepdims=True)
+        d_x_C = rstd_1 * (d_unit_C - d_unit_C.mean(axis=-1, keepdims=True) - unit_C * along_1)
+        return d_x_C, {"scale": (d_y_C * unit_C).sum(axis=axes), "bias": d_y_C.sum(axis=axes)}
+
+    return unit_C * scale_C + weights["bias"], pullback
+
+
+def rms_norm(x_C: np.ndarray, weights: Weights, eps: float) -> tuple[np.ndarray, Pullback]:
+    """Divide by the root of the mean square across C, then apply the gain (Zhang and Sennrich, 2019)."""
+    scale_C, axes = weights["scale"], tuple(range(x_C.ndim - 1))
+    rstd_1 = 1 / np.sqrt(np.square(x_C).mean(axis=-1, keepdims=True) + x_C.dtype.type(eps))
+    unit_C = x_C * rstd_1
+
+    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_unit_C = d_y_C * scale_C
+        along_1 = (d_unit_C * unit_C).mean(axis=-1, keepdims=True)
+        return rstd_1 * (d_unit_C - unit_C * along_1), {"scale": (d_y_C * unit_C).sum(axis=axes)}
+
+    return unit_C * scale_C, pullback
+
+
+def gelu_tanh(x: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), the approximate GELU (Hendrycks and Gimpel, 2016)."""
+    slope, cubic = (2 / np.pi) ** 0.5, 0.044715
+    tanh = np.tanh(slope * x * (1 + cubic * x * x))
+
+    def pullback(d_y: np.ndarray) -> np.ndarray:
+        d_tanh = (1 - tanh * tanh) * slope * (1 + 3 * cubic * x * x)
+        d_x: np.ndarray = d_y * (0.5 * (1 + tanh) + 0.5 * x * d_tanh)
+        return d_x
+
+    return 0.5 * x * (1 + tanh), pullback
+
+
+def gelu(x: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return x·Φ(x) with the normal distribution's Φ, the exact GELU (Hendrycks and Gimpel, 2016)."""
+    below = 0.5 * (1 + erf(x / np.sqrt(2).astype(x.dtype)))
+
+    def pullback(d_y: np.ndarray) -> np.ndarray:
+        d_x: np.ndarray = d_y * (below + x * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi))
+        return d_x
+
+    return x * below, pullback
+
+
+def silu(x: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return x·σ(x) (Elfwing et al., 2018)."""
+    sigmoid = 1 / (1 + np.exp(-x))
+
+    def pullback(d_y: np.ndarray) -> np.ndarray:
+        d_x: np.ndarray = d_y * sigmoid * (1 + x * (1 - sigmoid))
+        return d_x
+
+    return x * sigmoid, pullback
+
+
+def swiglu(gate_up_2F: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return silu(gate)·up of the two halves [gate, up] of the last axis, [..., F] (Shazeer, 2020)."""
+    gate_F, up_F = np.split(gate_up_2F, 2, axis=-1)
+    open_F, silu_pullback = silu(gate_F)
+
+    def pullback(d_y_F: np.ndarray) -> np.ndarray:
+        return np.concatenate([silu_pullback(d_y_F * up_F), d_y_F * open_F], axis=-1)
+
+    return open_F * up_F, pullback
+
+
+def rope_tables(seq_len: int, head_dim: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin [T, D/2] of the angles t·θ^(−2i/D) (Su et al., 2021), in float64 whatever uses them."""
+    angles = np.arange(seq_len)[:, None] * theta ** (-np.arange(0, head_dim, 2) / head_dim)
+    return np.cos(angles), np.sin(angles)
+
+
+def rope(x_BTHD: np.ndarray, cos_Td: np.ndarray, sin_Td: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Rotate the pairs (i, i + D/2) of each head by the angles of the position: halves, as Llama's checkpoints have."""
+
+    def rotated(x_BTHD: np.ndarray, sin_T1d: np.ndarray) -> np.ndarray:
+        first, second = np.split(x_BTHD, 2, axis=-1)
+        return np.concatenate([first * cos_T1d - second * sin_T1d, second * cos_T1d + first * sin_T1d], axis=-1)
+
+    cos_T1d, sin_T1d = (table[:, None].astype(x_BTHD.dtype) for table in (cos_Td, sin_Td))
+    return rotated(x_BTHD, sin_T1d), lambda d_y_BTHD: rotated(d_y_BTHD, -sin_T1d)
+
+
+def cross_entropy(logits_V: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of −log softmax(logits) at the targets, and its gradient with respect to the logits."""
+    targets_1 = targets[..., None]
+    shifted_V = logits_V - logits_V.max(axis=-1, keepdims=True)
+    log_softmax_V = shifted_V - np.log(np.exp(shifted_V).sum(axis=-1, keepdims=True))
+    loss = -np.take_along_axis(log_softmax_V, targets_1, axis=-1).mean()
+    d_logits_V = np.exp(log_softmax_V)
+    np.put_along_axis(d_logits_V, targets_1, np.take_along_axis(d_logits_V, targets_1, axis=-1) - 1, axis=-1)
+    return np.asarray(loss), d_logits_V / targets.size
+
+
+def embedding(weights_VC: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, Plain]:
+    """Return the rows of the tokens, [..., C]; the pullback gives the gradient of the table."""
+
+    def pullback(d_x_C: np.ndarray) -> np.ndarray:
+        d_weights_VC = np.zeros_like(weights_VC)
+        np.add.at(d_weights_VC, tokens, d_x_C)
+        return d_weights_VC
+
+    return weights_VC[tokens], pullback
+
+
+def select(weights: Weights, prefix: str) -> dict[str, np.ndarray]:
+    """Return the weights whose names begin with a prefix, without the prefix."""
+    start = prefix + "."
+    return {name.removeprefix(start): weight for name, weight in weights.items() if name.startswith(start)}
+
+
+def prefixed(prefix: str, gradients: Gradients) -> Gradients:
+    """Return the gradients with a prefix added to their names."""
+    return {f"{prefix}.{name}": gradient for name, gradient in gradients.items()}

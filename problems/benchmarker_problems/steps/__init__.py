@@ -1,0 +1,44 @@
+"""What a step of a model does in each mode: the output; the loss and its gradients; or an update of the weights.
+
+The modules beside this one do it in each framework, and in NumPy for the reference.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarker import Mode
+
+_TRAINED = ("fp64", "fp32", "tf32", "bf16", "mixed_bf16", "mixed_fp16")
+DONE: Mapping[Mode, tuple[str, ...]] = {
+    "inference": (*_TRAINED, "fp16"),
+    "forward_backward": (*_TRAINED, "fp16"),
+    "training": _TRAINED,
+}
+"""Precisions of a model by mode. Pure fp16 cannot represent AdamW's ε and the squared gradients, so it cannot train."""
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """Settings of AdamW (Loshchilov and Hutter, 2019). Weights with one axis (gains and biases) do not decay."""
+
+    learning_rate: float = 1e-3
+    beta_1: float = 0.9
+    beta_2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+
+    WEIGHTS_MOVED = 7
+    """How often training moves bytes of the size of the weights: an update reads and writes the weights and two
+    moments, and reads the gradients."""
+
+
+ADAMW = AdamW()
+
+
+def fixed_loss_scale(terms: int) -> float:
+    """Return the factor of a loss that is a mean over `terms` for `forward_backward` with fp16 gradients.
+
+    The result is divided by it afterwards. It is a power of two of about 16 times the terms. Without it, the factor
+    1/terms of the mean would make the gradient of a single term too small for fp16.
+    """
+    return 2.0 ** (4 + (terms - 1).bit_length())

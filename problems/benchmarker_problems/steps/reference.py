@@ -1,0 +1,60 @@
+"""Successive steps of a model in NumPy, in the type of its weights: the reference of every check."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarker import Data, Mode
+from benchmarker_problems.steps import ADAMW, AdamW
+
+Weights = Mapping[str, np.ndarray]
+Gradients = dict[str, np.ndarray]
+Batch = Mapping[str, np.ndarray]
+Forward = Callable[[Weights, Batch], tuple[np.ndarray, Callable[[np.ndarray], Gradients]]]
+"""From weights and a batch to the output, and to the function from its gradient to that of each weight."""
+Loss = Callable[[np.ndarray, Batch], tuple[np.ndarray, np.ndarray]]
+"""From the output and the batch to the loss, and to its gradient with respect to the output."""
+
+
+def steps(
+    data: Data, mode: Mode, output: str, forward: Forward, loss_of: Loss, settings: AdamW = ADAMW
+) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yield the output by its name; or the loss and the gradient of each weight; or the loss before each update."""
+    weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
+    optimizer = Optimizer(weights, settings)
+    for batch in data.batches:
+        result, pullback = forward(weights, batch)
+        if mode == "inference":
+            yield {output: result}
+            continue
+        loss, d_result = loss_of(result, batch)
+        gradients = pullback(d_result)
+        if mode == "training":
+            optimizer.step(weights, gradients)
+            yield {"loss": loss}
+        else:
+            yield {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
+
+
+class Optimizer:
+    """AdamW with bias correction."""
+
+    def __init__(self, weights: Weights, settings: AdamW) -> None:
+        self.settings = settings
+        self.steps = 0
+        self.first = {name: np.zeros_like(weight) for name, weight in weights.items()}
+        self.second = {name: np.zeros_like(weight) for name, weight in weights.items()}
+
+    def step(self, weights: Weights, gradients: Weights) -> None:
+        """Update the weights in place."""
+        s = self.settings
+        self.steps += 1
+        for name, weight in weights.items():
+            gradient = gradients[name]
+            self.first[name] = s.beta_1 * self.first[name] + (1 - s.beta_1) * gradient
+            self.second[name] = s.beta_2 * self.second[name] + (1 - s.beta_2) * gradient**2
+            mean = self.first[name] / (1 - s.beta_1**self.steps)
+            deviation = np.sqrt(self.second[name] / (1 - s.beta_2**self.steps))
+            decay: Any = s.weight_decay * weight if weight.ndim > 1 else 0.0
+            weight[...] -= s.learning_rate * (mean / (deviation + s.eps) + decay)

@@ -1,0 +1,171 @@
+"""Steps of a model in PyTorch. Mixed precision is autocast over fp32 weights.
+
+A model is a module whose parameters have the names of the problem's weights, `kernel` and `scale` written `weight`, and
+two functions of the tensors of a batch by name: to its output, and to its loss.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarker import PRECISIONS, Case, Data, Workload
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.steps import ADAMW, AdamW, fixed_loss_scale
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Model = TypeVar("_Model", bound=nn.Module)
+Batches = Iterator[dict[str, Tensor]]
+Step = Callable[[], dict[str, Tensor]]
+
+
+def load(framework: TorchFramework, make: Callable[[], _Model], data: Data, dtype: torch.dtype) -> _Model:
+    """Return the model with the given weights, on the device."""
+    with torch.device("meta"):
+        model = make()
+    weights = {
+        parameter_name(name): framework.put(np.ascontiguousarray(transposed(name, weight)), dtype)
+        for name, weight in data.weights.items()
+    }
+    model.load_state_dict(weights, assign=True)
+    return model
+
+
+def parameter_name(name: str) -> str:
+    """Return the name of a weight in PyTorch's modules."""
+    return name.replace(".scale", ".weight").replace(".kernel", ".weight")
+
+
+def transposed(name: str, value: np.ndarray) -> np.ndarray:
+    """Convert a weight or gradient to PyTorch's layout or back; PyTorch's kernels are [outputs, inputs]."""
+    return value.T if name.endswith(".kernel") else value
+
+
+def workload(
+    framework: TorchFramework,
+    case: Case,
+    data: Data,
+    model: nn.Module,
+    output: str,
+    output_of: Callable[..., Tensor],
+    loss_of: Callable[..., Tensor],
+    *,
+    terms: int,
+    inputs: tuple[str, ...] = ("tokens",),
+    settings: AdamW = ADAMW,
+    recomputed_flops: int = 0,
+) -> Workload:
+    """Return the workload of a model in the mode of the case.
+
+    `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`.
+    """
+    types = PRECISIONS[case.precision]
+    batches = cycle(
+        [
+            {name: framework.put(value, _dtype(value, DTYPES[types.parameter])) for name, value in batch.items()}
+            for batch in data.batches
+        ]
+    )
+    loss_scale = fixed_loss_scale(terms) if types.compute == "fp16" else 1.0
+    scale_left = loss_scale if types.parameter == "fp16" else 1.0
+    if types.is_mixed:
+        compute_dtype = DTYPES[types.compute]
+        output_of, loss_of = (_autocast(each, framework.device.type, compute_dtype) for each in (output_of, loss_of))
+    if case.mode == "inference":
+        step = inference_step(output, framework.compiled(output_of, case.compile), batches, inputs)
+    elif case.mode == "forward_backward":
+        weights = {f"d_{name}": model.get_parameter(parameter_name(name)) for name in data.weights}
+        compiled = framework.compiled(loss_of, case.compile)
+        step = forward_backward_step(compiled, batches, weights, loss_scale, scale_left)
+    else:
+        scaler = torch.amp.GradScaler(framework.device.type, enabled=case.precision == "mixed_fp16")
+        step = training_step(framework.compiled(loss_of, case.compile), batches, adamw(model, settings), scaler)
+
+    def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
+        return {
+            name: transposed(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
+            for name, value in result.items()
+        }
+
+    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0)
+
+
+def _dtype(value: np.ndarray, dtype: torch.dtype) -> torch.dtype:
+    """Return the type of an array of a batch on the device: PyTorch takes 64-bit indices."""
+    return dtype if np.issubdtype(value.dtype, np.floating) else torch.int64
+
+
+def _autocast(function: Callable[_P, _T], device: str, dtype: torch.dtype) -> Callable[_P, _T]:
+    def under(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with torch.autocast(device, dtype):
+            return function(*args, **kwargs)
+
+    return under
+
+
+def inference_step(output: str, output_of: Callable[..., Tensor], batches: Batches, inputs: tuple[str, ...]) -> Step:
+    """Return the step that computes the output of the next batch."""
+
+    def step() -> dict[str, Tensor]:
+        batch = next(batches)
+        with torch.inference_mode():
+            return {output: output_of(*(batch[name] for name in inputs))}
+
+    return step
+
+
+def forward_backward_step(
+    loss_of: Callable[..., Tensor],
+    batches: Batches,
+    weights: Mapping[str, Tensor],
+    loss_scale: float,
+    scale_left: float,
+) -> Step:
+    """Return the step that computes the loss of the next batch and its gradients.
+
+    The backward pass uses the loss times `loss_scale`; the gradients returned are the true ones times `scale_left`.
+    """
+
+    def step() -> dict[str, Tensor]:
+        loss = loss_of(**next(batches))
+        gradients = torch.autograd.grad(loss * loss_scale, list(weights.values()))
+        if scale_left != loss_scale:
+            torch._foreach_mul_(gradients, scale_left / loss_scale)
+        return {"loss": loss.detach(), **dict(zip(weights, gradients, strict=True))}
+
+    return step
+
+
+def adamw(model: nn.Module, settings: AdamW) -> torch.optim.Optimizer:
+    """Return AdamW, fused into one kernel."""
+    s = settings
+    decaying = [weight for weight in model.parameters() if weight.ndim > 1]
+    others = [weight for weight in model.parameters() if weight.ndim == 1]
+    return torch.optim.AdamW(
+        [{"params": decaying, "weight_decay": s.weight_decay}, {"params": others, "weight_decay": 0.0}],
+        lr=s.learning_rate,
+        betas=(s.beta_1, s.beta_2),
+        eps=s.eps,
+        fused=True,
+    )
+
+
+def training_step(
+    loss_of: Callable[..., Tensor], batches: Batches, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
+) -> Step:
+    """Return the step that computes the loss of the next batch and updates the weights in place."""
+
+    def step() -> dict[str, Tensor]:
+        loss = loss_of(**next(batches))
+        torch.autograd.backward(scaler.scale(loss))
+        with scope("optimizer"):
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return {"loss": loss.detach()}
+
+    return step
