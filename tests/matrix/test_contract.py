@@ -14,6 +14,7 @@ from benchmarker.running.check import check_modes, compare_losses
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
+    "conv": ("layout", ("channels_first", "channels_last")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
     "llama": ("impl", ("einsum", "matmul", "fused")),
     "cg": ("format", ("auto", "csr", "ell")),
@@ -28,6 +29,8 @@ TINY = {
     "lu": ("--n=33",),
     "spmv": ("--nx=9", "--ny=8", "--nz=7"),
     "stencil": ("--nx=9", "--ny=8", "--nz=7"),
+    "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
+    "lstm": ("--hidden-size=12", "--input-size=10", "--seq-len=5", "--batch-size=2"),
     "stream": ("--n=1001",),
     "llama": (
         "--n-layer=1",
@@ -130,6 +133,7 @@ def test_each_mode_is_measured_and_recorded(cli, problem, framework):
         assert record["types"]["lowest"] == "fp32"
         assert record["metrics"]["samples_per_s"]["value"] > 0
         assert (record["metrics"]["tokens_per_s"]["value"] is None) == (record["cost"]["tokens"] is None)
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("conv", "gemm", "stream"))
 
 
 @pytest.mark.slow

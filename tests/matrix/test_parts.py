@@ -10,10 +10,12 @@ from benchmarker.hooks import registry
 MODES_OF = {
     "attention": MODES[:2],
     "cg": MODES[:1],
+    "conv": MODES[:2],
     "fft": MODES[:1],
     "gemm": MODES[:2],
     "gpt2": MODES,
     "llama": MODES,
+    "lstm": MODES[:2],
     "lu": MODES[:1],
     "spmv": MODES[:1],
     "stencil": MODES[:1],

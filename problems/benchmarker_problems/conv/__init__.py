@@ -1,0 +1,188 @@
+"""Convolution in one, two or three dimensions, as frameworks define it: the kernel is not mirrored.
+
+Shapes: B batch, X axes of the image (one to three), Y those of the output, K those of the kernel, I input channels
+(of one group in a kernel), O output channels.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker_problems.conv.reference import convolve, out_size
+from benchmarker_problems.layers import DERIVED, fill
+
+Layout = Literal["channels_first", "channels_last"]
+LAYOUT_HELP = "axis of the channels in memory: NCHW or NHWC, with the kernels to match"
+
+INPUTS: dict[Mode, tuple[str, ...]] = {"inference": ("x", "w"), "forward_backward": ("x", "w", "d_out")}
+"""Inputs of a step, by mode."""
+OUTPUTS = ("out", "d_x", "d_w")
+"""Outputs of a step, in order; without the backward pass, only the first."""
+PRECISIONS_DONE = dict.fromkeys(INPUTS, ("fp64", "fp32", "tf32", "bf16", "fp16"))
+
+IMAGE_SIZES = {1: 3136, 2: 56, 3: 14}
+"""Sizes of an image by its dimensions if none is given; all have about 3000 positions."""
+
+
+@dataclass(frozen=True)
+class ConvParams:
+    """Shape of the convolution; sizes hold for each dimension."""
+
+    dims: Annotated[int, Meta(ge=1, le=3, description="dimensions of an image")] = 2
+    batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 8
+    in_channels: Annotated[int, Meta(ge=1, description="channels of an image, a multiple of groups")] = 64
+    out_channels: Annotated[int, Meta(ge=1, description="channels of the output, a multiple of groups")] = 64
+    image_size: Annotated[int, Meta(ge=1, description="size of an image; if omitted, 3136, 56 or 14 by dims")] = DERIVED
+    kernel_size: Annotated[int, Meta(ge=1, description="size of the kernel")] = 3
+    stride: Annotated[int, Meta(ge=1, description="distance of the kernel's positions")] = 1
+    padding: Annotated[
+        int, Meta(ge=0, description="zeros on each side; if omitted, dilation·(kernel_size - 1)/2 rounded down")
+    ] = DERIVED
+    dilation: Annotated[int, Meta(ge=1, description="distance of the elements that a kernel reads")] = 1
+    groups: Annotated[int, Meta(ge=1, description="independent groups of channels; in_channels for depthwise")] = 1
+    layout: Annotated[Layout, Meta(description=LAYOUT_HELP)] = "channels_last"
+
+    def __post_init__(self) -> None:
+        fill(self, {"image_size": IMAGE_SIZES[self.dims], "padding": self.half_span})
+        for name in ("in_channels", "out_channels"):
+            if getattr(self, name) % self.groups:
+                raise ValueError(f"{name}={getattr(self, name)} is not a multiple of groups={self.groups}")
+        if self.out_size < 1:
+            raise ValueError(
+                f"the kernel reads across {self.span} elements, but the padded image has "
+                f"{self.image_size + 2 * self.padding}; increase image_size or padding"
+            )
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last that the kernel reads along an axis."""
+        return self.dilation * (self.kernel_size - 1) + 1
+
+    @property
+    def half_span(self) -> int:
+        """The padding with which, for odd kernels and a stride of 1, the output has the size of the image."""
+        return (self.span - 1) // 2
+
+    @property
+    def out_size(self) -> int:
+        """Size of the output."""
+        return out_size(self.image_size, self.kernel_size, self.stride, self.padding, self.dilation)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the image, the kernel and the output, with the channels last."""
+        p = self
+        return {
+            "x": (p.batch_size, *p.dims * (p.image_size,), p.in_channels),
+            "w": (*p.dims * (p.kernel_size,), p.in_channels // p.groups, p.out_channels),
+            "out": (p.batch_size, *p.dims * (p.out_size,), p.out_channels),
+        }
+
+
+class Conv(Problem):
+    """One convolution without bias; `forward_backward` adds the gradients of the image and of the kernel.
+
+    The padding is the same on both sides, which every framework can do.
+    """
+
+    summary = "convolution in 1, 2 or 3 dimensions, with stride, padding, dilation and groups"
+    params = ConvParams
+    accelerator = {"batch_size": 128, "in_channels": 256, "out_channels": 256}
+    cost_formula = (
+        "flops = 2·B·out_channels·in_channels/groups·kernel_size^dims·out_size^dims, including products with padding,\n"
+        "        three times that with backward\n"
+        "bytes = image, kernel and output once, with backward also their gradients"
+    )
+
+    def title(self, params: ConvParams, mode: Mode) -> str:
+        """Return kernel, channels, batch and image: `conv2d 3×3 64→64, B=8 56×56`; then what is not the default."""
+        p = params
+        kernel, image = ("×".join(p.dims * (str(size),)) for size in (p.kernel_size, p.image_size))
+        rare = {
+            f" s={p.stride}": p.stride > 1,
+            f" p={p.padding}": p.padding != p.half_span,
+            f" d={p.dilation}": p.dilation > 1,
+            f" g={p.groups}": p.groups > 1,
+            f" {p.layout}": p.layout != ConvParams.layout,
+            " fwd+bwd": mode == "forward_backward",
+        }
+        what = f"conv{p.dims}d {kernel} {p.in_channels}→{p.out_channels}, B={p.batch_size} {image}"
+        return what + "".join(text for text, shown in rare.items() if shown)
+
+    def scopes(self, params: ConvParams, mode: Mode) -> Mapping[str, int]:
+        """Return the convolution, the only part."""
+        return {"conv": 1}
+
+    def cost(self, params: ConvParams, mode: Mode, precision: str) -> Cost:
+        """Count the products; the gradients of the image and of the kernel take as many each."""
+        sizes = {name: int(np.prod(shape)) for name, shape in params.shapes.items()}
+        flops = 2 * sizes["out"] * sizes["w"] // params.out_channels
+        moved = sum(sizes.values()) * PRECISIONS[precision].parameter_bytes
+        if mode == "inference":
+            return Cost(flops, moved, params.batch_size)
+        return Cost(3 * flops, 2 * moved, params.batch_size)
+
+    def parts(self, params: ConvParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the convolution, the only part."""
+        cost = self.cost(params, mode, precision)
+        return {"conv": Work(cost.flops, cost.bytes)}
+
+    def data(self, params: ConvParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Draw image, kernel and the gradient of the output from a normal distribution, with the channels last."""
+        dtype = np.float64 if precision == "fp64" else np.float32
+        shapes = params.shapes
+        drawn = {"x": shapes["x"], "w": shapes["w"], "d_out": shapes["out"]}
+        return Data(
+            {},
+            tuple(
+                {name: rng.standard_normal(shape, dtype=dtype) for name, shape in drawn.items()} for _ in range(batches)
+            ),
+        )
+
+    def small(self, params: ConvParams) -> ConvParams:
+        """Return the same kind of convolution (depthwise, grouped or neither), of few elements and channels."""
+        p = params
+        depthwise = 1 < p.groups == p.in_channels
+        groups = 4 if depthwise else min(p.groups, 2)
+        kernel_size, dilation = min(p.kernel_size, 5), min(p.dilation, 2)
+        return replace(
+            p,
+            batch_size=2,
+            in_channels=4 if depthwise else 6,
+            out_channels=8,
+            image_size=min(p.image_size, 11),
+            kernel_size=kernel_size,
+            stride=min(p.stride, 3),
+            padding=min(p.padding, dilation * (kernel_size - 1)),
+            dilation=dilation,
+            groups=groups,
+        )
+
+    def reference(self, params: ConvParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the output, and in `forward_backward` also the gradients of image and kernel; the channels are last."""
+        p = params
+        for batch in data.batches:
+            x_BXI, w_KIO, d_out_BYO = (batch[name].astype(np.float64) for name in ("x", "w", "d_out"))
+            out_BYO, pullback = convolve(x_BXI, w_KIO, p.stride, p.padding, p.dilation, p.groups)
+            gradients = pullback(d_out_BYO) if mode == "forward_backward" else ()
+            yield dict(zip(OUTPUTS, (out_BYO, *gradients), strict=False))
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Make the convolution problem."""
+    return Conv()
+
+
+def channels_first(name: str, value: np.ndarray) -> np.ndarray:
+    """Return an image or output [B, *X, C] as [B, C, *X], or a kernel [*K, I, O] as [O, I, *K]; `name` says which."""
+    return np.moveaxis(value, (-1, -2), (0, 1)) if name in ("w", "d_w") else np.moveaxis(value, -1, 1)
+
+
+def channels_last(name: str, value: np.ndarray) -> np.ndarray:
+    """Undo `channels_first`."""
+    return np.moveaxis(value, (0, 1), (-1, -2)) if name in ("w", "d_w") else np.moveaxis(value, 1, -1)

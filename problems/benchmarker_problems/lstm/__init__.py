@@ -1,0 +1,148 @@
+"""LSTM: a stack of long short-term memory layers over whole sequences (Hochreiter and Schmidhuber, 1997; Gers, 2000).
+
+Shapes: T sequence, B batch, I size of an input, H hidden size, E = 4·H the gates i, f, g, o one after the other.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker_problems.lstm import reference
+
+PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = dict.fromkeys(
+    ("inference", "forward_backward"), ("fp64", "fp32", "tf32", "bf16", "fp16")
+)
+
+
+@dataclass(frozen=True)
+class LstmParams:
+    """Size of the layers and of a batch."""
+
+    layers: Annotated[int, Meta(ge=1, description="layers, each on the outputs of the one before")] = 2
+    hidden_size: Annotated[int, Meta(ge=1, description="size of a layer's state and output")] = 256
+    input_size: Annotated[int, Meta(ge=1, description="size of an input of the first layer")] = 256
+    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 64
+    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 16
+
+
+class Lstm(Problem):
+    """The outputs of the last layer at every position; `forward_backward` adds all gradients for a given one of them.
+
+    Sequences are stored with their positions first, [T, B, I]. The state before the first position is zero. Each gate
+    has one bias: PyTorch's second one is zero.
+    """
+
+    summary = "stack of LSTM layers over sequences [T,B,I]"
+    params = LstmParams
+    accelerator = {"hidden_size": 1024, "input_size": 1024, "seq_len": 128, "batch_size": 64}
+    cost_formula = (
+        "flops = 2·T·B·4·H·(I + H) in each layer, where I = H after the first; three times that with backward\n"
+        "bytes = weights, inputs and outputs once, with backward also their gradients"
+    )
+
+    def title(self, params: LstmParams, mode: Mode) -> str:
+        """Return the sizes: `LSTM L=2 H=256, B=16 T=64`."""
+        p = params
+        inputs = f" I={p.input_size}" * (p.input_size != p.hidden_size)
+        backward = " fwd+bwd" * (mode == "forward_backward")
+        return f"LSTM L={p.layers} H={p.hidden_size}{inputs}, B={p.batch_size} T={p.seq_len}{backward}"
+
+    def scopes(self, params: LstmParams, mode: Mode) -> Mapping[str, int]:
+        """Return the stack, the only part: PyTorch computes it in one call."""
+        return {"lstm": 1}
+
+    def cost(self, params: LstmParams, mode: Mode, precision: str) -> Cost:
+        """Count the products of inputs and of states with their weights; the backward pass has two for each."""
+        p, item = params, PRECISIONS[precision].parameter_bytes
+        tokens = p.seq_len * p.batch_size
+        products = sum(int(np.prod(shape)) for shape in weight_shapes(p).values() if len(shape) == 2)
+        flops = 2 * tokens * products
+        moved = (parameter_count(p) + tokens * (p.input_size + p.hidden_size)) * item
+        backward = mode == "forward_backward"
+        return Cost(
+            flops=3 * flops if backward else flops,
+            bytes=2 * moved if backward else moved,
+            samples=p.batch_size,
+            tokens=tokens,
+        )
+
+    def parts(self, params: LstmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the stack, the only part."""
+        cost = self.cost(params, mode, precision)
+        return {"lstm": Work(cost.flops, cost.bytes)}
+
+    def parameter_count(self, params: LstmParams) -> int:
+        """Return the number of weights, with one bias for each gate."""
+        return parameter_count(params)
+
+    def data(self, params: LstmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Draw weights uniformly from ±1/√H, as PyTorch does, and normally distributed inputs and gradients."""
+        p = params
+        dtype = np.float64 if precision == "fp64" else np.float32
+        limit = p.hidden_size**-0.5
+        weights = {
+            name: rng.uniform(-limit, limit, shape).astype(np.float32).astype(dtype)
+            for name, shape in weight_shapes(p).items()
+        }
+        sizes = {"x": p.input_size, "d_out": p.hidden_size}
+        return Data(
+            weights,
+            tuple(
+                {
+                    name: rng.standard_normal((p.seq_len, p.batch_size, size), dtype=dtype)
+                    for name, size in sizes.items()
+                }
+                for _ in range(batches)
+            ),
+        )
+
+    def small(self, params: LstmParams) -> LstmParams:
+        """Return at most two layers with dimensions that all differ."""
+        p = params
+        return replace(
+            p, layers=min(p.layers, 2), hidden_size=14, input_size=10, seq_len=min(p.seq_len, 9), batch_size=3
+        )
+
+    def reference(self, params: LstmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the outputs, and in `forward_backward` also the gradients of the inputs and of every weight."""
+        weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
+        for batch in data.batches:
+            out_TBH, pullback = reference.forward(weights, batch["x"].astype(np.float64), params.layers)
+            if mode == "inference":
+                yield {"out": out_TBH}
+                continue
+            d_x_TBI, gradients = pullback(batch["d_out"].astype(np.float64))
+            yield {
+                "out": out_TBH,
+                "d_x": d_x_TBI,
+                **{f"d_{name}": gradient for name, gradient in gradients.items()},
+            }
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Make the LSTM problem."""
+    return Lstm()
+
+
+def weight_shapes(params: LstmParams) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every weight by name, in order of use."""
+    p = params
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in range(p.layers):
+        inputs = p.hidden_size if layer else p.input_size
+        shapes |= {
+            f"{layer}.w_x": (inputs, 4 * p.hidden_size),
+            f"{layer}.w_h": (p.hidden_size, 4 * p.hidden_size),
+            f"{layer}.b": (4 * p.hidden_size,),
+        }
+    return shapes
+
+
+def parameter_count(params: LstmParams) -> int:
+    """Return the number of weights."""
+    return sum(int(np.prod(shape)) for shape in weight_shapes(params).values())
