@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarker import PRECISIONS, Work
+from benchmarker_problems import attention
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -117,6 +118,12 @@ class Layers:
         read, written = read * self.item_bytes + weights * self.weight_bytes, written * self.item_bytes
         return Work(3 * flops, 3 * read + 2 * written) if self.backward else Work(flops, read + written)
 
+    def first_linear(self, inputs: int, outputs: int) -> Work:
+        """Return the work of a product of a batch's data with weights: the data needs no gradient."""
+        flops = 2 * self.rows * inputs * outputs
+        moved = self.rows * (inputs + outputs) * self.item_bytes + inputs * outputs * self.weight_bytes
+        return Work((1 + self.backward) * flops, (1 + self.backward) * moved)
+
     def linear(self, inputs: int, outputs: int, *, residual: bool = False) -> Work:
         """Return the work of a product with weights, and of the addition to a residual that follows."""
         read = self.rows * (inputs + outputs * residual)
@@ -136,3 +143,43 @@ class Layers:
 def times(count: int, parts: Mapping[str, Work]) -> dict[str, Work]:
     """Return the work of parts that run `count` times."""
     return {name: Work(count * work.flops, count * work.bytes) for name, work in parts.items()}
+
+
+def block_scopes(impl: attention.Impl) -> tuple[str, ...]:
+    """Return the parts of a transformer block of GPT-2's kind: LayerNorm and biases, and an MLP with GELU."""
+    mlp = ("ln_2", "mlp_fc", "mlp_gelu", "mlp_proj")
+    return ("ln_1", "attn_qkv", *attention.scopes(impl), "attn_proj", *mlp)
+
+
+def block_shapes(name: str, d_model: int, d_ff: int) -> Shapes:
+    """Return the shapes of such a block's weights."""
+    return {
+        **norm_shapes(f"{name}.ln_1", d_model),
+        **linear_shapes(f"{name}.attn_qkv", d_model, 3 * d_model),
+        **linear_shapes(f"{name}.attn_proj", d_model, d_model),
+        **norm_shapes(f"{name}.ln_2", d_model),
+        **linear_shapes(f"{name}.mlp_fc", d_model, d_ff),
+        **linear_shapes(f"{name}.mlp_proj", d_ff, d_model),
+    }
+
+
+def block_flops(tokens: int, seq_len: int, d_model: int, d_ff: int) -> int:
+    """Return the FLOPs of such a block in the forward pass, on sequences of `seq_len` tokens."""
+    return 2 * tokens * (4 * d_model**2 + 2 * d_model * d_ff + 2 * seq_len * d_model)
+
+
+def block_parts(
+    layers: Layers, seq_len: int, d_model: int, n_head: int, d_ff: int, impl: attention.Impl
+) -> dict[str, Work]:
+    """Return the work of the parts of such a block."""
+    batch_size, head_dim = layers.rows // seq_len, d_model // n_head
+    return {
+        "ln_1": layers.norm(d_model),
+        "attn_qkv": layers.linear(d_model, 3 * d_model),
+        **attention.parts(batch_size, n_head, seq_len, head_dim, impl, layers.item_bytes, backward=layers.backward),
+        "attn_proj": layers.linear(d_model, d_model, residual=True),
+        "ln_2": layers.norm(d_model),
+        "mlp_fc": layers.linear(d_model, d_ff),
+        "mlp_gelu": layers.pointwise(d_ff, d_ff),
+        "mlp_proj": layers.linear(d_ff, d_model, residual=True),
+    }
