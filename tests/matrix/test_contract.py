@@ -13,9 +13,11 @@ from benchmarker.running.check import check_modes, compare_losses
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
 WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
+    "bert": ("impl", ("einsum", "matmul", "fused")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
     "llama": ("impl", ("einsum", "matmul", "fused")),
     "stream": ("op", ("triad", "copy")),
+    "vit": ("impl", ("einsum", "matmul", "fused")),
 }
 """The parameter that says how it is done, and its values."""
 TINY = {
@@ -33,6 +35,8 @@ TINY = {
         "--batch-size=2",
     ),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
+    "bert": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
+    "vit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=6", "--classes=5"),
 }
 
 
@@ -120,7 +124,7 @@ def test_each_mode_is_measured_and_recorded(cli, problem, framework):
         assert record["software"]["threads"] == 1
         assert record["types"]["lowest"] == "fp32"
         assert record["metrics"]["samples_per_s"]["value"] > 0
-        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("gemm", "stream"))
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("gemm", "stream", "vit"))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Language models: their FLOPs and scopes as the frameworks themselves count them, and their gradients."""
+"""Models: their FLOPs and scopes as the frameworks themselves count them, and their gradients."""
 
 import re
 
@@ -8,9 +8,13 @@ from support.models import cpu_kernels, lowered, problem_of, torch_workload
 
 from benchmarker import MODES
 
+WIDE = {"n_layer": 2, "d_model": 2048, "n_head": 8, "batch_size": 16}
+TEXT = {**WIDE, "seq_len": 128, "vocab_size": 4096}
 MODELS = {
-    "gpt2": ({}, {"d_model": 2048, "n_head": 8}),
-    "llama": ({"size": "llama-3.2-1b"}, {"d_model": 2048, "n_head": 8, "n_kv_head": 2, "d_ff": 4096}),
+    "gpt2": ({}, TEXT),
+    "llama": ({"size": "llama-3.2-1b"}, {**TEXT, "n_kv_head": 2, "d_ff": 4096}),
+    "bert": ({}, TEXT),
+    "vit": ({}, WIDE),
 }
 """Options of the model, and those of a size so wide that elementwise work is less than 1% of the FLOPs."""
 IMPLS = ("einsum", "matmul", "fused")
@@ -53,7 +57,7 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
 def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     pytest.importorskip("jax")
     given, wide = MODELS[name]
-    size = problem.params(**given, **wide, n_layer=2, seq_len=128, batch_size=16, vocab_size=4096, impl=impl)
+    size = problem.params(**given, **wide, impl=impl)
     step = lowered(name, size, mode)
     assert step.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", step.as_text(debug_info=True))) & every_scope(problem)

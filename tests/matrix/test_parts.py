@@ -7,16 +7,17 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "gemm", "gpt2", "llama", "stream")
+NAMES = ("attention", "bert", "gemm", "gpt2", "llama", "stream", "vit")
+WITH_ATTENTION = ("attention", "bert", "gpt2", "llama", "vit")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
-MODES_OF = {"attention": MODES[:2], "gemm": MODES[:2], "gpt2": MODES, "llama": MODES, "stream": MODES[:1]}
+MODES_OF = {**dict.fromkeys(NAMES, MODES), "attention": MODES[:2], "gemm": MODES[:2], "stream": MODES[:1]}
 CASES = [
     (name, mode, params)
     for name in NAMES
     for mode in MODES_OF[name]
     for params in (
         [{"impl": impl} for impl in ("matmul", "einsum", "fused")]
-        if name in ("attention", "gpt2", "llama")
+        if name in WITH_ATTENTION
         else [{"op": op} for op in ("copy", "triad")]
         if name == "stream"
         else [{}]
@@ -34,11 +35,11 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     assert all(work.bytes > 0 for work in parts.values())
 
 
-@pytest.mark.parametrize("name", ["attention", "gpt2", "llama"])
+@pytest.mark.parametrize("name", WITH_ATTENTION)
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_what_moves_between_parts_counts_beside_what_must_move(name, mode):
     problem = PROBLEMS[name]
-    made = problem.params(seq_len=1024)
+    made = problem.params(batch_size=8)
     moved = sum(work.bytes for work in problem.parts(made, mode, "fp32").values())
     assert moved > problem.cost(made, mode, "fp32").bytes
     assert sum(work.bytes for work in problem.parts(made, mode, "bf16").values()) == moved / 2

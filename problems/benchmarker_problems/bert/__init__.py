@@ -53,8 +53,8 @@ MASKED_PERCENT = 15
 """Share of the tokens that the model must find; rounded up for each sequence, as BERT's code does for its maximum."""
 REPLACED, RANDOM = 0.8, 0.1
 """Of these, the shares that [MASK] and that a random token replaces; the others stay (Devlin et al., 2019, 3.1)."""
-ADAMW = AdamW(learning_rate=1e-4, beta_1=0.9, beta_2=0.999, eps=1e-6, weight_decay=0.01)
-"""Settings of BERT (Devlin et al., 2019, A.2), without warm-up and decay of the learning rate."""
+LEARNING_RATE = 1e-4
+"""BERT's, and here that of a width of 768."""
 
 _TRANSFORMERS = "parameters and multiply-adds of the masked language model in transformers"
 _CHECKPOINT = "parameters of the masked language model in transformers"
@@ -191,7 +191,7 @@ class Bert(Problem):
         moved = {
             "inference": weights + tokens_bytes + (masked_bytes if p.head == "masked" else 0) + logits_bytes,
             "forward_backward": 2 * weights + tokens_bytes + 2 * masked_bytes,
-            "training": ADAMW.WEIGHTS_MOVED * weights + tokens_bytes + 2 * masked_bytes,
+            "training": AdamW.WEIGHTS_MOVED * weights + tokens_bytes + 2 * masked_bytes,
         }
         return Cost(
             flops=flops if mode == "inference" else 3 * flops,
@@ -216,7 +216,7 @@ class Bert(Problem):
             "lm_head": head.linear(p.d_model, p.vocab_size),
             "gather": masked.pointwise(gathered, gathered),
             "loss": masked.pointwise(p.vocab_size, 0),
-            "optimizer": Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes),
+            "optimizer": Work(0, AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes),
         }
         return {name: parts[name] for name in self.scopes(p, mode)}
 
@@ -250,7 +250,7 @@ class Bert(Problem):
             "logits",
             lambda weights, batch: forward(weights, batch["tokens"], batch["masked"], params),
             lambda logits_V, batch: masked_loss(logits_V, batch["masked"], batch["targets"], params),
-            ADAMW,
+            adamw(params),
         )
 
 
@@ -258,6 +258,15 @@ class Bert(Problem):
 def make_problem() -> Problem:
     """Make the BERT problem."""
     return Bert()
+
+
+def adamw(params: BertParams) -> AdamW:
+    """Return BERT's settings (Devlin et al., 2019, A.2), without warm-up and decay of the learning rate.
+
+    It is inversely proportional to the width (Yang et al., 2022), so that the small size of checks learns in few steps.
+    """
+    rate = LEARNING_RATE * SIZES["base"]["d_model"] / params.d_model
+    return AdamW(learning_rate=rate, beta_1=0.9, beta_2=0.999, eps=1e-6, weight_decay=0.01)
 
 
 def weight_shapes(params: BertParams) -> Shapes:

@@ -17,7 +17,7 @@ from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.bert import ADAMW, BertParams
+from benchmarker_problems.bert import BertParams, adamw
 from benchmarker_problems.layers.jax import cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -115,13 +115,13 @@ def build_workload(framework: JaxFramework, case: Case, params: BertParams, data
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
-        settings=ADAMW,
+        settings=adamw(p),
         recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
     )
 
 
 def functions(params: BertParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
-    """Return (weights, tokens, masked) to logits, and the same with targets to loss, as functions; products in `dtype`."""
+    """Return (weights, tokens, masked) to logits and (…, targets) to loss as functions; products in `dtype`."""
     model = BertModel(params, dtype, kernel)
 
     def loss_of(weights: Weights, tokens: Array, masked: Array, targets: Array) -> Array:

@@ -12,7 +12,7 @@ from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import attend, recomputes_scores
-from benchmarker_problems.bert import ADAMW, BertParams
+from benchmarker_problems.bert import BertParams, adamw
 from benchmarker_problems.layers.torch import cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, workload
@@ -123,6 +123,6 @@ def build_workload(framework: TorchFramework, case: Case, params: BertParams, da
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
-        settings=ADAMW,
+        settings=adamw(p),
         recomputed_flops=scores_flops if recomputes else 0,
     )
