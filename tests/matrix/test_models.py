@@ -1,4 +1,4 @@
-"""Language models: their FLOPs and scopes as the frameworks themselves count them, and their gradients."""
+"""Models: their FLOPs and scopes as the frameworks themselves count them, and their gradients."""
 
 import re
 
@@ -8,9 +8,13 @@ from support.models import cpu_kernels, lowered, problem_of, torch_workload
 
 from benchmarker import MODES
 
+WIDE = {"n_layer": 2, "d_model": 2048, "n_head": 8, "batch_size": 16}
+TEXT = {**WIDE, "seq_len": 128, "vocab_size": 4096}
 MODELS = {
-    "gpt2": ({}, {"d_model": 2048, "n_head": 8}),
-    "llama": ({"size": "llama-3.2-1b"}, {"d_model": 2048, "n_head": 8, "n_kv_head": 2, "d_ff": 4096}),
+    "gpt2": ({}, TEXT),
+    "llama": ({"size": "llama-3.2-1b"}, {**TEXT, "n_kv_head": 2, "d_ff": 4096}),
+    "bert": ({}, TEXT),
+    "vit": ({}, WIDE),
 }
 """Options of the model, and those of a size so wide that elementwise work is less than 1% of the FLOPs."""
 IMPLS = ("einsum", "matmul", "fused")
@@ -48,6 +52,7 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
     assert {event.name for event in profiler.events()} & every_scope(problem) == set(problem.scopes(size, mode))
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
     pytest.importorskip("torch")
@@ -61,15 +66,14 @@ def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem
     assert workload.recomputed_flops > 0.15 * problem.cost(size, "training", "fp32").flops
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
     from importlib import import_module
 
     given, wide = MODELS[name]
-    size = problem.params(
-        **given, **wide, n_layer=2, seq_len=128, batch_size=16, vocab_size=4096, impl=impl, recompute=True
-    )
+    size = problem.params(**given, **wide, impl=impl, recompute=True)
     repeated = import_module(f"benchmarker_problems.{name}").recomputed_flops(size, scores=False)
     flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
     assert flops == pytest.approx(problem.cost(size, "forward_backward", "fp32").flops + repeated, rel=0.01)
@@ -80,7 +84,7 @@ def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
 def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     pytest.importorskip("jax")
     given, wide = MODELS[name]
-    size = problem.params(**given, **wide, n_layer=2, seq_len=128, batch_size=16, vocab_size=4096, impl=impl)
+    size = problem.params(**given, **wide, impl=impl)
     step = lowered(name, size, mode)
     assert step.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", step.as_text(debug_info=True))) & every_scope(problem)

@@ -9,6 +9,7 @@ from benchmarker.hooks import registry
 
 MODES_OF = {
     "attention": MODES[:2],
+    "bert": MODES,
     "cg": MODES[:1],
     "conv": MODES[:2],
     "fft": MODES[:1],
@@ -20,13 +21,16 @@ MODES_OF = {
     "spmv": MODES[:1],
     "stencil": MODES[:1],
     "stream": MODES[:1],
+    "vit": MODES,
 }
 WAYS = {
     "attention": ("impl", ("matmul", "einsum", "fused")),
+    "bert": ("impl", ("matmul", "einsum", "fused")),
     "gpt2": ("impl", ("matmul", "einsum", "fused")),
     "llama": ("impl", ("matmul", "einsum", "fused")),
     "lu": ("factor", ("same", "fp32")),
     "stream": ("op", ("copy", "triad")),
+    "vit": ("impl", ("matmul", "einsum", "fused")),
 }
 """The parameter on which the parts of a problem depend, and its values."""
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in MODES_OF}
@@ -48,11 +52,11 @@ def test_the_parts_are_the_scopes_and_their_flops_add_up(name, mode, params):
     assert all(work.bytes > 0 for work in parts.values())
 
 
-@pytest.mark.parametrize("name", ["attention", "gpt2", "llama"])
+@pytest.mark.parametrize("name", [name for name, (parameter, _) in WAYS.items() if parameter == "impl"])
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_what_moves_between_parts_counts_beside_what_must_move(name, mode):
     problem = PROBLEMS[name]
-    made = problem.params(seq_len=1024)
+    made = problem.params(batch_size=8)
     moved = sum(work.bytes for work in problem.parts(made, mode, "fp32").values())
     assert moved > problem.cost(made, mode, "fp32").bytes
     assert sum(work.bytes for work in problem.parts(made, mode, "bf16").values()) == moved / 2

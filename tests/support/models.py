@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarker import Case, Mode, Workload
 from benchmarker.hooks import registry
+from benchmarker_problems.steps import ADAMW
 
 
 def problem_of(name: str) -> Any:
@@ -45,21 +46,33 @@ def cpu_kernels() -> dict[Any, Any]:
     }
 
 
+def batch_shapes(name: str, size: Any) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of each array of a batch; that of the targets is the last."""
+    if name == "vit":
+        return {
+            "images": ((size.batch_size, size.image_size, size.image_size, 3), "float32"),
+            "targets": ((size.batch_size,), "int32"),
+        }
+    tokens = ((size.batch_size, size.seq_len), "int32")
+    if name == "bert":
+        return {"tokens": tokens, "masked": ((size.masked,), "int32"), "targets": ((size.masked,), "int32")}
+    return {"tokens": tokens, "targets": tokens}
+
+
 def lowered(name: str, size: Any, mode: Mode) -> Any:
     """A step of a model in JAX, lowered and not compiled: its weights and batches exist only as shapes."""
     import jax
 
-    from benchmarker_problems.steps import ADAMW
     from benchmarker_problems.steps.jax import adamw, forward_backward, initial_state, training
 
     shapes = import_module(f"benchmarker_problems.{name}").weight_shapes(size)
     weights = {key: jax.ShapeDtypeStruct(shape, "float32") for key, shape in shapes.items()}
-    tokens = jax.ShapeDtypeStruct((size.batch_size, size.seq_len), "int32")
-    logits_of, loss_of = import_module(f"benchmarker_problems.{name}.jax").functions(size, "float32", "xla")
+    batch = {key: jax.ShapeDtypeStruct(*shape) for key, shape in batch_shapes(name, size).items()}
+    output_of, loss_of = import_module(f"benchmarker_problems.{name}.jax").functions(size, "float32", "xla")
     if mode == "inference":
-        return jax.jit(logits_of).lower(weights, tokens)
+        return jax.jit(output_of).lower(weights, *list(batch.values())[:-1])
     if mode == "forward_backward":
-        return jax.jit(partial(forward_backward, loss_of, 1.0, 1.0, 1)).lower(weights, tokens=tokens, targets=tokens)
+        return jax.jit(partial(forward_backward, loss_of, 1.0, 1.0, 1)).lower(weights, **batch)
     optimizer = adamw(ADAMW)
     state = jax.eval_shape(lambda weights: initial_state(weights, optimizer, "fp32"), weights)
-    return jax.jit(partial(training, loss_of, optimizer, 1)).lower(state, tokens=tokens, targets=tokens)
+    return jax.jit(partial(training, loss_of, optimizer, 1)).lower(state, **batch)

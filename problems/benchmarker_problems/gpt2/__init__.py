@@ -11,16 +11,18 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
-from benchmarker_problems import attention
-from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.attention import IMPL_HELP, Impl, product_flops
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.layers import (
     DERIVED,
     Layers,
     Shapes,
+    block_flops,
+    block_parts,
+    block_scopes,
+    block_shapes,
     draw,
     fill,
-    linear_shapes,
     next_tokens,
     norm_shapes,
     size_of,
@@ -119,12 +121,10 @@ class Gpt2(Problem):
 
     def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        block = ("ln_1", "attn_qkv", *attention.scopes(params.impl), "attn_proj", "ln_2")
-        mlp = ("mlp_fc", "mlp_gelu", "mlp_proj")
         loss = () if mode == "inference" else ("loss",)
         once = dict.fromkeys(("ln_f", "lm_head", *loss), 1)
         optimizer = {"optimizer": 1} if mode == "training" else {}
-        counts = {"embed": 1, **dict.fromkeys((*block, *mlp), params.n_layer), **once}
+        counts = {"embed": 1, **dict.fromkeys(block_scopes(params.impl), params.n_layer), **once}
         return {name: params.microbatches * count for name, count in counts.items()} | optimizer
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
@@ -134,8 +134,7 @@ class Gpt2(Problem):
         """
         p, types = params, PRECISIONS[precision]
         tokens = p.batch_size * p.seq_len
-        block = 4 * p.d_model**2 + 2 * p.d_model * p.d_ff + 2 * p.seq_len * p.d_model
-        flops = 2 * tokens * (p.n_layer * block + p.d_model * p.vocab_size)
+        flops = p.n_layer * block_flops(tokens, p.seq_len, p.d_model, p.d_ff) + 2 * tokens * p.d_model * p.vocab_size
         weights = self.parameter_count(p) * types.parameter_bytes
         tokens_bytes, logits_bytes = 4 * tokens, tokens * p.vocab_size * types.compute_bytes
         moved = {
@@ -156,21 +155,9 @@ class Gpt2(Problem):
         batch_size = p.batch_size // p.microbatches
         tokens = batch_size * p.seq_len
         layers = Layers(tokens, precision, backward)
-        block = {
-            "ln_1": layers.norm(p.d_model),
-            "attn_qkv": layers.linear(p.d_model, 3 * p.d_model),
-            **attention.parts(
-                batch_size, p.n_head, p.seq_len, p.head_dim, p.impl, layers.item_bytes, backward=backward
-            ),
-            "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
-            "ln_2": layers.norm(p.d_model),
-            "mlp_fc": layers.linear(p.d_model, p.d_ff),
-            "mlp_gelu": layers.pointwise(p.d_ff, p.d_ff),
-            "mlp_proj": layers.linear(p.d_ff, p.d_model, residual=True),
-        }
         parts = {
             "embed": layers.pointwise(0, p.d_model, weights=(tokens + p.seq_len) * p.d_model),
-            **times(p.n_layer, block),
+            **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
             "ln_f": layers.norm(p.d_model),
             "lm_head": layers.linear(p.d_model, p.vocab_size),
         }
@@ -227,7 +214,7 @@ def recomputed_flops(params: Gpt2Params, *, scores: bool) -> int:
     The last product of a block is not repeated, because no gradient needs its result.
     """
     p = params
-    flops = p.n_layer * attention.product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
+    flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
     if not p.recompute:
         return flops
     cost = Gpt2().cost(p, "inference", "fp32")
@@ -246,11 +233,5 @@ def weight_shapes(params: Gpt2Params) -> Shapes:
     p = params
     shapes: Shapes = {"wte": (p.vocab_size, p.d_model), "wpe": (p.positions, p.d_model)}
     for layer in range(p.n_layer):
-        h = f"h.{layer}"
-        shapes |= norm_shapes(f"{h}.ln_1", p.d_model)
-        shapes |= linear_shapes(f"{h}.attn_qkv", p.d_model, 3 * p.d_model)
-        shapes |= linear_shapes(f"{h}.attn_proj", p.d_model, p.d_model)
-        shapes |= norm_shapes(f"{h}.ln_2", p.d_model)
-        shapes |= linear_shapes(f"{h}.mlp_fc", p.d_model, p.d_ff)
-        shapes |= linear_shapes(f"{h}.mlp_proj", p.d_ff, p.d_model)
+        shapes |= block_shapes(f"h.{layer}", p.d_model, p.d_ff)
     return shapes | norm_shapes("ln_f", p.d_model)

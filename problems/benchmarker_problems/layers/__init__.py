@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarker import PRECISIONS, Work
+from benchmarker_problems import attention
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -117,6 +118,12 @@ class Layers:
         read, written = read * self.item_bytes + weights * self.weight_bytes, written * self.item_bytes
         return Work(3 * flops, 3 * read + 2 * written) if self.backward else Work(flops, read + written)
 
+    def first_linear(self, inputs: int, outputs: int) -> Work:
+        """Return the work of a product of a batch's data with weights: the data needs no gradient."""
+        flops = 2 * self.rows * inputs * outputs
+        moved = self.rows * (inputs + outputs) * self.item_bytes + inputs * outputs * self.weight_bytes
+        return Work((1 + self.backward) * flops, (1 + self.backward) * moved)
+
     def linear(self, inputs: int, outputs: int, *, residual: bool = False) -> Work:
         """Return the work of a product with weights, and of the addition to a residual that follows."""
         read = self.rows * (inputs + outputs * residual)
@@ -136,3 +143,64 @@ class Layers:
 def times(count: int, parts: Mapping[str, Work]) -> dict[str, Work]:
     """Return the work of parts that run `count` times."""
     return {name: Work(count * work.flops, count * work.bytes) for name, work in parts.items()}
+
+
+def block_scopes(impl: attention.Impl) -> tuple[str, ...]:
+    """Return the parts of a transformer block of GPT-2's kind: LayerNorm and biases, and an MLP with GELU."""
+    mlp = ("ln_2", "mlp_fc", "mlp_gelu", "mlp_proj")
+    return ("ln_1", "attn_qkv", *attention.scopes(impl), "attn_proj", *mlp)
+
+
+def block_shapes(name: str, d_model: int, d_ff: int) -> Shapes:
+    """Return the shapes of such a block's weights."""
+    return {
+        **norm_shapes(f"{name}.ln_1", d_model),
+        **linear_shapes(f"{name}.attn_qkv", d_model, 3 * d_model),
+        **linear_shapes(f"{name}.attn_proj", d_model, d_model),
+        **norm_shapes(f"{name}.ln_2", d_model),
+        **linear_shapes(f"{name}.mlp_fc", d_model, d_ff),
+        **linear_shapes(f"{name}.mlp_proj", d_ff, d_model),
+    }
+
+
+def block_flops(tokens: int, seq_len: int, d_model: int, d_ff: int) -> int:
+    """Return the FLOPs of such a block in the forward pass, on sequences of `seq_len` tokens."""
+    return 2 * tokens * (4 * d_model**2 + 2 * d_model * d_ff + 2 * seq_len * d_model)
+
+
+def block_parts(
+    layers: Layers, seq_len: int, d_model: int, n_head: int, d_ff: int, impl: attention.Impl
+) -> dict[str, Work]:
+    """Return the work of the parts of such a block."""
+    batch_size, head_dim = layers.rows // seq_len, d_model // n_head
+    return {
+        "ln_1": layers.norm(d_model),
+        "attn_qkv": layers.linear(d_model, 3 * d_model),
+        **attention.parts(batch_size, n_head, seq_len, head_dim, impl, layers.item_bytes, backward=layers.backward),
+        "attn_proj": layers.linear(d_model, d_model, residual=True),
+        "ln_2": layers.norm(d_model),
+        "mlp_fc": layers.linear(d_model, d_ff),
+        "mlp_gelu": layers.pointwise(d_ff, d_ff),
+        "mlp_proj": layers.linear(d_ff, d_model, residual=True),
+    }
+
+
+def labelled_images(
+    batch_size: int, image_size: int, classes: int, rng: np.random.Generator, batches: int
+) -> tuple[Mapping[str, np.ndarray], ...]:
+    """Return batches of `images` [B, H, W, 3] in float32 and the `targets` [B], their classes: these can be learned.
+
+    An image is noise on the pattern of its class, a mosaic of 8×8 random colours; both have a variance of 1/2.
+    """
+    mosaic = 8
+    patterns_KMM3 = rng.standard_normal((classes, mosaic, mosaic, 3), dtype=np.float32)
+    tile_S = np.arange(image_size) * mosaic // image_size
+
+    def draw() -> Mapping[str, np.ndarray]:
+        targets_B = rng.integers(classes, size=batch_size, dtype=np.int32)
+        images_BHW3 = rng.standard_normal((batch_size, image_size, image_size, 3), dtype=np.float32)
+        images_BHW3 += patterns_KMM3[targets_B][:, tile_S][:, :, tile_S]
+        images_BHW3 *= np.float32(0.5**0.5)
+        return {"images": images_BHW3, "targets": targets_B}
+
+    return tuple(draw() for _ in range(batches))

@@ -9,12 +9,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy.special import erf
 
+from benchmarker_problems.attention import Impl, attend
+
 Weights = Mapping[str, np.ndarray]
 Gradients = dict[str, np.ndarray]
 Pullback = Callable[[np.ndarray], tuple[np.ndarray, Gradients]]
 """From the gradient of a result to that of the input, and to that of each weight."""
 Plain = Callable[[np.ndarray], np.ndarray]
 """The same of a layer without weights."""
+Layer = Callable[[np.ndarray], tuple[np.ndarray, Pullback]]
+Activation = Callable[[np.ndarray], tuple[np.ndarray, Plain]]
 
 
 def linear(x_I: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
@@ -145,6 +149,103 @@ def embedding(weights_VC: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, P
         return d_weights_VC
 
     return weights_VC[tokens], pullback
+
+
+def self_attention(
+    x_BTC: np.ndarray, weights: Weights, n_head: int, impl: Impl, bias_TT: np.ndarray | None
+) -> tuple[np.ndarray, Pullback]:
+    """Project to queries, keys and values (`attn_qkv`), attend, and project the heads (`attn_proj`)."""
+    by_head = (*x_BTC.shape[:2], n_head, -1)
+    qkv_BTE, qkv_pullback = linear(x_BTC, select(weights, "attn_qkv"))
+    q_BTHD, k_BTHD, v_BTHD = (part.reshape(by_head) for part in np.split(qkv_BTE, 3, axis=-1))
+    heads_BTHD, attend_pullback = attend(q_BTHD, k_BTHD, v_BTHD, impl=impl, bias_Tt=bias_TT)
+    y_BTC, proj_pullback = linear(heads_BTHD.reshape(x_BTC.shape), select(weights, "attn_proj"))
+
+    def pullback(d_y_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_heads_BTC, d_proj = proj_pullback(d_y_BTC)
+        d_qkv_BTC = [part.reshape(d_y_BTC.shape) for part in attend_pullback(d_heads_BTC.reshape(heads_BTHD.shape))]
+        d_x_BTC, d_qkv = qkv_pullback(np.concatenate(d_qkv_BTC, axis=-1))
+        return d_x_BTC, prefixed("attn_qkv", d_qkv) | prefixed("attn_proj", d_proj)
+
+    return y_BTC, pullback
+
+
+def mlp(x_C: np.ndarray, weights: Weights, activation: Activation) -> tuple[np.ndarray, Pullback]:
+    """Apply two products (`mlp_fc`, `mlp_proj`) with an activation between them."""
+    inner_F, fc_pullback = linear(x_C, select(weights, "mlp_fc"))
+    active_F, activation_pullback = activation(inner_F)
+    y_C, proj_pullback = linear(active_F, select(weights, "mlp_proj"))
+
+    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_active_F, d_proj = proj_pullback(d_y_C)
+        d_x_C, d_fc = fc_pullback(activation_pullback(d_active_F))
+        return d_x_C, prefixed("mlp_fc", d_fc) | prefixed("mlp_proj", d_proj)
+
+    return y_C, pullback
+
+
+def pre_norm(x_C: np.ndarray, norm: Layer, branch: Layer) -> tuple[np.ndarray, Pullback]:
+    """Return x + branch(norm(x))."""
+    h_C, norm_pullback = norm(x_C)
+    y_C, branch_pullback = branch(h_C)
+
+    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_h_C, d_branch = branch_pullback(d_y_C)
+        d_x_C, d_norm = norm_pullback(d_h_C)
+        return d_y_C + d_x_C, d_norm | d_branch
+
+    return x_C + y_C, pullback
+
+
+def post_norm(x_C: np.ndarray, norm: Layer, branch: Layer) -> tuple[np.ndarray, Pullback]:
+    """Return norm(x + branch(x))."""
+    h_C, branch_pullback = branch(x_C)
+    y_C, norm_pullback = norm(x_C + h_C)
+
+    def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_h_C, d_norm = norm_pullback(d_y_C)
+        d_x_C, d_branch = branch_pullback(d_h_C)
+        return d_h_C + d_x_C, d_norm | d_branch
+
+    return y_C, pullback
+
+
+def transformer_block(
+    x_BTC: np.ndarray,
+    weights: Weights,
+    *,
+    residual: Callable[[np.ndarray, Layer, Layer], tuple[np.ndarray, Pullback]],
+    activation: Activation,
+    eps: float,
+    n_head: int,
+    impl: Impl = "einsum",
+    bias_TT: np.ndarray | None = None,
+) -> tuple[np.ndarray, Pullback]:
+    """Apply attention and MLP, each with LayerNorm before (`residual=pre_norm`) or after it (`post_norm`)."""
+
+    def norm(name: str) -> Layer:
+        def layer(x_BTC: np.ndarray) -> tuple[np.ndarray, Pullback]:
+            y_BTC, to_inputs = layer_norm(x_BTC, select(weights, name), eps)
+
+            def pullback(d_y_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+                d_x_BTC, gradients = to_inputs(d_y_BTC)
+                return d_x_BTC, prefixed(name, gradients)
+
+            return y_BTC, pullback
+
+        return layer
+
+    x_BTC, attention_pullback = residual(
+        x_BTC, norm("ln_1"), lambda h_BTC: self_attention(h_BTC, weights, n_head, impl, bias_TT)
+    )
+    x_BTC, mlp_pullback = residual(x_BTC, norm("ln_2"), lambda h_BTC: mlp(h_BTC, weights, activation))
+
+    def pullback(d_x_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_x_BTC, d_mlp = mlp_pullback(d_x_BTC)
+        d_x_BTC, d_attention = attention_pullback(d_x_BTC)
+        return d_x_BTC, d_attention | d_mlp
+
+    return x_BTC, pullback
 
 
 def select(weights: Weights, prefix: str) -> dict[str, np.ndarray]:

@@ -1,0 +1,128 @@
+"""BERT in PyTorch. Shapes: B batch, T sequence, C width, F width within the MLP, V vocabulary, H heads, N masked.
+
+Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and softmax accumulate in fp32, and the loss
+is fp32.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.attention import product_flops
+from benchmarker_problems.attention.torch import attend, recomputes_scores
+from benchmarker_problems.bert import BertParams, adamw
+from benchmarker_problems.layers.torch import cross_entropy
+from benchmarker_problems.steps import DONE
+from benchmarker_problems.steps.torch import load, workload
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return all precisions of BERT."""
+    return Support(DONE)
+
+
+class Block(nn.Module):
+    """Attention and MLP, each with a residual connection and then normalised."""
+
+    def __init__(self, params: BertParams) -> None:
+        super().__init__()
+        p, eps = params, params.family.layer_norm_eps
+        self.by_head = (p.n_head, p.head_dim)
+        self.impl = p.impl
+        self.attn_qkv = nn.Linear(p.d_model, 3 * p.d_model)
+        self.attn_proj = nn.Linear(p.d_model, p.d_model)
+        self.ln_1 = nn.LayerNorm(p.d_model, eps=eps)
+        self.mlp_fc = nn.Linear(p.d_model, p.d_ff)
+        self.mlp_proj = nn.Linear(p.d_ff, p.d_model)
+        self.ln_2 = nn.LayerNorm(p.d_model, eps=eps)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """Apply the block."""
+        with scope("attn_qkv"):
+            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
+        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=None)
+        with scope("attn_proj"):
+            x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
+        with scope("ln_1"):
+            x_BTC = self.ln_1(x_BTC)
+        with scope("mlp_fc"):
+            inner_BTF = self.mlp_fc(x_BTC)
+        with scope("mlp_gelu"):
+            inner_BTF = F.gelu(inner_BTF)
+        with scope("mlp_proj"):
+            x_BTC = x_BTC + self.mlp_proj(inner_BTF)
+        with scope("ln_2"):
+            normed_BTC: Tensor = self.ln_2(x_BTC)
+            return normed_BTC
+
+
+class BertModel(nn.Module):
+    """The whole model; the decoder of the output head uses the weights of the embedding."""
+
+    def __init__(self, params: BertParams) -> None:
+        super().__init__()
+        p, eps = params, params.family.layer_norm_eps
+        self.params = p
+        self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
+        self.wpe = nn.Parameter(torch.empty(p.positions, p.d_model))
+        self.wtt = nn.Parameter(torch.empty(p.family.token_types, p.d_model))
+        self.ln_embed = nn.LayerNorm(p.d_model, eps=eps)
+        self.h = nn.ModuleList(Block(p) for _ in range(p.n_layer))
+        self.head_fc = nn.Linear(p.d_model, p.d_model)
+        self.head_ln = nn.LayerNorm(p.d_model, eps=eps)
+        self.lm_head_bias = nn.Parameter(torch.empty(p.vocab_size))
+
+    def forward(self, tokens_BT: Tensor, masked_N: Tensor) -> Tensor:
+        """Return the logits of every position, [B, T, V], or of the masked, [N, V]."""
+        first = self.params.family.first_position
+        with scope("embed"):
+            x_BTC = F.embedding(tokens_BT, self.wte) + (self.wpe[first : first + tokens_BT.shape[1]] + self.wtt[0])
+        with scope("ln_embed"):
+            x_BTC = self.ln_embed(x_BTC)
+        for block in self.h:
+            x_BTC = block(x_BTC)
+        x_C = x_BTC if self.params.head == "all" else gather(x_BTC, masked_N)
+        with scope("head_fc"):
+            x_C = self.head_fc(x_C)
+        with scope("head_gelu"):
+            x_C = F.gelu(x_C)
+        with scope("head_ln"):
+            x_C = self.head_ln(x_C)
+        with scope("lm_head"):
+            return F.linear(x_C, self.wte, self.lm_head_bias)
+
+
+def gather(x_BTC: Tensor, masked_N: Tensor) -> Tensor:
+    """Return the rows of the masked positions, [N, C]."""
+    with scope("gather"):
+        return x_BTC.flatten(0, 1).index_select(0, masked_N)
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, params: BertParams, data: Data) -> Workload:
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    p, types = params, PRECISIONS[case.precision]
+    model = load(framework, lambda: BertModel(p), data, DTYPES[types.parameter])
+    recomputes = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
+    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+
+    def loss_of(tokens: Tensor, masked: Tensor, targets: Tensor) -> Tensor:
+        logits_V = model(tokens, masked)
+        return cross_entropy(logits_V if p.head == "masked" else gather(logits_V, masked), targets)
+
+    return workload(
+        framework,
+        case,
+        data,
+        model,
+        "logits",
+        model,
+        loss_of,
+        terms=p.masked,
+        inputs=("tokens", "masked"),
+        settings=adamw(p),
+        recomputed_flops=scores_flops if recomputes else 0,
+    )

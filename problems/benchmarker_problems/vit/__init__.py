@@ -1,0 +1,222 @@
+"""ViT, the vision transformer: pre-LN encoder of image patches and a class token, with learned positions, exact GELU.
+
+As published (Dosovitskiy et al., 2021) and fine-tuned: the head on the class token is one product. Without dropout.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
+from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.layers import (
+    DERIVED,
+    Layers,
+    Shapes,
+    block_flops,
+    block_parts,
+    block_scopes,
+    block_shapes,
+    draw,
+    fill,
+    labelled_images,
+    linear_shapes,
+    norm_shapes,
+    size_of,
+    times,
+)
+from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.steps import ADAMW
+from benchmarker_problems.steps.reference import steps
+from benchmarker_problems.vit.reference import forward
+
+Size = Literal["b16", "l16"]
+SIZES: Mapping[Size, Mapping[str, int]] = {
+    "b16": {"n_layer": 12, "d_model": 768, "n_head": 12, "patch_size": 16},
+    "l16": {"n_layer": 24, "d_model": 1024, "n_head": 16, "patch_size": 16},
+}
+"""ViT-B/16 and ViT-L/16 (Dosovitskiy et al., 2021, table 1)."""
+NAMES: Mapping[Size, str] = {"b16": "ViT-B/16", "l16": "ViT-L/16"}
+CHANNELS = 3
+CLASSES = 1000
+
+_TORCHVISION = "torchvision's documentation of vit_b_16 and vit_l_16; its GFLOPS are multiply-adds"
+
+
+@dataclass(frozen=True)
+class VitParams:
+    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+
+    size: Annotated[Size, Meta(description="published size; the five options below override it")] = "b16"
+    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
+    d_model: Annotated[int, Meta(ge=1, description="width of the model, a multiple of n_head")] = DERIVED
+    n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
+    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
+    patch_size: Annotated[int, Meta(ge=1, description="height and width of a patch in pixels")] = DERIVED
+    image_size: Annotated[int, Meta(ge=1, description="height and width of an image, a multiple of patch_size")] = 224
+    classes: Annotated[int, Meta(ge=2, description="number of classes")] = CLASSES
+    batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 1
+    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+
+    def __post_init__(self) -> None:
+        fill(self, SIZES[self.size])
+        fill(self, {"d_ff": 4 * self.d_model})
+        if self.d_model % self.n_head:
+            raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
+        if self.image_size % self.patch_size:
+            raise ValueError(f"image_size={self.image_size} is not a multiple of patch_size={self.patch_size}")
+
+    @property
+    def patches(self) -> int:
+        """Patches of an image."""
+        return (self.image_size // self.patch_size) ** 2
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of an image: its patches and the class token."""
+        return self.patches + 1
+
+    @property
+    def patch_len(self) -> int:
+        """Numbers in a patch."""
+        return CHANNELS * self.patch_size**2
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_head
+
+
+class Vit(Problem):
+    """ViT: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every class. The loss is the mean cross-entropy.
+    """
+
+    summary = "ViT image classifier: logits, loss and gradients, or an AdamW step"
+    params = VitParams
+    accelerator = {"batch_size": 64, "impl": "fused"}
+    published = (
+        Published({"size": "b16"}, _TORCHVISION, parameters=86_567_656, flops=2 * 17.564e9),
+        Published({"size": "l16"}, _TORCHVISION, parameters=304_326_632, flops=2 * 61.555e9),
+    )
+    cost_formula = (
+        "flops = 2·B·(N·3·patch²·d_model + T·L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·classes) with "
+        "N = (image/patch)² patches and T = N + 1 tokens, 3 times that with backward, but 2 times for the patches\n"
+        "bytes = weights, images and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+    )
+
+    def title(self, params: VitParams, mode: Mode) -> str:
+        """Return the size (L layers, width d, H heads, patches of P pixels unless it is published), the mode and B."""
+        p = params
+        sizes = {name: getattr(p, name) for name in SIZES[p.size]}
+        own = f"ViT L={p.n_layer} d={p.d_model} H={p.n_head} P={p.patch_size}"
+        size = NAMES[p.size] if sizes == SIZES[p.size] else own
+        inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
+        classes = "" if p.classes == CLASSES else f" {p.classes} classes"
+        impl = "" if p.impl == VitParams.impl else f" {p.impl}"
+        what = mode.replace("forward_backward", "fwd+bwd")
+        return f"{size}{inner}{classes} {what}, B={p.batch_size} {p.image_size}×{p.image_size}{impl}"
+
+    def scopes(self, params: VitParams, mode: Mode) -> Mapping[str, int]:
+        """Return the parts of a block, which run once per layer, and those before and after the blocks."""
+        loss = () if mode == "inference" else ("loss",)
+        optimizer = ("optimizer",) if mode == "training" else ()
+        return {
+            **dict.fromkeys(("patch_embed", "embed"), 1),
+            **dict.fromkeys(block_scopes(params.impl), params.n_layer),
+            **dict.fromkeys(("ln_f", "head", *loss, *optimizer), 1),
+        }
+
+    def cost(self, params: VitParams, mode: Mode, precision: str) -> Cost:
+        """Count the work; the backward pass has two products for each of the forward pass, but images no gradient."""
+        p, types = params, PRECISIONS[precision]
+        patches = 2 * p.batch_size * p.patches * p.patch_len * p.d_model
+        blocks = p.n_layer * block_flops(p.batch_size * p.seq_len, p.seq_len, p.d_model, p.d_ff)
+        flops = patches + blocks + 2 * p.batch_size * p.d_model * p.classes
+        weights = self.parameter_count(p) * types.parameter_bytes
+        images_bytes = p.batch_size * CHANNELS * p.image_size**2 * types.parameter_bytes
+        targets_bytes, logits_bytes = 4 * p.batch_size, p.batch_size * p.classes * types.compute_bytes
+        moved = {
+            "inference": weights + images_bytes + logits_bytes,
+            "forward_backward": 2 * weights + images_bytes + targets_bytes,
+            "training": ADAMW.WEIGHTS_MOVED * weights + images_bytes + targets_bytes,
+        }
+        return Cost(
+            flops=flops if mode == "inference" else 3 * flops - patches, bytes=moved[mode], samples=p.batch_size
+        )
+
+    def parts(self, params: VitParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
+        p, backward = params, mode != "inference"
+        rows = (p.batch_size * p.patches, p.batch_size * p.seq_len, p.batch_size)
+        patches, layers, images = (Layers(each, precision, backward) for each in rows)
+        embedded = p.batch_size * p.patches * p.d_model
+        parts = {
+            "patch_embed": patches.first_linear(p.patch_len, p.d_model),
+            "embed": layers.part(
+                0, read=embedded, written=layers.rows * p.d_model, weights=(p.seq_len + 1) * p.d_model
+            ),
+            **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
+            "ln_f": images.norm(p.d_model),
+            "head": images.linear(p.d_model, p.classes),
+            "loss": images.pointwise(p.classes, 0),
+            "optimizer": Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes),
+        }
+        return {name: parts[name] for name in self.scopes(p, mode)}
+
+    def parameter_count(self, params: VitParams) -> int:
+        """Return the number of weights."""
+        return size_of(weight_shapes(params))
+
+    def data(self, params: VitParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Draw weights as for GPT-2, random biases and gains too, and images that can be told apart."""
+        p = params
+        weights = draw(weight_shapes(p), precision, rng, residuals=2 * p.n_layer)
+        return Data(weights, labelled_images(p.batch_size, p.image_size, p.classes, rng, batches))
+
+    def small(self, params: VitParams) -> VitParams:
+        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
+        return replace(
+            params,
+            n_layer=min(params.n_layer, 2),
+            d_model=48,
+            n_head=3,
+            d_ff=160,
+            patch_size=4,
+            image_size=20,
+            classes=7,
+            batch_size=5,
+        )
+
+    def reference(self, params: VitParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
+        return steps(
+            data,
+            mode,
+            "logits",
+            lambda weights, batch: forward(weights, batch["images"].astype(np.float64), params),
+            lambda logits_BK, batch: cross_entropy(logits_BK, batch["targets"]),
+        )
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Make the ViT problem."""
+    return Vit()
+
+
+def weight_shapes(params: VitParams) -> Shapes:
+    """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+    p = params
+    shapes: Shapes = {
+        **linear_shapes("patch_embed", p.patch_len, p.d_model),
+        "class_token": (p.d_model,),
+        "wpe": (p.seq_len, p.d_model),
+    }
+    for layer in range(p.n_layer):
+        shapes |= block_shapes(f"h.{layer}", p.d_model, p.d_ff)
+    return shapes | norm_shapes("ln_f", p.d_model) | linear_shapes("head", p.d_model, p.classes)

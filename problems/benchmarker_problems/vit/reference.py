@@ -1,0 +1,74 @@
+"""ViT in NumPy with a handwritten backward pass, in the type of its weights: the reference of every check.
+
+Shapes: B batch, H height, W width, N patches, P numbers of a patch, T tokens, C width of the model, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarker_problems.attention import Impl
+from benchmarker_problems.layers.reference import (
+    Gradients,
+    Weights,
+    gelu,
+    layer_norm,
+    linear,
+    pre_norm,
+    prefixed,
+    select,
+    transformer_block,
+)
+
+if TYPE_CHECKING:
+    from benchmarker_problems.vit import VitParams
+
+LAYER_NORM_EPS = 1e-6
+"""As in the authors' code and in torchvision; transformers has 1e-12."""
+
+
+def forward(
+    weights: Weights, images_BHW3: np.ndarray, params: VitParams, impl: Impl = "einsum"
+) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+    """Return the logits, [B, K], and the function from their gradient to the gradient of each weight."""
+    patches_BNC, patch_pullback = linear(patches(images_BHW3, params.patch_size), select(weights, "patch_embed"))
+    class_B1C = np.broadcast_to(weights["class_token"], (len(patches_BNC), 1, params.d_model))
+    x_BTC = np.concatenate([class_B1C, patches_BNC], axis=1) + weights["wpe"]
+    pullbacks = []
+    for layer in range(params.n_layer):
+        x_BTC, pullback = transformer_block(
+            x_BTC,
+            select(weights, f"h.{layer}"),
+            residual=pre_norm,
+            activation=gelu,
+            eps=LAYER_NORM_EPS,
+            n_head=params.n_head,
+            impl=impl,
+        )
+        pullbacks.append(pullback)
+    normed_BC, ln_f_pullback = layer_norm(x_BTC[:, 0], select(weights, "ln_f"), LAYER_NORM_EPS)
+    logits_BK, head_pullback = linear(normed_BC, select(weights, "head"))
+
+    def to_weights(d_logits_BK: np.ndarray) -> Gradients:
+        d_normed_BC, d_head = head_pullback(d_logits_BK)
+        d_x_BTC = np.zeros_like(x_BTC)
+        d_x_BTC[:, 0], d_ln_f = ln_f_pullback(d_normed_BC)
+        gradients = prefixed("ln_f", d_ln_f) | prefixed("head", d_head)
+        for layer in reversed(range(params.n_layer)):
+            d_x_BTC, d_block = pullbacks[layer](d_x_BTC)
+            gradients |= prefixed(f"h.{layer}", d_block)
+        _, d_patch_embed = patch_pullback(d_x_BTC[:, 1:])
+        gradients |= {"class_token": d_x_BTC[:, 0].sum(axis=0), "wpe": d_x_BTC.sum(axis=0)}
+        return gradients | prefixed("patch_embed", d_patch_embed)
+
+    return logits_BK, to_weights
+
+
+def patches(images_BHW3: np.ndarray, size: int) -> np.ndarray:
+    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
+    batch_size, height, width, channels = images_BHW3.shape
+    tiles = images_BHW3.reshape(batch_size, height // size, size, width // size, size, channels).swapaxes(2, 3)
+    return tiles.reshape(batch_size, -1, size * size * channels)

@@ -1,0 +1,113 @@
+"""ViT in PyTorch. Shapes: B batch, N patches, T tokens, C width of the model, F width within the MLP, K classes.
+
+Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and softmax accumulate in fp32, and the loss
+is fp32.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.attention import product_flops
+from benchmarker_problems.attention.torch import attend, recomputes_scores
+from benchmarker_problems.layers.torch import cross_entropy
+from benchmarker_problems.steps import DONE
+from benchmarker_problems.steps.torch import load, workload
+from benchmarker_problems.vit import VitParams
+from benchmarker_problems.vit.reference import LAYER_NORM_EPS
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return all precisions of ViT."""
+    return Support(DONE)
+
+
+class Block(nn.Module):
+    """Attention and MLP, each on its normalised input and with a residual connection."""
+
+    def __init__(self, params: VitParams) -> None:
+        super().__init__()
+        self.by_head = (params.n_head, params.head_dim)
+        self.impl = params.impl
+        self.ln_1 = nn.LayerNorm(params.d_model, eps=LAYER_NORM_EPS)
+        self.attn_qkv = nn.Linear(params.d_model, 3 * params.d_model)
+        self.attn_proj = nn.Linear(params.d_model, params.d_model)
+        self.ln_2 = nn.LayerNorm(params.d_model, eps=LAYER_NORM_EPS)
+        self.mlp_fc = nn.Linear(params.d_model, params.d_ff)
+        self.mlp_proj = nn.Linear(params.d_ff, params.d_model)
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """Apply the block."""
+        with scope("ln_1"):
+            h_BTC = self.ln_1(x_BTC)
+        with scope("attn_qkv"):
+            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
+        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=None)
+        with scope("attn_proj"):
+            x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
+        with scope("ln_2"):
+            h_BTC = self.ln_2(x_BTC)
+        with scope("mlp_fc"):
+            inner_BTF = self.mlp_fc(h_BTC)
+        with scope("mlp_gelu"):
+            inner_BTF = F.gelu(inner_BTF)
+        with scope("mlp_proj"):
+            mlp_BTC: Tensor = self.mlp_proj(inner_BTF)
+            return x_BTC + mlp_BTC
+
+
+class VitModel(nn.Module):
+    """The whole model."""
+
+    def __init__(self, params: VitParams) -> None:
+        super().__init__()
+        p = params
+        self.params = p
+        self.patch_embed = nn.Linear(p.patch_len, p.d_model)
+        self.class_token = nn.Parameter(torch.empty(p.d_model))
+        self.wpe = nn.Parameter(torch.empty(p.seq_len, p.d_model))
+        self.h = nn.ModuleList(Block(p) for _ in range(p.n_layer))
+        self.ln_f = nn.LayerNorm(p.d_model, eps=LAYER_NORM_EPS)
+        self.head = nn.Linear(p.d_model, p.classes)
+
+    def forward(self, images_BHW3: Tensor) -> Tensor:
+        """Return the logits, [B, K]."""
+        p = self.params
+        with scope("patch_embed"):
+            side, size = p.image_size // p.patch_size, p.patch_size
+            tiles = images_BHW3.view(-1, side, size, side, size, images_BHW3.shape[-1]).transpose(2, 3)
+            patches_BNC = self.patch_embed(tiles.reshape(-1, p.patches, p.patch_len))
+        with scope("embed"):
+            class_B1C = self.class_token.expand(len(images_BHW3), 1, -1)
+            x_BTC = torch.cat([class_B1C, patches_BNC], dim=1) + self.wpe
+        for block in self.h:
+            x_BTC = block(x_BTC)
+        with scope("ln_f"):
+            x_BC = self.ln_f(x_BTC[:, 0])
+        with scope("head"):
+            logits_BK: Tensor = self.head(x_BC)
+            return logits_BK
+
+
+@hookimpl
+def build_workload(framework: TorchFramework, case: Case, params: VitParams, data: Data) -> Workload:
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    p, types = params, PRECISIONS[case.precision]
+    model = load(framework, lambda: VitModel(p), data, DTYPES[types.parameter])
+    recomputes = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
+    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    return workload(
+        framework,
+        case,
+        data,
+        model,
+        "logits",
+        model,
+        lambda images, targets: cross_entropy(model(images), targets),
+        terms=p.batch_size,
+        inputs=("images",),
+        recomputed_flops=scores_flops if recomputes else 0,
+    )
