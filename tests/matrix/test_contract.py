@@ -16,6 +16,7 @@ WAYS = {
     "conv": ("layout", ("channels_first", "channels_last")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
     "llama": ("impl", ("einsum", "matmul", "fused")),
+    "resnet": ("layout", ("channels_first", "channels_last")),
     "stream": ("op", ("triad", "copy")),
 }
 """The parameter that says how it is done, and its values."""
@@ -24,6 +25,7 @@ TINY = {
     "attention": ("--batch-size=2", "--heads=3", "--seq-len=16", "--head-dim=8"),
     "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
     "lstm": ("--hidden-size=12", "--input-size=10", "--seq-len=5", "--batch-size=2"),
+    "resnet": ("--size=18", "--stages=1", "--blocks=1", "--width=4", "--image-size=16", "--batch-size=2"),
     "stream": ("--n=1001",),
     "llama": (
         "--n-layer=1",
@@ -123,7 +125,7 @@ def test_each_mode_is_measured_and_recorded(cli, problem, framework):
         assert record["software"]["threads"] == 1
         assert record["types"]["lowest"] == "fp32"
         assert record["metrics"]["samples_per_s"]["value"] > 0
-        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("conv", "gemm", "stream"))
+        assert (record["metrics"]["tokens_per_s"]["value"] is None) == (problem in ("conv", "gemm", "resnet", "stream"))
 
 
 @pytest.mark.slow

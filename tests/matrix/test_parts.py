@@ -7,7 +7,7 @@ import pytest
 from benchmarker import MODES
 from benchmarker.hooks import registry
 
-NAMES = ("attention", "conv", "gemm", "gpt2", "llama", "lstm", "stream")
+NAMES = ("attention", "conv", "gemm", "gpt2", "llama", "lstm", "resnet", "stream")
 PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in NAMES}
 MODES_OF = {
     "attention": MODES[:2],
@@ -16,6 +16,7 @@ MODES_OF = {
     "gpt2": MODES,
     "llama": MODES,
     "lstm": MODES[:2],
+    "resnet": MODES,
     "stream": MODES[:1],
 }
 CASES = [

@@ -35,6 +35,23 @@ class AdamW:
 ADAMW = AdamW()
 
 
+@dataclass(frozen=True)
+class Sgd:
+    """Settings of stochastic gradient descent with momentum (Sutskever et al., 2013). All weights decay."""
+
+    learning_rate: float
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+
+    WEIGHTS_MOVED = 5
+    """As of AdamW, with one moment."""
+
+
+def is_statistic(name: str) -> bool:
+    """Whether an array of a model is a running statistic: no optimizer changes it, but the forward pass does."""
+    return name.endswith((".mean", ".var"))
+
+
 def fixed_loss_scale(terms: int) -> float:
     """Return the factor of a loss that is a mean over `terms` for `forward_backward` with fp16 gradients.
 

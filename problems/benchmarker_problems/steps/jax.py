@@ -1,7 +1,8 @@
 """Steps of a model in JAX: weights and batches are on the device, and the state of training is donated.
 
 A model is given as two functions of the weights by name, and of the arrays of a batch by name: to its output, and to
-its loss. In mixed precision the weights are fp32, and the model casts them for each product.
+its loss. In mixed precision the weights are fp32, and the model casts them for each product. If there are running
+statistics among the weights, the second function returns the loss and the updated statistics.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +21,13 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.steps import ADAMW, AdamW, fixed_loss_scale
+from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 Weights = dict[str, Array]
 Batches = Iterator[dict[str, Array]]
 Step = Callable[[], dict[str, Array]]
 State = tuple[Weights, Any, DynamicScale | None]
-"""Weights, the optimizer's state, and in mixed fp16 the dynamic loss scale."""
+"""Weights and running statistics, the optimizer's state, and in mixed fp16 the dynamic loss scale."""
 
 
 def apply(model: nn.Module, weights: Weights, *inputs: Array) -> Array:
@@ -41,11 +42,11 @@ def workload(
     data: Data,
     output: str,
     output_of: Callable[..., Array],
-    loss_of: Callable[..., Array],
+    loss_of: Callable[..., Any],
     *,
     terms: int,
     inputs: tuple[str, ...] = ("tokens",),
-    settings: AdamW = ADAMW,
+    settings: AdamW | Sgd = ADAMW,
     recomputed_flops: int = 0,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
@@ -68,7 +69,7 @@ def workload(
     elif case.mode == "forward_backward":
         step = forward_backward_step(forward_backward(loss_of, loss_scale, scale_left), weights, batches)
     else:
-        optimizer = adamw(settings)
+        optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
         state = initial_state(weights, optimizer, case.precision)
         step = training_step(partial(training, loss_of=loss_of, optimizer=optimizer), state, batches)
 
@@ -87,7 +88,7 @@ def _dtype(value: np.ndarray, dtype: Any) -> Any:
 
 
 def forward_backward(
-    loss_of: Callable[..., Array], loss_scale: float, scale_left: float
+    loss_of: Callable[..., Any], loss_scale: float, scale_left: float
 ) -> Callable[..., dict[str, Array]]:
     """Return the function from (weights, batch) to the loss and its gradients.
 
@@ -95,15 +96,31 @@ def forward_backward(
     """
 
     def function(weights: Weights, **batch: Array) -> dict[str, Array]:
-        def scaled_loss_of(weights: Weights) -> tuple[Array, Array]:
-            loss = loss_of(weights, **batch)
+        trained, statistics = apart(weights)
+
+        def scaled_loss_of(trained: Weights) -> tuple[Array, Array]:
+            loss, _ = scored(loss_of, trained, statistics, batch)
             return loss * loss_scale, loss
 
-        gradients, loss = jax.grad(scaled_loss_of, has_aux=True)(weights)
+        gradients, loss = jax.grad(scaled_loss_of, has_aux=True)(trained)
         unscale = scale_left / loss_scale
         return {"loss": loss, **{f"d_{name}": gradient * unscale for name, gradient in gradients.items()}}
 
     return function
+
+
+def apart(weights: Weights) -> tuple[Weights, Weights]:
+    """Return the weights that are trained, and the running statistics."""
+    statistics = {name: weight for name, weight in weights.items() if is_statistic(name)}
+    return {name: weight for name, weight in weights.items() if name not in statistics}, statistics
+
+
+def scored(
+    loss_of: Callable[..., Any], trained: Weights, statistics: Weights, batch: dict[str, Array]
+) -> tuple[Array, Weights]:
+    """Return the loss and the updated statistics."""
+    result = loss_of(trained | statistics, **batch)
+    return result if statistics else (result, {})
 
 
 def adamw(settings: AdamW) -> optax.GradientTransformation:
@@ -119,24 +136,36 @@ def adamw(settings: AdamW) -> optax.GradientTransformation:
     )
 
 
+def sgd(settings: Sgd) -> optax.GradientTransformation:
+    """Return stochastic gradient descent with momentum, in which the decay is a part of the gradient as in PyTorch."""
+    return optax.chain(
+        optax.add_decayed_weights(settings.weight_decay),
+        optax.sgd(settings.learning_rate, momentum=settings.momentum),
+    )
+
+
 def training(
-    state: State, *, loss_of: Callable[..., Array], optimizer: optax.GradientTransformation, **batch: Array
+    state: State, *, loss_of: Callable[..., Any], optimizer: optax.GradientTransformation, **batch: Array
 ) -> tuple[State, Array]:
     """Return the state after one update and the loss before it; if gradients overflow, only the scale changes."""
     weights, moments, scaler = state
-    loss_of = partial(loss_of, **batch)
+    trained, statistics = apart(weights)
+
+    def with_statistics(trained: Weights) -> tuple[Array, Weights]:
+        return scored(loss_of, trained, statistics, batch)
+
     if scaler is None:
-        loss, gradients = jax.value_and_grad(loss_of)(weights)
+        (loss, statistics), gradients = jax.value_and_grad(with_statistics, has_aux=True)(trained)
     else:
-        scaler, finite, loss, gradients = scaler.value_and_grad(loss_of)(weights)
+        scaler, finite, (loss, statistics), gradients = scaler.value_and_grad(with_statistics, has_aux=True)(trained)
     with jax.named_scope("optimizer"):
-        updates, new_moments = optimizer.update(gradients, moments, weights)
-        new_weights = optax.apply_updates(weights, updates)
+        updates, new_moments = optimizer.update(gradients, moments, trained)
+        new_trained = optax.apply_updates(trained, updates)
         if scaler is not None:
-            new_weights, new_moments = jax.tree.map(
-                partial(jnp.where, finite), (new_weights, new_moments), (weights, moments)
+            new_trained, new_moments = jax.tree.map(
+                partial(jnp.where, finite), (new_trained, new_moments), (trained, moments)
             )
-    return (new_weights, new_moments, scaler), loss
+    return (new_trained | statistics, new_moments, scaler), loss
 
 
 def initial_state(weights: Weights, optimizer: optax.GradientTransformation, precision: str) -> State:
@@ -145,7 +174,7 @@ def initial_state(weights: Weights, optimizer: optax.GradientTransformation, pre
     if precision == "mixed_fp16":
         # Flax increases the scale one step after the given interval, so this equals PyTorch's 2000.
         scaler = DynamicScale(growth_interval=1999, fin_steps=jnp.int32(0), scale=jnp.float32(2**16))
-    return weights, jax.jit(optimizer.init)(weights), scaler
+    return weights, jax.jit(optimizer.init)(apart(weights)[0]), scaler
 
 
 def inference_step(
