@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -28,7 +29,7 @@ def test_layers_of_a_bottleneck_network():
     assert problem.scopes(given, "training") == {
         **dict.fromkeys(("stem_conv", "stem_norm", "stem_pool"), 1),
         **{f"{kind}{number}": 16 for number in (1, 2, 3) for kind in ("conv", "norm")},
-        **{"shortcut_conv": 4, "shortcut_norm": 4},
+        **dict.fromkeys(("shortcut_conv", "shortcut_norm"), 4),
         **dict.fromkeys(("pool", "fc", "loss", "optimizer"), 1),
     }
     basic = problem.params(size="18")
@@ -133,7 +134,7 @@ def test_running_statistics_after_training_steps():
     from benchmarker_problems.resnet.torch import ResnetModel
     from benchmarker_problems.steps.jax import initial_state, sgd, training
 
-    small = problem.small(problem.params(size="18"))
+    small = replace(problem.small(problem.params(size="18")), stages=1, blocks=1)
     data = problem.data(small, "fp32", np.random.default_rng(0), 1)
     held = []
     before = ResnetModel.__init__

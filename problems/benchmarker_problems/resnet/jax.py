@@ -16,16 +16,15 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.layers.jax import cross_entropy
-from benchmarker_problems.resnet import SETTINGS, Block, Conv, ResnetParams, as_one_gradient
+from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, ResnetParams, as_one_gradient
 from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS
-from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apart, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, with the channels last."""
-    return Support(DONE, choices={"layout": ("channels_last",)})
+    return Support(PRECISIONS_DONE, choices={"layout": ("channels_last",)})
 
 
 def conv_norm(x_BXC: Array, conv: Conv, dtype: Any, train: bool) -> Array:

@@ -16,16 +16,15 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.layers.torch import cross_entropy
-from benchmarker_problems.resnet import SETTINGS, Block, Conv, ResnetParams, as_one_gradient
+from benchmarker_problems.resnet import PRECISIONS_DONE, SETTINGS, Block, Conv, ResnetParams, as_one_gradient
 from benchmarker_problems.resnet.reference import MOMENTUM, NORM_EPS
-from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions."""
-    return Support(DONE)
+    return Support(PRECISIONS_DONE)
 
 
 def add_modules(module: nn.Module, conv: Conv) -> None:
