@@ -20,6 +20,7 @@ MODES_OF = {
     "lu": MODES[:1],
     "spmv": MODES[:1],
     "stencil": MODES[:1],
+    "resnet": MODES,
     "stream": MODES[:1],
     "vit": MODES,
 }

@@ -35,6 +35,23 @@ class AdamW:
 ADAMW = AdamW()
 
 
+@dataclass(frozen=True)
+class Sgd:
+    """Settings of stochastic gradient descent with momentum (Sutskever et al., 2013). All weights decay."""
+
+    learning_rate: float
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+
+    WEIGHTS_MOVED = 5
+    """As of AdamW, with one moment."""
+
+
+def is_statistic(name: str) -> bool:
+    """Whether an array of a model is a running statistic: no optimizer changes it, but the forward pass does."""
+    return name.endswith((".mean", ".var"))
+
+
 RECOMPUTE_HELP = "compute each block again in the backward pass instead of keeping its activations"
 MICROBATCHES_HELP = "parts of a batch, one after the other, whose gradients are summed; batch_size is a multiple of it"
 

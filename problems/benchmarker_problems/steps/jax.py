@@ -19,7 +19,7 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.steps import ADAMW, AdamW, fixed_loss_scale
+from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 Weights = dict[str, Array]
 Batches = Iterator[dict[str, Array]]
@@ -45,7 +45,7 @@ class LossScale(NamedTuple):
 
 
 State = tuple[Weights, Any, LossScale | None]
-"""Weights, the optimizer's state, and in mixed fp16 the loss scale."""
+"""Weights and running statistics, the optimizer's state, and in mixed fp16 the loss scale."""
 
 
 def apply(model: nn.Module, weights: Weights, *inputs: Array) -> Array:
@@ -60,11 +60,11 @@ def workload(
     data: Data,
     output: str,
     output_of: Callable[..., Array],
-    loss_of: Callable[..., Array],
+    loss_of: Callable[..., Any],
     *,
     terms: int,
     inputs: tuple[str, ...] = ("tokens",),
-    settings: AdamW = ADAMW,
+    settings: AdamW | Sgd = ADAMW,
     microbatches: int = 1,
     recomputed_flops: int = 0,
 ) -> Workload:
@@ -89,7 +89,7 @@ def workload(
         function = partial(forward_backward, loss_of, loss_scale, scale_left, microbatches)
         step = forward_backward_step(function, weights, batches)
     else:
-        optimizer = adamw(settings)
+        optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
         state = initial_state(weights, optimizer, case.precision)
         step = training_step(partial(training, loss_of, optimizer, microbatches), state, batches)
 
@@ -108,7 +108,7 @@ def _dtype(value: np.ndarray, dtype: Any) -> Any:
 
 
 def forward_backward(
-    loss_of: Callable[..., Array],
+    loss_of: Callable[..., Any],
     loss_scale: float,
     scale_left: float,
     microbatches: int,
@@ -119,38 +119,52 @@ def forward_backward(
 
     The backward pass uses the loss times `loss_scale`; the gradients returned are the true ones times `scale_left`.
     """
-    loss, gradients = loss_and_gradients(loss_of, loss_scale, microbatches, weights, batch)
+    loss, gradients, _ = loss_and_gradients(loss_of, loss_scale, microbatches, weights, batch)
     unscale = scale_left / loss_scale
     return {"loss": loss, **{f"d_{name}": gradient * unscale for name, gradient in gradients.items()}}
 
 
 def loss_and_gradients(
-    loss_of: Callable[..., Array],
+    loss_of: Callable[..., Any],
     loss_scale: float | Array,
     microbatches: int,
     weights: Weights,
     batch: dict[str, Array],
-) -> tuple[Array, Weights]:
-    """Return the mean loss of the parts of a batch, and the gradients of its product with `loss_scale`."""
+) -> tuple[Array, Weights, Weights]:
+    """Return the mean loss of the parts of a batch, the gradients of its product with `loss_scale`, and statistics.
 
-    def of(part: dict[str, Array]) -> tuple[Array, Weights]:
-        def scaled_loss_of(weights: Weights) -> tuple[Array, Array]:
-            loss = loss_of(weights, **part) / microbatches
-            return loss * loss_scale, loss
+    The last are the updated running statistics, if the model has any; these come from the whole batch, as one part.
+    """
+    trained, statistics = apart(weights)
 
-        gradients, loss = jax.grad(scaled_loss_of, has_aux=True)(weights)
-        return loss, gradients
+    def of(part: dict[str, Array]) -> tuple[Array, Weights, Weights]:
+        def scaled_loss_of(trained: Weights) -> tuple[Array, tuple[Array, Weights]]:
+            result = loss_of(trained | statistics, **part)
+            loss, updated = result if statistics else (result, {})
+            loss /= microbatches
+            return loss * loss_scale, (loss, updated)
+
+        gradients, (loss, updated) = jax.grad(scaled_loss_of, has_aux=True)(trained)
+        return loss, gradients, updated
 
     if microbatches == 1:
         return of(batch)
     parts = {name: value.reshape(microbatches, -1, *value.shape[1:]) for name, value in batch.items()}
 
-    def add(total: tuple[Array, Weights], part: dict[str, Array]) -> tuple[tuple[Array, Weights], None]:
+    def add(
+        total: tuple[Array, Weights, Weights], part: dict[str, Array]
+    ) -> tuple[tuple[Array, Weights, Weights], None]:
         return jax.tree.map(jnp.add, total, of(part)), None
 
     shapes = jax.eval_shape(of, {name: value[0] for name, value in parts.items()})
     total, _ = jax.lax.scan(add, jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes), parts)
     return total
+
+
+def apart(weights: Weights) -> tuple[Weights, Weights]:
+    """Return the weights that are trained, and the running statistics."""
+    statistics = {name: weight for name, weight in weights.items() if is_statistic(name)}
+    return {name: weight for name, weight in weights.items() if name not in statistics}, statistics
 
 
 def adamw(settings: AdamW) -> optax.GradientTransformation:
@@ -166,8 +180,16 @@ def adamw(settings: AdamW) -> optax.GradientTransformation:
     )
 
 
+def sgd(settings: Sgd) -> optax.GradientTransformation:
+    """Return stochastic gradient descent with momentum, in which the decay is a part of the gradient as in PyTorch."""
+    return optax.chain(
+        optax.add_decayed_weights(settings.weight_decay),
+        optax.sgd(settings.learning_rate, momentum=settings.momentum),
+    )
+
+
 def training(
-    loss_of: Callable[..., Array],
+    loss_of: Callable[..., Any],
     optimizer: optax.GradientTransformation,
     microbatches: int,
     state: State,
@@ -175,26 +197,27 @@ def training(
 ) -> tuple[State, Array]:
     """Return the state after one update and the loss before it; if gradients overflow, only the scale changes."""
     weights, moments, scale = state
+    trained, _ = apart(weights)
     factor = 1.0 if scale is None else scale.scale
-    loss, gradients = loss_and_gradients(loss_of, factor, microbatches, weights, batch)
+    loss, gradients, statistics = loss_and_gradients(loss_of, factor, microbatches, weights, batch)
     with jax.named_scope("optimizer"):
         if scale is not None:
             gradients = jax.tree.map(lambda gradient: gradient / factor, gradients)
             finite = jnp.stack([jnp.isfinite(gradient).all() for gradient in gradients.values()]).all()
             scale = scale.updated(finite)
-        updates, new_moments = optimizer.update(gradients, moments, weights)
-        new_weights = optax.apply_updates(weights, updates)
+        updates, new_moments = optimizer.update(gradients, moments, trained)
+        new_trained = optax.apply_updates(trained, updates)
         if scale is not None:
-            new_weights, new_moments = jax.tree.map(
-                partial(jnp.where, finite), (new_weights, new_moments), (weights, moments)
+            new_trained, new_moments = jax.tree.map(
+                partial(jnp.where, finite), (new_trained, new_moments), (trained, moments)
             )
-    return (new_weights, new_moments, scale), loss
+    return (new_trained | statistics, new_moments, scale), loss
 
 
 def initial_state(weights: Weights, optimizer: optax.GradientTransformation, precision: str) -> State:
     """Return the weights, the optimizer's state, and for mixed fp16 the loss scale that PyTorch begins with."""
     scale = LossScale(jnp.float32(2**16), jnp.int32(0)) if precision == "mixed_fp16" else None
-    return weights, jax.jit(optimizer.init)(weights), scale
+    return weights, jax.jit(optimizer.init)(apart(weights)[0]), scale
 
 
 def inference_step(

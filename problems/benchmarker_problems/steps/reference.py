@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarker import Data, Mode
-from benchmarker_problems.steps import ADAMW, AdamW
+from benchmarker_problems.steps import ADAMW, AdamW, Sgd
 
 Weights = Mapping[str, np.ndarray]
 Gradients = dict[str, np.ndarray]
@@ -18,11 +18,11 @@ Loss = Callable[[np.ndarray, Batch], tuple[np.ndarray, np.ndarray]]
 
 
 def steps(
-    data: Data, mode: Mode, output: str, forward: Forward, loss_of: Loss, settings: AdamW = ADAMW
+    data: Data, mode: Mode, output: str, forward: Forward, loss_of: Loss, settings: AdamW | Sgd = ADAMW
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield the output by its name; or the loss and the gradient of each weight; or the loss before each update."""
     weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
-    optimizer = Optimizer(weights, settings)
+    optimizer = Adam(weights, settings) if isinstance(settings, AdamW) else Momentum(weights, settings)
     for batch in data.batches:
         result, pullback = forward(weights, batch)
         if mode == "inference":
@@ -37,7 +37,23 @@ def steps(
             yield {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
 
 
-class Optimizer:
+class Momentum:
+    """Stochastic gradient descent with momentum."""
+
+    def __init__(self, weights: Weights, settings: Sgd) -> None:
+        self.settings = settings
+        self.velocity = {name: np.zeros_like(weight) for name, weight in weights.items()}
+
+    def step(self, weights: Weights, gradients: Weights) -> None:
+        """Update the weights that have a gradient in place."""
+        s = self.settings
+        for name, gradient in gradients.items():
+            weight = weights[name]
+            self.velocity[name] = s.momentum * self.velocity[name] + gradient + s.weight_decay * weight
+            weight[...] -= s.learning_rate * self.velocity[name]
+
+
+class Adam:
     """AdamW with bias correction."""
 
     def __init__(self, weights: Weights, settings: AdamW) -> None:

@@ -1,7 +1,8 @@
 """Steps of a model in PyTorch. Mixed precision is autocast over fp32 weights.
 
-A model is a module whose parameters have the names of the problem's weights, `kernel` and `scale` written `weight`, and
-two functions of the tensors of a batch by name: to its output, and to its loss.
+A model is a module whose parameters have the names of the problem's weights, `kernel` and `scale` written `weight`,
+`mean` and `var` as running statistics, and two functions of the tensors of a batch by name: to its output, and to its
+loss.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.steps import ADAMW, AdamW, fixed_loss_scale
+from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -30,7 +31,7 @@ def load(framework: TorchFramework, make: Callable[[], _Model], data: Data, dtyp
     with torch.device("meta"):
         model = make()
     weights = {
-        parameter_name(name): framework.put(np.ascontiguousarray(transposed(name, weight)), dtype)
+        parameter_name(name): framework.put(np.ascontiguousarray(outputs_first(name, weight)), dtype)
         for name, weight in data.weights.items()
     }
     model.load_state_dict(weights, assign=True)
@@ -39,12 +40,21 @@ def load(framework: TorchFramework, make: Callable[[], _Model], data: Data, dtyp
 
 def parameter_name(name: str) -> str:
     """Return the name of a weight in PyTorch's modules."""
-    return name.replace(".scale", ".weight").replace(".kernel", ".weight")
+    module, _, own = name.rpartition(".")
+    return f"{module}.{_OWN_NAMES.get(own, own)}" if module else name
 
 
-def transposed(name: str, value: np.ndarray) -> np.ndarray:
-    """Convert a weight or gradient to PyTorch's layout or back; PyTorch's kernels are [outputs, inputs]."""
-    return value.T if name.endswith(".kernel") else value
+_OWN_NAMES = {"scale": "weight", "kernel": "weight", "mean": "running_mean", "var": "running_var"}
+
+
+def outputs_first(name: str, value: np.ndarray) -> np.ndarray:
+    """Convert a weight to PyTorch's layout: its kernels are [outputs, inputs, ...]."""
+    return np.moveaxis(value, (-1, -2), (0, 1)) if name.endswith(".kernel") else value
+
+
+def outputs_last(name: str, value: np.ndarray) -> np.ndarray:
+    """Convert a weight or gradient back from PyTorch's layout."""
+    return np.moveaxis(value, (0, 1), (-1, -2)) if name.endswith(".kernel") else value
 
 
 def plainly(block: nn.Module, *args: Tensor) -> Tensor:
@@ -70,7 +80,7 @@ def workload(
     *,
     terms: int,
     inputs: tuple[str, ...] = ("tokens",),
-    settings: AdamW = ADAMW,
+    settings: AdamW | Sgd = ADAMW,
     microbatches: int = 1,
     recomputed_flops: int = 0,
 ) -> Workload:
@@ -91,16 +101,19 @@ def workload(
     if case.mode == "inference":
         step = inference_step(output, framework.compiled(output_of, case.compile), batches, inputs)
     elif case.mode == "forward_backward":
-        weights = {f"d_{name}": model.get_parameter(parameter_name(name)) for name in data.weights}
+        weights = {
+            f"d_{name}": model.get_parameter(parameter_name(name)) for name in data.weights if not is_statistic(name)
+        }
         compiled = framework.compiled(loss_of, case.compile)
         step = forward_backward_step(compiled, batches, weights, loss_scale, scale_left)
     else:
         scaler = torch.amp.GradScaler(framework.device.type, enabled=case.precision == "mixed_fp16")
-        step = training_step(framework.compiled(loss_of, case.compile), batches, adamw(model, settings), scaler)
+        optimizer = adamw(model, settings) if isinstance(settings, AdamW) else sgd(model, settings)
+        step = training_step(framework.compiled(loss_of, case.compile), batches, optimizer, scaler)
 
     def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
         return {
-            name: transposed(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
+            name: outputs_last(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
             for name, value in result.items()
         }
 
@@ -184,6 +197,14 @@ def adamw(model: nn.Module, settings: AdamW) -> torch.optim.Optimizer:
         betas=(s.beta_1, s.beta_2),
         eps=s.eps,
         fused=True,
+    )
+
+
+def sgd(model: nn.Module, settings: Sgd) -> torch.optim.Optimizer:
+    """Return stochastic gradient descent with momentum, fused into one kernel."""
+    s = settings
+    return torch.optim.SGD(
+        model.parameters(), lr=s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay, fused=True
     )
 
 
