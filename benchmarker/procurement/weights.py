@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml
+from benchmarker.planning import suites
 from benchmarker.records import selection
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ class Weights:
 
 
 def read(path: Path) -> Weights:
-    """Read the weights in a file. Raises `UserError` naming the file and the key if the file is not valid."""
+    """Read the weights in a file, or those of the suite with this name.
+
+    Raises `UserError` naming the file and the key if the file is not valid.
+    """
+    if not path.exists():
+        path = suites.weights(str(path)) or path
     found = toml.load(path)
     try:
         tables = toml.take("weight", found.pop("weight", []), list[dict[str, Any]])

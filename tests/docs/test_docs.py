@@ -119,3 +119,12 @@ def test_the_meter_of_plugins_md_reads() -> None:
     names["board_is_here"] = lambda: False
     with pytest.raises(NoMeterError, match="no such board"):
         names["make_meter"](None)
+
+
+def test_the_page_of_problems_has_every_problem_and_its_frameworks() -> None:
+    page = (DOCS / "problems.md").read_text().splitlines()
+    frameworks = {"jax": "JAX", "torch": "PyTorch"}
+    for address in registry.registered("problem"):
+        name = address.partition(".")[2]
+        (line,) = [line for line in page if line.startswith(f"| `{name}` |")]
+        assert {each for each in frameworks if frameworks[each] in line} == {*registry.implementing(name)} - {"numpy"}

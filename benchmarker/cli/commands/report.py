@@ -46,7 +46,9 @@ ENDINGS = (".html", ".htm")
     metavar="FILE",
     help="TOML file with prices, as for `suite score`.",
 )
-@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with weights of cases.")
+@click.option(
+    "--weights", type=click.Path(path_type=Path), metavar="FILE", help="Weights of cases, as for `suite score`."
+)
 @click.option(
     "--reference", type=click.Path(path_type=Path), metavar="FILE", help="TOML file with bounds, as for `suite accept`."
 )

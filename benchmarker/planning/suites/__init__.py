@@ -1,6 +1,7 @@
 """Suites: curated plans that come with the project, by name.
 
-Each is a plan file (docs/plans.md) in this folder; `index.toml` states its purpose and how long it takes.
+Each is a plan file (docs/plans.md) in this folder; `index.toml` states its purpose and how long it takes. Some have
+weights for a score, in the folder `weights`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ def find(name: str) -> Suite:
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}"
         raise UserError(f"no suite is named {name!r}; {hint}")
     return Suite(name, **index[name], plan=plan_file.read(FOLDER / f"{name}.toml"))
+
+
+def weights(name: str) -> Path | None:
+    """The file with the weights that come with a suite; None if it has none, or there is no such suite."""
+    path = FOLDER / "weights" / f"{name}.toml"
+    return path if name in _index() and path.is_file() else None
 
 
 def _index() -> dict[str, dict[str, str]]:

@@ -31,7 +31,7 @@ from benchmarker.records import store
     "--weights",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML file with weights of cases. [default: all 1]",
+    help="TOML file with weights of cases, or a suite that has some: procurement, ... [default: all 1]",
 )
 @click.option(
     "--cost", type=click.Path(path_type=Path), metavar="FILE", help=f"TOML file with prices, for {COST_METRIC}."
