@@ -89,18 +89,17 @@ def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framewor
 
 
 OTHERS = {
-    "conv": (("--in-channels=16", "--out-channels=32", "--image-size=20", "--batch-size=4"), 1e-9),
-    "lstm": (("--hidden-size=32", "--input-size=16", "--seq-len=8", "--batch-size=4"), 1e-9),
-    "resnet": (("--size=18", "--stages=2", "--blocks=2", "--width=16", "--image-size=64"), 1e-9),
+    "conv": ("--in-channels=16", "--out-channels=32", "--image-size=20", "--batch-size=4"),
+    "lstm": ("--hidden-size=32", "--input-size=16", "--seq-len=8", "--batch-size=4"),
+    "resnet": ("--size=18", "--stages=2", "--stage-blocks=2", "--width=16", "--image-size=64"),
 }
-"""Options of other problems, and how near the FLOPs of their profile are to the formula."""
+"""Options of other problems."""
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 @pytest.mark.parametrize("problem", OTHERS)
 def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, problem, framework):
-    options, near = OTHERS[problem]
-    asked = (f"--framework={framework}", f"--problem={problem}", "--mode=forward_backward", *options)
+    asked = (f"--framework={framework}", f"--problem={problem}", "--mode=forward_backward", *OTHERS[problem])
     record, path = profiled(cli, tmp_path, *asked)
     assert record.trace is not None
     assert record.trace.complete, record.trace.missing
@@ -112,6 +111,8 @@ def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, 
     assert record.cost is not None
     rows = work(open_trace(path).events)
     if (problem, framework) != ("lstm", "torch"):  # the FLOPs of a fused LSTM are not in the trace
+        # XLA computes the gradient of an image of stride 2 with zeros between the elements, and these count.
+        near = 0.06 if (problem, framework) == ("resnet", "jax") else 1e-9
         assert rows["flops"].sum() / STEPS == pytest.approx(record.cost.flops, rel=near)
 
 
