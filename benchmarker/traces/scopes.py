@@ -20,7 +20,7 @@ def scopes(events: pd.DataFrame, steps: int, expected: Mapping[str, int]) -> lis
     """
     rows = work(events)
     parts = pd.concat([_opened(rows[rows["members"] == ""]), _fused(rows[rows["members"] != ""])])
-    parts = parts.groupby(["leaf", "phase"]).agg({"ran": "sum", "any_ns": "sum"})
+    parts = parts.groupby(["leaf", "phase"]).agg({"ran": "max", "any_ns": "sum"})
     counted = dict(list(rows.groupby(["leaf", "phase"], observed=True, sort=False)))
     found = [
         _scope(name, phase, counted.get((name, phase), rows.iloc[:0]), parts, steps, expected)
@@ -93,7 +93,8 @@ def _opened(rows: pd.DataFrame) -> pd.DataFrame:
 def _fused(rows: pd.DataFrame) -> pd.DataFrame:
     """For instructions: executions and time of each scope that contains one of their members.
 
-    A path ran as often as its most frequent instruction on one device; in a loop, that is more than once per run.
+    A path ran as often as its most frequent instruction on one device; within a loop, that is more than once per run.
+    Instructions in a loop that is itself within the scope say nothing of this; they are among those of `_opened`.
     """
     columns = ["device", "program_id", "op", "name", "phase", "members"]
     lines = rows.groupby(columns, observed=True)["busy_ns"].agg(["size", "sum"]).reset_index()

@@ -34,7 +34,7 @@ TINY = {
     "stencil": ("--nx=9", "--ny=8", "--nz=7"),
     "conv": ("--batch-size=2", "--in-channels=4", "--out-channels=6", "--image-size=9"),
     "lstm": ("--hidden-size=12", "--input-size=10", "--seq-len=5", "--batch-size=2"),
-    "resnet": ("--size=18", "--stages=1", "--blocks=1", "--width=4", "--image-size=16", "--batch-size=2"),
+    "resnet": ("--size=18", "--stages=1", "--stage-blocks=1", "--width=4", "--image-size=16", "--batch-size=2"),
     "stream": ("--n=1001",),
     "llama": (
         "--n-layer=1",

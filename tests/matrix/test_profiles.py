@@ -129,6 +129,34 @@ def test_each_scope_of_a_scientific_kernel_runs_as_often_as_it_should(cli, tmp_p
         assert record.trace.outside_ns < 0.3 * record.trace.busy_ns
 
 
+OTHERS = {
+    "conv": ("--in-channels=16", "--out-channels=32", "--image-size=20", "--batch-size=4"),
+    "lstm": ("--hidden-size=32", "--input-size=16", "--seq-len=8", "--batch-size=4"),
+    "resnet": ("--size=18", "--stages=2", "--stage-blocks=2", "--width=16", "--image-size=64"),
+}
+"""Options of other problems."""
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("problem", OTHERS)
+def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, problem, framework):
+    asked = (f"--framework={framework}", f"--problem={problem}", "--mode=forward_backward", *OTHERS[problem])
+    record, path = profiled(cli, tmp_path, *asked)
+    assert record.trace is not None
+    assert record.trace.complete, record.trace.missing
+    forward = {each.scope: each for each in record.scopes if each.phase == "forward" and each.scope}
+    backward = {each.scope for each in record.scopes if each.phase == "backward"}
+    assert all(each.occurrences == each.expected for each in forward.values())
+    assert forward.keys() <= backward
+    assert record.trace.outside_ns < 0.3 * record.trace.busy_ns
+    assert record.cost is not None
+    rows = work(open_trace(path).events)
+    if (problem, framework) != ("lstm", "torch"):  # the FLOPs of a fused LSTM are not in the trace
+        # XLA computes the gradient of an image of stride 2 with zeros between the elements, and these count.
+        near = 0.06 if (problem, framework) == ("resnet", "jax") else 1e-9
+        assert rows["flops"].sum() / STEPS == pytest.approx(record.cost.flops, rel=near)
+
+
 def test_separable_scopes_of_jax_are_pure_products(cli, tmp_path):
     record, path = profiled(cli, tmp_path, "--framework=jax", "--problem=gpt2", "--separable", *SIZE)
     assert record.trace is not None

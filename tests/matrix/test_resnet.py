@@ -39,7 +39,7 @@ def test_layers_of_a_bottleneck_network():
 
 def test_cost_by_hand():
     """One basic block of two channels on images of 8×8, which are 4×4 after the stem and 2×2 after its maximum."""
-    given = problem.params(size="18", stages=1, blocks=1, width=2, image_size=8, classes=5, batch_size=3)
+    given = problem.params(size="18", stages=1, stage_blocks=1, width=2, image_size=8, classes=5, batch_size=3)
     stem, conv, fc = 3 * 16 * 49 * 3 * 2, 3 * 4 * 9 * 2 * 2, 3 * 2 * 5
     forward = problem.cost(given, "inference", "fp32")
     assert (forward.flops, forward.samples, forward.tokens) == (2 * (stem + 2 * conv + fc), 3, None)
@@ -56,7 +56,9 @@ def test_cost_by_hand():
 
 def test_titles_name_what_is_not_published():
     assert problem.title(problem.params(), "training") == "ResNet-50 training, B=4 224×224"
-    own = problem.params(size="18", stages=2, blocks=1, width=8, classes=10, image_size=32, layout="channels_first")
+    own = problem.params(
+        size="18", stages=2, stage_blocks=1, width=8, classes=10, image_size=32, layout="channels_first"
+    )
     expected = "ResNet-18 stages=2 blocks=1 width=8 V=10 fwd+bwd, B=4 32×32 channels_first"
     assert problem.title(own, "forward_backward") == expected
 
@@ -134,7 +136,7 @@ def test_running_statistics_after_training_steps():
     from benchmarker_problems.resnet.torch import ResnetModel
     from benchmarker_problems.steps.jax import initial_state, sgd, training
 
-    small = replace(problem.small(problem.params(size="18")), stages=1, blocks=1)
+    small = replace(problem.small(problem.params(size="18")), stages=1, stage_blocks=1)
     data = problem.data(small, "fp32", np.random.default_rng(0), 1)
     held = []
     before = ResnetModel.__init__
@@ -208,7 +210,7 @@ def test_flops_and_scopes_in_xla(size, mode):
     from benchmarker_problems.steps.jax import forward_backward
 
     # XLA does not count products with padding, and counts elementwise work: both are small in a wide network.
-    given = problem.params(size=size, stages=2, blocks=1, width=256, image_size=224, batch_size=2)
+    given = problem.params(size=size, stages=2, stage_blocks=1, width=256, image_size=224, batch_size=2)
     weights = {name: jax.ShapeDtypeStruct(shape, "float32") for name, shape in weight_shapes(given).items()}
     images = jax.ShapeDtypeStruct((2, given.image_size, given.image_size, COLOURS), "float32")
     logits_of, loss_of = functions(given, "float32")

@@ -95,12 +95,16 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
         own = leaf(where.scopes, known)
         return _Explained(to_leaf(where.scopes, own), own, where.phase if path else "")
     members = program.members(instruction)
-    own_path = _path(instruction, members)
+    own_path = _path(instruction, members, program)
     where = scope_path(own_path)
     own = leaf(where.scopes, known)
-    inside = [scope_path(each.paths[0]).scopes for each in members if each.paths]
-    leaves = Counter(leaf(scopes, known) for scopes in inside)
-    paths = {to_leaf(scopes, each) for scopes in (where.scopes, *inside) if (each := leaf(scopes, known))}
+    inside = [scope_path(each.paths[0]) for each in members if each.paths]
+    leaves = Counter(leaf(each.scopes, known) for each in inside)
+    paths = {
+        to_leaf(each.scopes, counted)
+        for each in (where, *inside)
+        if (counted := leaf(each.scopes, known)) and not each.is_in_loop_of(counted)
+    }
     category, rule = categorize(
         name="", op=op, opcodes=[each.opcode for each in members] or [instruction.opcode], target=instruction.target
     )
@@ -124,6 +128,9 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     )
 
 
-def _path(instruction: Instruction, members: list[Instruction]) -> str:
-    """The path of an instruction; if it has none, like copies that XLA adds, the path of a member."""
-    return next((each.paths[0] for each in (instruction, *reversed(members)) if each.paths), "")
+def _path(instruction: Instruction, members: list[Instruction], program: Program) -> str:
+    """The path of an instruction; if it has none, like copies that XLA adds, that of a member or of its result."""
+    path = next((each.paths[0] for each in (instruction, *reversed(members)) if each.paths), "")
+    if not path and any(each.opcode == "convolution" for each in members):
+        return program.path_of_result(instruction)
+    return path

@@ -23,21 +23,31 @@ _NOT_SCOPES = {
     "rematted_computation",
     "shard_map",
 }
+_LOOPS = {"while"}
 _REMAT = {"rematted_computation", "remat2"}
 
 
 @dataclass(frozen=True, slots=True)
 class ScopePath:
-    """Where an instruction belongs: the scopes around it, outermost first, and its phase."""
+    """Where an instruction belongs: the scopes around it, outermost first, and its phase.
+
+    The first `outside` scopes are around the innermost loop: they are not entered once for each iteration.
+    """
 
     scopes: tuple[str, ...]
     phase: str
+    outside: int = 0
+
+    def is_in_loop_of(self, counted: str) -> bool:
+        """Whether there is a loop within the scope that counts, so that the instruction runs more often than it."""
+        return counted in self.scopes and len(self.scopes) - self.scopes[::-1].index(counted) <= self.outside
 
 
 def scope_path(path: str) -> ScopePath:
     """The scopes and the phase that a path encodes; the primitive at its end is left out."""
     scopes: list[str] = []
     backward = remat = False
+    outside = 0
     tokens = _tokens(path)
     for number, wrapped in enumerate(tokens):
         start, end, called = 0, len(wrapped), False
@@ -48,13 +58,15 @@ def scope_path(path: str) -> ScopePath:
             start, end = match.end(), end - 1
         token = wrapped[start:end]
         remat = remat or token in _REMAT
+        if token in _LOOPS:
+            outside = len(scopes)
         last = number == len(tokens) - 1
         # The backward pass of a checkpoint repeats the scopes around it: transpose(jvp(Model))/jvp(Model)/checkpoint.
         repeated = start > 0 and scopes[-1:] == [token]
         is_scope = token not in _NOT_SCOPES and not token.startswith("branch_")
         if token and is_scope and not called and not last and not repeated:
             scopes.append(token)
-    return ScopePath(tuple(scopes), "remat" if remat else "backward" if backward else "forward")
+    return ScopePath(tuple(scopes), "remat" if remat else "backward" if backward else "forward", outside)
 
 
 def _tokens(path: str) -> list[str]:

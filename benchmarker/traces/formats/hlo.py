@@ -140,6 +140,26 @@ class Program:
                     left.append(each.id)
         return found
 
+    def path_of_result(self, convolution: Instruction) -> str:
+        """The path that a rewritten convolution left on what follows it; empty if there is none.
+
+        XLA's CPU compiler replaces a convolution by one of another layout, without a path, and a transposition of its
+        result, which has the path.
+        """
+        left, seen = [convolution.id], {convolution.id}
+        while left:
+            for user in self._users.get(left.pop(), ()):
+                within = [user, *(each for call in user.calls for each in self.computations.get(call, []))]
+                if any(each.opcode == "convolution" for each in within):
+                    continue
+                for each in within:
+                    if each.paths and each.paths[0].endswith("/conv_general_dilated"):
+                        return each.paths[0]
+                if not user.paths and user.id not in seen:
+                    seen.add(user.id)
+                    left.append(user.id)
+        return ""
+
     @cached_property
     def _users(self) -> Mapping[int, list[Instruction]]:
         """The instructions that use each instruction as an operand, by its number."""

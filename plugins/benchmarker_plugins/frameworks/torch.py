@@ -88,6 +88,8 @@ def make_framework(device: str, precision: str, threads: int | None) -> Framewor
     tf32 = precision == "tf32"
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
+    # The fastest convolution of cuDNN for each shape, as XLA finds it, not the one that a heuristic prefers.
+    torch.backends.cudnn.benchmark = True
     # Sums of 16-bit products stay in fp32, as in JAX.
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -140,6 +142,7 @@ class TorchFramework(Framework):
             settings |= {
                 "cuda.matmul.allow_tf32": str(matmul.allow_tf32),
                 "cudnn.allow_tf32": str(torch.backends.cudnn.allow_tf32),
+                "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
                 "cuda.matmul.allow_fp16_reduced_precision_reduction": str(
                     matmul.allow_fp16_reduced_precision_reduction
                 ),

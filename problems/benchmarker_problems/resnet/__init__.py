@@ -105,7 +105,7 @@ class ResnetParams:
 
     size: Annotated[Size, Meta(description="layers; from 50 on, blocks are bottlenecks")] = "50"
     stages: Annotated[int, Meta(ge=1, le=4, description="stages, each of half the size and twice the width")] = 4
-    blocks: Annotated[int, Meta(ge=0, description="blocks of each stage; 0 for those of the size")] = 0
+    stage_blocks: Annotated[int, Meta(ge=0, description="blocks of each stage; 0 for those of the size")] = 0
     width: Annotated[int, Meta(ge=1, description="channels of the first stage")] = WIDTH
     image_size: Annotated[int, Meta(ge=1, description="height and width of an image")] = IMAGE_SIZE
     classes: Annotated[int, Meta(ge=2, description="classes of images")] = CLASSES
@@ -138,7 +138,7 @@ class ResnetParams:
         for stage, published in enumerate(BLOCKS[self.size][: self.stages], 1):
             inner = self.width * 2 ** (stage - 1)
             outputs = inner * expansion
-            for number in range(self.blocks or published):
+            for number in range(self.stage_blocks or published):
                 stride = 2 if stage > 1 and number == 0 else 1
                 blocks.append(block(f"layer{stage}.{number}", stride, inputs, inner, outputs, size))
                 inputs, size = outputs, blocks[-1].convs[-1].out_size
@@ -202,7 +202,7 @@ class Resnet(Problem):
         p = params
         rare = {
             f" stages={p.stages}": p.stages != ResnetParams.stages,
-            f" blocks={p.blocks}": p.blocks != ResnetParams.blocks,
+            f" blocks={p.stage_blocks}": p.stage_blocks != ResnetParams.stage_blocks,
             f" width={p.width}": p.width != WIDTH,
             f" V={p.classes}": p.classes != CLASSES,
         }
@@ -286,7 +286,7 @@ class Resnet(Problem):
     def small(self, params: ResnetParams) -> ResnetParams:
         """Return at most two stages of two blocks; with and without a shortcut, both strides, few channels."""
         p = params
-        return replace(p, stages=min(p.stages, 2), blocks=2, width=8, image_size=32, classes=10, batch_size=8)
+        return replace(p, stages=min(p.stages, 2), stage_blocks=2, width=8, image_size=32, classes=10, batch_size=8)
 
     def bound(self, params: ResnetParams, mode: Mode, precision: str) -> float:
         """Return the bound of every problem, but 5·√(unit roundoff) for gradients in types shorter than fp32.

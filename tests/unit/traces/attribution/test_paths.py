@@ -46,7 +46,26 @@ from benchmarker.traces.attribution.paths import ScopePath, leaf, scope_path, to
     ],
 )
 def test_paths(path, scopes, phase):
-    assert scope_path(path) == ScopePath(scopes, phase)
+    found = scope_path(path)
+    assert (found.scopes, found.phase) == (scopes, phase)
+
+
+@pytest.mark.parametrize(
+    ("path", "counted", "within"),
+    [
+        ("jit(f)/lstm/while/body/dot", "lstm", True),
+        ("jit(f)/transpose(jvp(lstm))/while/body/dot", "lstm", True),
+        ("jit(f)/while/body/attn/dot", "attn", False),
+        ("jit(f)/lstm/dot", "lstm", False),
+        ("jit(f)/model/while/body/attn/dot", "model", True),
+        ("jit(f)/model/while/body/attn/dot", "attn", False),
+        ("jit(f)/a/while/body/b/while/body/dot", "b", True),
+        ("jit(f)/a/while/body/a/dot", "a", False),
+        ("jit(f)/a/while/body/dot", "", False),
+    ],
+)
+def test_a_loop_within_the_scope_does_not_enter_it(path, counted, within):
+    assert scope_path(path).is_in_loop_of(counted) == within
 
 
 def test_the_leaf_is_the_innermost_or_the_innermost_that_is_known():

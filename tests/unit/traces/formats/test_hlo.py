@@ -272,3 +272,21 @@ def test_fusions_that_could_not_be_are_refused():
 def test_what_is_no_program_is_refused(content):
     with pytest.raises(WireError):
         hlo.parse(memoryview(content))
+
+
+def test_a_rewritten_convolution_left_its_path_on_the_transposition():
+    path = "jit(f)/transpose(jvp(conv1))/conv_general_dilated"
+    x, y = instruction("x", "convolution", 1, shape(2)), instruction("y", "convolution", 2, shape(2))
+    direct = parse(x, instruction("t", "bitcast", 3, shape(2), [1], [], path))
+    assert direct.path_of_result(direct.instructions["x"]) == path
+    # Through a copy without a path, into a fusion that has the transposition among its members.
+    fused = parse(
+        main=[x, instruction("c", "copy", 3, shape(2), [1]), instruction("f", "fusion", 4, shape(2), [3], [2])],
+        inner=[instruction("t", "transpose", 5, shape(2), [], [], path)],
+    )
+    assert fused.path_of_result(fused.instructions["x"]) == path
+    # A convolution that follows has a path of its own, which is not that of the first.
+    other = parse(x, instruction("z", "convolution", 3, shape(2), [1], [], path))
+    assert other.path_of_result(other.instructions["x"]) == ""
+    norm = parse(y, instruction("n", "add", 3, shape(2), [2], [], "jit(f)/norm1/add"))
+    assert norm.path_of_result(norm.instructions["y"]) == ""
