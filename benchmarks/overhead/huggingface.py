@@ -40,7 +40,7 @@ def main(
     process: tuple[str, str] | None,
     options: tuple[str, ...],
 ) -> None:
-    """Print this project's step time divided by that of transformers, for each mode; then the step times of JAX and PyTorch.
+    """Print this project's step time divided by that of transformers, for each mode; then JAX's and PyTorch's.
 
     OPTIONS are those of the problem, such as --size=base or --seq-len=512.
     """
