@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.models import problem_of
 
-from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, arguments, make_model, translated
+from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, arguments, configuration, make_model, translated
 
 pytestmark = pytest.mark.slow
 CASES = [
@@ -62,10 +62,8 @@ def test_outputs_loss_and_gradients_are_those_of_transformers(name, options):
 def test_parameters_of_published_sizes_are_those_of_transformers(name, options):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
-    from benchmarker_plugins.gpu_proof.huggingface import _config
-
     params = problem_of(name).params(**options)
     with torch.device("meta"):
-        config, cls = _config("roberta" if "roberta" in params.size else name, params)
-        model = getattr(transformers, cls)(config)
+        config, class_name = configuration(name, params)
+        model = getattr(transformers, class_name)(config)
     assert sum(weight.numel() for weight in model.parameters()) == problem_of(name).parameter_count(params)

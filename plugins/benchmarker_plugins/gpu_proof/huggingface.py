@@ -6,6 +6,7 @@ The names of configurations and weights are those of transformers 5.
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
@@ -21,20 +22,17 @@ Names = Mapping[str, str | tuple[str, ...]]
 
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
-_BERT_BLOCK: Names = {
+_BERT: Names = {
+    "wte": "embeddings.word_embeddings.weight",
+    "wpe": "embeddings.position_embeddings.weight",
+    "wtt": "embeddings.token_type_embeddings.weight",
+    "ln_embed": "embeddings.LayerNorm",
     "attn_qkv": tuple(f"encoder.layer.{{}}.attention.self.{name}" for name in ("query", "key", "value")),
     "attn_proj": "encoder.layer.{}.attention.output.dense",
     "ln_1": "encoder.layer.{}.attention.output.LayerNorm",
     "mlp_fc": "encoder.layer.{}.intermediate.dense",
     "mlp_proj": "encoder.layer.{}.output.dense",
     "ln_2": "encoder.layer.{}.output.LayerNorm",
-}
-_BERT_TRUNK: Names = {
-    "wte": "embeddings.word_embeddings.weight",
-    "wpe": "embeddings.position_embeddings.weight",
-    "wtt": "embeddings.token_type_embeddings.weight",
-    "ln_embed": "embeddings.LayerNorm",
-    **_BERT_BLOCK,
 }
 
 
@@ -77,13 +75,13 @@ NAMES: Mapping[str, Names] = {
         "lm_head": "lm_head",
     },
     "bert": {
-        **_within("bert", _BERT_TRUNK),
+        **_within("bert", _BERT),
         "head_fc": "cls.predictions.transform.dense",
         "head_ln": "cls.predictions.transform.LayerNorm",
         "lm_head_bias": "cls.predictions.bias",
     },
     "roberta": {
-        **_within("roberta", _BERT_TRUNK),
+        **_within("roberta", _BERT),
         "head_fc": "lm_head.dense",
         "head_ln": "lm_head.layer_norm",
         "lm_head_bias": "lm_head.bias",
@@ -141,20 +139,14 @@ def _pieces(kind: str, p: Any, name: str, array: np.ndarray) -> Iterator[tuple[s
 
 
 def make_model(problem: str, params: Any, weights: Mapping[str, np.ndarray]) -> Any:
-    """Return the model in fp32 on the CPU, with these weights and with scaled-dot-product attention.
-
-    Raises `NotHereError` if transformers is not installed.
-    """
-    if find_spec("transformers") is None:
-        raise NotHereError("transformers is not installed; pip install 'transformers>=5'")
+    """Return the model in fp32 on the CPU, with these weights and with scaled-dot-product attention."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
     import transformers
 
-    kind = family(problem, params)
-    config, classes = _config(kind, params)
+    config, name = configuration(problem, params)
     config._attn_implementation = "sdpa"
-    model = getattr(transformers, classes)(config)
+    model = getattr(transformers, name)(config)
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None  # no token means padding here
@@ -169,11 +161,11 @@ def make_model(problem: str, params: Any, weights: Mapping[str, np.ndarray]) -> 
     return model
 
 
-def _config(kind: str, params: Any) -> tuple[Any, str]:
-    """Return the configuration without dropout, and the name of the model's class."""
+def configuration(problem: str, params: Any) -> tuple[Any, str]:
+    """Return the configuration, without dropout, and the name of the model's class."""
     import transformers
 
-    p = params
+    p, kind = params, family(problem, params)
     if kind == "gpt2":
         config = transformers.GPT2Config(
             vocab_size=p.vocab_size,
@@ -258,10 +250,10 @@ def steps(
     """Return this project's case, and a function that makes a step of `transformers` on the case's data.
 
     Both have the same size, weights, batches, precision, scaled-dot-product attention and, in training, fused AdamW.
-    Raises `NotHereError` if transformers is not installed.
+    Raises `NotHereError` if transformers 5 is not installed.
     """
-    if find_spec("transformers") is None:
-        raise NotHereError("transformers is not installed")
+    if find_spec("transformers") is None or int(version("transformers").partition(".")[0]) < 5:
+        raise NotHereError("transformers is not installed, or older than 5")
     bench = open_bench(problem, "torch", device, precision=precision, mode=mode, impl="fused", **size)  # type: ignore[arg-type]
     return bench, partial(_step, bench)
 
