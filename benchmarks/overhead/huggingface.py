@@ -1,8 +1,8 @@
-"""Compare the speed of GPT-2 in this project with that of Hugging Face `transformers`, and JAX with PyTorch.
+"""Compare the speed of models in this project with that of Hugging Face `transformers`, and JAX with PyTorch.
 
 In each of several fresh processes, steps of this project's PyTorch model alternate in random order with steps of
-`GPT2LMHeadModel`. Both have random weights, scaled-dot-product attention and the same size, batch, precision and
-optimizer (fused AdamW). The ratio of each process is the median over its pairs; the interval is over processes.
+transformers' model. Both have the same weights and batches, scaled-dot-product attention, and the same size, precision
+and optimizer (fused AdamW). The ratio of each process is the median over its pairs; the interval is over processes.
 """
 
 from __future__ import annotations
@@ -17,49 +17,64 @@ import time
 import click
 from duet import play, ratio
 
-from benchmarker_plugins.gpu_proof.huggingface import steps
+from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, steps
 from benchmarker_plugins.gpu_proof.loops import BATCHES
 
 MODES = ("inference", "training")
 
 
-@click.command()
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--problem", type=click.Choice(PROBLEMS), default="gpt2", show_default=True)
 @click.option("--processes", default=6, show_default=True)
 @click.option("--pairs", default=12, show_default=True)
-@click.option("--seq-len", default=128, show_default=True)
-@click.option("--batch-size", default=1, show_default=True)
-@click.option("--size", default="small", show_default=True)
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True)
+@click.option("--jax/--no-jax", default=True, show_default=True, help="Compare JAX with PyTorch, too.")
 @click.option("--process", hidden=True, nargs=2, help="Run as one of the processes: mode, seed.")
-def main(processes: int, pairs: int, process: tuple[str, str] | None, **size: str | int) -> None:
-    """Print this project's step time divided by that of transformers, for each mode; then JAX's and PyTorch's."""
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def main(
+    problem: str,
+    processes: int,
+    pairs: int,
+    precision: str,
+    jax: bool,
+    process: tuple[str, str] | None,
+    options: tuple[str, ...],
+) -> None:
+    """Print this project's step time divided by that of transformers, for each mode; then JAX's and PyTorch's.
+
+    OPTIONS are those of the problem, such as --size=base or --seq-len=512.
+    """
+    size = {
+        name.removeprefix("--").replace("-", "_"): value for name, _, value in (each.partition("=") for each in options)
+    }
     if process:
-        one_process(process[0], int(process[1]), pairs, size)
+        one_process(problem, process[0], int(process[1]), pairs, precision, size)
         return
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in size.items()]
-    print(f"GPT-2 {size['size']}, batch {size['batch_size']}, {size['seq_len']} tokens, {size['precision']}, PyTorch")
+    case = [f"--problem={problem}", f"--precision={precision}", *options]
+    print(f"{' '.join(case)}, PyTorch")
     print(f"{'mode':10} {'ours':>10} {'theirs':>10}   ours / theirs, 95% interval over {processes} processes")
     for mode in MODES:
         found = []
         for seed in range(processes):
-            words = [sys.executable, __file__, f"--pairs={pairs}", *options, "--process", mode, str(seed)]
+            words = [sys.executable, __file__, *case, f"--pairs={pairs}", "--process", mode, str(seed)]
             done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
             found.append(json.loads(done.stdout))
         ours, theirs = (statistics.median(each[side] for each in found) for side in ("ours_ms", "theirs_ms"))
         medians = [statistics.median(each["logs"]) for each in found]
         print(f"{mode:10} {ours:7.1f} ms {theirs:7.1f} ms   {ratio(medians)}", flush=True)
+    if not jax:
+        return
     print("\nJAX and PyTorch, each in separate processes, measured with the tool:", flush=True)
     for mode in MODES:
         with tempfile.TemporaryDirectory() as results:
-            words = ["--framework=jax,torch", "--problem=gpt2", f"--mode={mode}", "--impl=fused", *options]
+            words = [*case, "--framework=jax,torch", f"--mode={mode}", "--impl=fused"]
             words += [f"--results={results}", "--trials=3", "--blocks=20", "--seconds=15"]
             subprocess.run([sys.executable, "-m", "benchmarker", "run", *words], stderr=subprocess.DEVNULL, check=True)
 
 
-def one_process(mode: str, seed: int, pairs: int, size: dict[str, str | int]) -> None:
+def one_process(problem: str, mode: str, seed: int, pairs: int, precision: str, size: dict[str, str]) -> None:
     """Time both models alternately in one mode and print the log ratios as JSON."""
-    precision = str(size.pop("precision"))
-    bench, make_theirs = steps("cpu", mode, precision, seed=seed, **size)
+    bench, make_theirs = steps("cpu", mode, precision, problem, seed=seed, **size)
     data = bench.data(bench.params, BATCHES)
     ours, theirs = bench.build(bench.params, data).step, make_theirs(data)
     times: dict[str, list[int]] = {"ours_ms": [], "theirs_ms": []}

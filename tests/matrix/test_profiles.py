@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import trace_processor
+from support.models import problem_of
 
 from benchmarker import Record, load_events
 from benchmarker.records.reading import read
@@ -31,7 +32,11 @@ SIZE = [
     "--seq-len=32",
     "--batch-size=2",
 ]
-ONCE = {"embed", "ln_f", "lm_head", "loss", "optimizer"}
+SIZES = {
+    "gpt2": SIZE,
+    "bert": SIZE,
+    "vit": [f"--n-layer={LAYERS}", "--d-model=48", "--n-head=3", "--image-size=96", "--batch-size=2"],
+}
 
 
 def profiled(cli: Any, tmp_path: Path, *options: str) -> tuple[Record, Path]:
@@ -45,8 +50,10 @@ def profiled(cli: Any, tmp_path: Path, *options: str) -> tuple[Record, Path]:
 
 @pytest.mark.parametrize("mode", ["inference", "forward_backward", "training"])
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_each_scope_of_gpt2_runs_as_often_as_it_should(cli, tmp_path, framework, mode):
-    record, path = profiled(cli, tmp_path, f"--framework={framework}", "--problem=gpt2", f"--mode={mode}", *SIZE)
+@pytest.mark.parametrize("problem", SIZES)
+def test_each_scope_of_a_model_runs_as_often_as_it_should(cli, tmp_path, problem, framework, mode):
+    words = (f"--framework={framework}", f"--problem={problem}", f"--mode={mode}", *SIZES[problem])
+    record, path = profiled(cli, tmp_path, *words)
     trace = record.trace
     assert trace is not None
     assert trace.complete, trace.missing
@@ -56,8 +63,10 @@ def test_each_scope_of_gpt2_runs_as_often_as_it_should(cli, tmp_path, framework,
     found = {(each.scope, each.phase): each for each in record.scopes}
     names = {each.scope for each in record.scopes} - {""}
     assert {"attn_q_k", "attn_softmax", "attn_att_v", "mlp_fc"} < names
+    made = problem_of(problem)
+    scopes = made.scopes(made.params(n_layer=LAYERS), mode)
     for name in names:
-        count = STEPS if name in ONCE else LAYERS * STEPS
+        count = STEPS * scopes[name]
         forward = found[name, "forward"]
         assert (forward.occurrences, forward.expected) == (count, count)
         if mode != "inference" and name != "optimizer":

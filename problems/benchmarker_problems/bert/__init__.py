@@ -167,9 +167,9 @@ class Bert(Problem):
     def scopes(self, params: BertParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks.
 
-        `gather` selects the masked positions: before the head, or from its logits for the loss.
+        `gather_masked` selects the masked positions: before the head, or from its logits for the loss.
         """
-        gather = () if params.head == "all" and mode == "inference" else ("gather",)
+        gather = () if params.head == "all" and mode == "inference" else ("gather_masked",)
         loss = () if mode == "inference" else ("loss",)
         optimizer = ("optimizer",) if mode == "training" else ()
         head = ("head_fc", "head_gelu", "head_ln", "lm_head")
@@ -214,7 +214,7 @@ class Bert(Problem):
             "head_gelu": head.pointwise(p.d_model, p.d_model),
             "head_ln": head.norm(p.d_model),
             "lm_head": head.linear(p.d_model, p.vocab_size),
-            "gather": masked.pointwise(gathered, gathered),
+            "gather_masked": masked.pointwise(gathered, gathered),
             "loss": masked.pointwise(p.vocab_size, 0),
             "optimizer": Work(0, AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes),
         }

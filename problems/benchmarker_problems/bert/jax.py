@@ -84,7 +84,7 @@ class BertModel(nn.Module):
         x_BTC = layer_norm(name="ln_embed")(x_BTC)
         for layer in range(p.n_layer):
             x_BTC = Block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC)
-        x_C = x_BTC if p.head == "all" else gather(x_BTC, masked_N)
+        x_C = x_BTC if p.head == "all" else gather_masked(x_BTC, masked_N)
         x_C = nn.Dense(p.d_model, dtype=self.dtype, name="head_fc")(x_C)
         with jax.named_scope("head_gelu"):
             x_C = nn.gelu(x_C, approximate=False)
@@ -93,9 +93,9 @@ class BertModel(nn.Module):
             return x_C.astype(self.dtype) @ wte_VC.astype(self.dtype).T + lm_head_bias_V.astype(self.dtype)
 
 
-def gather(x_BTC: Array, masked_N: Array) -> Array:
+def gather_masked(x_BTC: Array, masked_N: Array) -> Array:
     """Return the rows of the masked positions, [N, C]."""
-    with jax.named_scope("gather"):
+    with jax.named_scope("gather_masked"):
         rows_C = x_BTC.reshape(-1, x_BTC.shape[-1])
         return rows_C.at[masked_N].get(mode="promise_in_bounds", unique_indices=True, indices_are_sorted=True)
 
@@ -126,6 +126,6 @@ def functions(params: BertParams, dtype: Any, kernel: Kernel) -> tuple[Callable[
 
     def loss_of(weights: Weights, tokens: Array, masked: Array, targets: Array) -> Array:
         logits_V = apply(model, weights, tokens, masked)
-        return cross_entropy(logits_V if params.head == "masked" else gather(logits_V, masked), targets)
+        return cross_entropy(logits_V if params.head == "masked" else gather_masked(logits_V, masked), targets)
 
     return partial(apply, model), loss_of

@@ -84,7 +84,7 @@ class BertModel(nn.Module):
             x_BTC = self.ln_embed(x_BTC)
         for block in self.h:
             x_BTC = block(x_BTC)
-        x_C = x_BTC if self.params.head == "all" else gather(x_BTC, masked_N)
+        x_C = x_BTC if self.params.head == "all" else gather_masked(x_BTC, masked_N)
         with scope("head_fc"):
             x_C = self.head_fc(x_C)
         with scope("head_gelu"):
@@ -95,9 +95,9 @@ class BertModel(nn.Module):
             return F.linear(x_C, self.wte, self.lm_head_bias)
 
 
-def gather(x_BTC: Tensor, masked_N: Tensor) -> Tensor:
+def gather_masked(x_BTC: Tensor, masked_N: Tensor) -> Tensor:
     """Return the rows of the masked positions, [N, C]."""
-    with scope("gather"):
+    with scope("gather_masked"):
         return x_BTC.flatten(0, 1).index_select(0, masked_N)
 
 
@@ -111,7 +111,7 @@ def build_workload(framework: TorchFramework, case: Case, params: BertParams, da
 
     def loss_of(tokens: Tensor, masked: Tensor, targets: Tensor) -> Tensor:
         logits_V = model(tokens, masked)
-        return cross_entropy(logits_V if p.head == "masked" else gather(logits_V, masked), targets)
+        return cross_entropy(logits_V if p.head == "masked" else gather_masked(logits_V, masked), targets)
 
     return workload(
         framework,

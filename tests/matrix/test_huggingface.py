@@ -1,0 +1,69 @@
+"""References against the models of Hugging Face `transformers` with the same weights, in fp32."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from support.models import problem_of
+
+from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, arguments, configuration, make_model, translated
+
+pytestmark = pytest.mark.slow
+CASES = [
+    ("gpt2", {}),
+    ("llama", {"size": "llama-3.1-8b"}),
+    ("llama", {"size": "llama-3.2-1b"}),
+    ("llama", {"size": "cs336-small"}),
+    ("bert", {"size": "base"}),
+    ("bert", {"size": "roberta-base"}),
+    ("vit", {}),
+]
+BOUND = 32 * 2**-24
+"""That of a check in fp32: 32 unit roundoffs."""
+
+
+def apart(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Norm of the difference, relative to ours."""
+    assert ours.shape == theirs.shape
+    return float(np.linalg.norm(theirs - ours) / np.linalg.norm(ours))
+
+
+def joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """All elements of arrays."""
+    return np.concatenate([array.ravel() for array in arrays])
+
+
+def test_every_problem_with_a_counterpart_is_tried():
+    assert {name for name, _ in CASES} == set(PROBLEMS)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_outputs_loss_and_gradients_are_those_of_transformers(name, options):
+    pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
+    problem = problem_of(name)
+    small = problem.small(problem.params(**options))
+    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
+    (outputs,), (trained,) = (problem.reference(small, data, mode) for mode in ("inference", "forward_backward"))
+    model = make_model(name, small, data.weights)
+    inputs, labels = arguments(name, small, data.batches[0])
+    found = model(**inputs, **labels)
+    assert apart(outputs["logits"], found.logits.detach().numpy()) < BOUND
+    assert found.loss.item() == pytest.approx(float(trained.pop("loss")), rel=BOUND)
+    found.loss.backward()
+    theirs = {weight: parameter.grad.numpy() for weight, parameter in model.named_parameters()}
+    for weight, gradient in trained.items():
+        pieces = translated(name, small, {weight.removeprefix("d_"): gradient})
+        # As one, because softmax makes the gradient of the bias of the keys zero.
+        assert apart(joined(pieces.values()), joined(theirs.pop(each) for each in pieces)) < BOUND, weight
+    assert not theirs
+
+
+@pytest.mark.parametrize(("name", "options"), [("bert", {"size": size}) for size in ("base", "roberta-large")])
+def test_parameters_of_published_sizes_are_those_of_transformers(name, options):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
+    params = problem_of(name).params(**options)
+    with torch.device("meta"):
+        config, class_name = configuration(name, params)
+        model = getattr(transformers, class_name)(config)
+    assert sum(weight.numel() for weight in model.parameters()) == problem_of(name).parameter_count(params)
