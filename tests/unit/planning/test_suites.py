@@ -2,12 +2,14 @@
 
 import json
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from benchmarker import UserError
 from benchmarker.hooks import registry
 from benchmarker.planning import build, factors, plan_file, suites
+from benchmarker.procurement import weights
 from benchmarker.stats.shift import fewest
 
 PROCUREMENT = ("procurement-quick", "procurement")
@@ -17,7 +19,7 @@ TABLES = ("lm-frameworks", "lm-warmup", "lm-precision", "lm-kernels")
 
 def test_every_plan_stands_in_the_index_and_every_entry_has_a_plan():
     files = {path.stem for path in suites.FOLDER.glob("*.toml")} - {"index"}
-    assert files == set(suites.names()) == {*PROCUREMENT, *TABLES, *(f"{name}-quick" for name in TABLES)}
+    assert files == set(suites.names()) == {*PROCUREMENT, "zoo-quick", *TABLES, *(f"{name}-quick" for name in TABLES)}
 
 
 @pytest.mark.parametrize("name", PROCUREMENT)
@@ -25,11 +27,11 @@ def test_a_suite_is_a_plan_that_compares_frameworks_with_enough_trials(name):
     suite = suites.find(name)
     assert suite.plan == plan_file.read(suites.FOLDER / f"{name}.toml")
     assert suite.plan.trials >= 6
-    assert (suite.plan.name, suite.plan.version) == (name, "1")
+    assert (suite.plan.name, suite.plan.version) == (name, "2")
     assert suite.plan.axes == {"framework": ["jax", "torch"]}
     tables = factors.expand(suite.plan)
     assert all(table[factors.CASE_NAME] for table in tables)
-    assert {table["problem"] for table in tables} == {"gemm", "attention", "gpt2"}
+    assert {table["problem"] for table in tables} >= {"gemm", "attention", "gpt2", "llama", "resnet", "fft", "cg", "lu"}
     assert {table.get("mode", "inference") for table in tables} >= {"inference", "training"}
     assert suite.summary
     assert suite.time
@@ -65,9 +67,10 @@ def test_sizes_do_not_depend_on_the_device(name):
 
 def test_the_full_suite_sweeps_what_a_buyer_asks_for():
     plan = suites.find("procurement").plan
-    assert (plan.trials, plan.base) == (10, {"preheat": True, "power": "auto", "profile": True})
+    assert (plan.trials, plan.base) == (11, {"preheat": True, "power": "auto", "profile": True})
     tables = factors.expand(plan)
     inference = [each for each in tables if each["problem"] == "gpt2" and each.get("mode") != "training"]
+    assert {each["precision"] for each in tables if each["problem"] in ("fft", "cg", "stencil", "lu")} == {"fp64"}
     assert {each["precision"] for each in tables} >= {"fp32", "tf32", "bf16", "mixed_bf16", "int8"}
     assert {each["batch_size"] for each in inference if each.get("seq_len") == 1024} >= {1, 8, 32}
     assert {each["seq_len"] for each in tables if each["problem"] == "attention"} == {1024, 4096, 16384}
@@ -88,6 +91,33 @@ def test_a_suite_for_tables_has_the_rounds_that_its_comparisons_of_two_need(name
     plan = suites.find(f"{name}{quick}").plan
     comparisons = len(factors.expand(plan)) // 2
     assert plan.trials == fewest(0.05 / comparisons, is_paired=True)
+
+
+def test_the_zoo_has_every_problem_once():
+    tables = factors.expand(suites.find("zoo-quick").plan)
+    cases = sorted(table["problem"] for table in tables if table["framework"] == "jax")
+    assert [f"problem.{name}" for name in cases] == sorted(registry.registered("problem"))
+
+
+@pytest.mark.parametrize("name", PROCUREMENT)
+def test_each_weight_of_a_suite_applies_to_a_case_and_the_page_says_the_shares(name):
+    given = weights.read(Path(name))
+    tables = [table for table in factors.expand(suites.find(name).plan) if table["framework"] == "jax"]
+    assert given.unused([{"mode": "inference", **table} for table in tables]) == []
+    shares: dict[str, float] = {}
+    for table in tables:
+        hpc = table["problem"] in ("fft", "stencil", "cg", "lu")
+        kernel = table["problem"] in ("gemm", "attention", "conv")
+        kind = "HPC" if hpc else "kernels" if kernel else table.get("mode", "inference")
+        shares[kind] = shares.get(kind, 0) + given.of({"mode": "inference", **table})
+    percent = {kind: round(100 * share / sum(shares.values())) for kind, share in shares.items()}
+    page = (Path(__file__).parents[3] / "docs/procurement.md").read_text()
+    if name == "procurement":
+        text = (
+            f"training then has {percent['training']}% of the weight, inference of models {percent['inference']}%, "
+            f"single kernels\n{percent['kernels']}% and HPC {percent['HPC']}%"
+        )
+        assert text in page
 
 
 def test_suites_for_tables_vary_what_their_tables_show():
@@ -121,7 +151,8 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     found = json.loads(command("suite", "list", "--json").stdout)
     assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
     assert [each["name"] for each in found] == [*suites.names(), "gpu-proof"]
-    assert [each["version"] for each in found] == [*["1"] * len(suites.names()), None]
+    versions = {each["name"]: each["version"] for each in found}
+    assert versions == {"gpu-proof": None, **dict.fromkeys(suites.names(), "1"), **dict.fromkeys(PROCUREMENT, "2")}
 
 
 @pytest.mark.parametrize(
