@@ -43,8 +43,8 @@ def parameter_name(name: str) -> str:
 
 
 def transposed(name: str, value: np.ndarray) -> np.ndarray:
-    """Convert a weight or gradient to PyTorch's layout or back; PyTorch's kernels are [outputs, inputs]."""
-    return value.T if name.endswith(".kernel") else value
+    """Convert a weight or gradient to PyTorch's layout or back; PyTorch's kernels are [..., outputs, inputs]."""
+    return value.swapaxes(-1, -2) if name.endswith(".kernel") else value
 
 
 def plainly(block: nn.Module, *args: Tensor) -> Tensor:
