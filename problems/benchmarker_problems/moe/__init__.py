@@ -84,7 +84,7 @@ class MoeParams:
     top_k: Annotated[int, Meta(ge=2, description="experts that a token is sent to")] = DERIVED
     vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens")] = DERIVED
     rope_theta: Annotated[float, Meta(gt=0, description="base of the rotary angles")] = DERIVED
-    dispatch: Annotated[Dispatch, Meta(description=DISPATCH_HELP)] = "grouped"
+    dispatch: Annotated[Dispatch, Meta(description=DISPATCH_HELP)] = "capacity"
     capacity_factor: Annotated[
         float, Meta(gt=0, description="slots of an expert, as a multiple of seq_len·top_k/n_expert; for capacity only")
     ] = CAPACITY_FACTOR
@@ -134,7 +134,14 @@ class Moe(Problem):
 
     summary = "mixture-of-experts language model: logits, loss and gradients, or an AdamW step"
     params = MoeParams
-    accelerator = {"size": "mixtral-8x7b", "n_layer": 1, "seq_len": 1024, "batch_size": 4, "impl": "fused"}
+    accelerator = {
+        "size": "mixtral-8x7b",
+        "n_layer": 1,
+        "dispatch": "grouped",
+        "seq_len": 1024,
+        "batch_size": 4,
+        "impl": "fused",
+    }
     cost_formula = (
         "flops = 2·B·T·(L·(2·d_model² + 2·d_model·d_kv + d_model·n_expert + 2·T·d_model) + d_model·vocab) "
         "+ 2·R·L·3·d_model·d_ff, 3 times that with backward; d_kv = d_model·n_kv_head/n_head\n"
@@ -156,7 +163,7 @@ class Moe(Problem):
         own = f"MoE L={p.n_layer} d={p.d_model} {heads} d_ff={p.d_ff} {experts}"
         size = p.size if SIZES[p.size].items() >= sizes.items() else own
         vocabulary = "" if p.vocab_size == SIZES[p.size]["vocab_size"] else f" V={p.vocab_size}"
-        dispatch = "" if p.dispatch == MoeParams.dispatch else f" {p.dispatch} {p.capacity_factor:g}"
+        dispatch = " grouped" if p.dispatch == "grouped" else f" capacity {p.capacity_factor:g}"
         impl = "" if p.impl == MoeParams.impl else f" {p.impl}"
         steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")

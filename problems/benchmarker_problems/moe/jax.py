@@ -1,5 +1,8 @@
 """Mixture of experts in JAX with Flax.
 
+XLA has a grouped product on accelerators. On a CPU it multiplies all rows with all experts instead, so that
+`--dispatch=grouped` takes n_expert times the FLOPs of the formula there.
+
 Shapes: B batch, T sequence, C width of the model, F width within an expert, V vocabulary, E experts, K experts of a
 token, N tokens, R rows of experts (a row is one of the N·K choices, or a slot for it).
 

@@ -1,7 +1,9 @@
-"""Mixture of experts in NumPy with a handwritten backward pass, in the type of its weights: the reference of every check.
+"""Mixture of experts in NumPy with a handwritten backward pass, in the type of its weights.
 
-Shapes: B batch, T sequence, C width of the model, F width within an expert, V vocabulary, H heads, D head
-dimension, N tokens of a batch, E experts, K experts of a token.
+It is the reference of every check.
+
+Shapes: B batch, T sequence, C width of the model, F width within an expert, V vocabulary, H heads, D head dimension,
+N tokens of a batch, E experts, K experts of a token, R rows of an expert.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class Block(nn.Module):
                 gates_NK = torch.where(row_NK < len(mixed_RC), gates_NK, 0)
                 row_NK = torch.clamp(row_NK, max=len(mixed_RC) - 1)
             mixed_NKC = gates_NK.to(mixed_RC.dtype).unsqueeze(-1) * mixed_RC[row_NK]
-            return x_BTC + mixed_NKC.sum(dim=1).view_as(x_BTC)
+            y_BTC: Tensor = x_BTC + mixed_NKC.sum(dim=1).view_as(x_BTC)
+            return y_BTC
 
     def route(self, h_NC: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights of each token's experts and which they are, [N, K]; in fp32 also under autocast."""
@@ -96,7 +97,7 @@ class Experts(nn.Module):
         """Return [R, O] of the rows, sorted by expert in groups that end at the given rows, or in equal ones."""
         weight_EIO = self.weight.transpose(1, 2)
         if ends_E is None:
-            return torch.bmm(rows_RI.unflatten(0, (len(weight_EIO), -1)), weight_EIO).flatten(0, 1)
+            return torch.bmm(rows_RI.view(len(weight_EIO), -1, rows_RI.shape[1]), weight_EIO).flatten(0, 1)
         device = rows_RI.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows_RI.dtype
         return grouped_product(rows_RI.to(dtype), weight_EIO.to(dtype), ends_E)
@@ -107,7 +108,7 @@ def grouped_product(rows_RI: Tensor, weight_EIO: Tensor, ends_E: Tensor) -> Tens
     aligned = all(width * rows_RI.element_size() % 16 == 0 for width in weight_EIO.shape[1:])
     if rows_RI.dtype != torch.float64 and aligned:
         return F.grouped_mm(rows_RI, weight_EIO, offs=ends_E)
-    groups = torch.tensor_split(rows_RI, ends_E[:-1].cpu())
+    groups = torch.tensor_split(rows_RI, ends_E[:-1].long().cpu())
     return torch.cat([rows @ weight_IO for rows, weight_IO in zip(groups, weight_EIO, strict=True)])
 
 
