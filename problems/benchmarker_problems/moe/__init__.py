@@ -148,9 +148,7 @@ class Moe(Problem):
         "R = B·T·top_k rows of experts; with --dispatch=capacity at most as many as there are slots\n"
         "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
     )
-    published = (
-        Published({"size": "mixtral-8x7b"}, "the checkpoint's config and weights", parameters=46_702_792_704),
-    )
+    published = (Published({"size": "mixtral-8x7b"}, "the checkpoint's config and weights", parameters=46_702_792_704),)
 
     def title(self, params: MoeParams, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads, E experts unless it has a name), the mode, B and T."""
