@@ -134,3 +134,13 @@ def recorded(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
     return lambda *options: [
         {name: value for name, value in record.items() if name != "metrics"} for record in json.loads(run(*options))
     ]
+
+
+@pytest.fixture
+def x64():
+    """JAX with 64-bit types."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield jax
+    jax.config.update("jax_enable_x64", before)

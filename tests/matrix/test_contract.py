@@ -20,6 +20,7 @@ WAYS = {
     "llama": ("impl", ("einsum", "matmul", "fused")),
     "cg": ("format", ("auto", "csr", "ell")),
     "lu": ("factor", ("same", "fp32")),
+    "moe": ("dispatch", ("grouped", "capacity")),
     "spmv": ("format", ("auto", "csr", "ell")),
     "resnet": ("layout", ("channels_first", "channels_last")),
     "stream": ("op", ("triad", "copy")),
@@ -46,13 +47,24 @@ TINY = {
         "--seq-len=8",
         "--batch-size=2",
     ),
+    "moe": (
+        "--n-layer=1",
+        "--d-model=24",
+        "--n-head=4",
+        "--n-kv-head=2",
+        "--d-ff=20",
+        "--n-expert=5",
+        "--vocab-size=31",
+        "--seq-len=8",
+        "--batch-size=2",
+    ),
     "cg": ("--nx=9", "--ny=8", "--nz=7", "--iterations=3"),
     "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
     "bert": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
     "vit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=6", "--classes=5"),
 }
-OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm"}
+OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm", "moe"}
 """Problems whose samples are sequences of tokens."""
 
 

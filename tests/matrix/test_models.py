@@ -14,6 +14,7 @@ MODELS = {
     "gpt2": ({}, TEXT),
     "llama": ({"size": "llama-3.2-1b"}, {**TEXT, "n_kv_head": 2, "d_ff": 4096}),
     "bert": ({}, TEXT),
+    "moe": ({"capacity_factor": 1.0}, {**TEXT, "n_kv_head": 2, "d_ff": 1024}),
     "vit": ({}, WIDE),
 }
 """Options of the model, and those of a size so wide that elementwise work is less than 1% of the FLOPs."""
@@ -52,7 +53,7 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
     assert {event.name for event in profiler.events()} & every_scope(problem) == set(problem.scopes(size, mode))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "moe"])
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
     pytest.importorskip("torch")
@@ -66,7 +67,7 @@ def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem
     assert workload.recomputed_flops > 0.15 * problem.cost(size, "training", "fp32").flops
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "moe"])
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
@@ -89,15 +90,6 @@ def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     assert step.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", step.as_text(debug_info=True))) & every_scope(problem)
     assert found == set(problem.scopes(size, mode))
-
-
-@pytest.fixture
-def x64():
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield jax
-    jax.config.update("jax_enable_x64", before)
 
 
 def test_gradients_of_the_reference_are_those_of_jax(x64, name, problem):

@@ -18,6 +18,7 @@ MODES_OF = {
     "llama": MODES,
     "lstm": MODES[:2],
     "lu": MODES[:1],
+    "moe": MODES,
     "spmv": MODES[:1],
     "stencil": MODES[:1],
     "resnet": MODES,
@@ -30,6 +31,7 @@ WAYS = {
     "gpt2": ("impl", ("matmul", "einsum", "fused")),
     "llama": ("impl", ("matmul", "einsum", "fused")),
     "lu": ("factor", ("same", "fp32")),
+    "moe": ("dispatch", ("grouped", "capacity")),
     "stream": ("op", ("copy", "triad")),
     "vit": ("impl", ("matmul", "einsum", "fused")),
 }

@@ -48,13 +48,17 @@ _OWN_NAMES = {"scale": "weight", "kernel": "weight", "mean": "running_mean", "va
 
 
 def outputs_first(name: str, value: np.ndarray) -> np.ndarray:
-    """Convert a weight to PyTorch's layout: its kernels are [outputs, inputs, ...]."""
-    return np.moveaxis(value, (-1, -2), (0, 1)) if name.endswith(".kernel") else value
+    """Convert a weight to PyTorch's layout: its kernels are [outputs, inputs, *window], or [experts, outputs, inputs]."""
+    if not name.endswith(".kernel"):
+        return value
+    return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, (-1, -2), (0, 1))
 
 
 def outputs_last(name: str, value: np.ndarray) -> np.ndarray:
     """Convert a weight or gradient back from PyTorch's layout."""
-    return np.moveaxis(value, (0, 1), (-1, -2)) if name.endswith(".kernel") else value
+    if not name.endswith(".kernel"):
+        return value
+    return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, (0, 1), (-1, -2))
 
 
 def plainly(block: nn.Module, *args: Tensor) -> Tensor:
