@@ -43,7 +43,7 @@ class DlrmModel(nn.Module):
         """Return the sum of the rows of each bag, [B, S, D]."""
         with scope("embed"):
             bags_BD = F.embedding_bag(indices_BSP.flatten(0, 1), self.embeddings, mode="sum")
-            return bags_BD.unflatten(0, indices_BSP.shape[:2])
+            return bags_BD.view(*indices_BSP.shape[:2], -1)
 
     def logits(self, dense_BI: Tensor, bags_BSD: Tensor) -> Tensor:
         """Return the logits, [B]."""
@@ -82,7 +82,8 @@ def build_workload(framework: TorchFramework, case: Case, params: DlrmParams, da
     pairs_Q = framework.put(pair_positions(p.vectors))
     model = load(framework, lambda: DlrmModel(p, pairs_Q), data, DTYPES[types.parameter])
     mlps = {name: model.get_parameter(parameter_name(name)) for name in data.weights if name != TABLES}
-    weights = list(mlps.values())
+    weights: list[Tensor] = list(mlps.values())
+    tables_RD = model.embeddings
     batches = cycle([[_put(framework, batch, DTYPES[types.parameter])] for batch in data.batches])
     loss_scale = fixed_loss_scale(p.batch_size) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
@@ -120,7 +121,10 @@ def build_workload(framework: TorchFramework, case: Case, params: DlrmParams, da
             torch._foreach_add_(weights, d_weights, alpha=-rate)
         with scope("embed_update"):
             d_rows_BSPD = d_bags_BSD[:, :, None].expand(-1, -1, p.pooling, -1)
-            model.embeddings.index_add_(0, batch["indices"].flatten(), d_rows_BSPD.flatten(0, 2), alpha=-rate)
+            d_tables = torch.sparse_coo_tensor(
+                batch["indices"].view(1, -1), d_rows_BSPD.flatten(0, 2), tables_RD.shape, check_invariants=False
+            )
+            tables_RD.add_(d_tables, alpha=-rate)
         return {"loss": loss}
 
     if case.mode == "inference":
@@ -138,5 +142,5 @@ def build_workload(framework: TorchFramework, case: Case, params: DlrmParams, da
 
 
 def _put(framework: TorchFramework, batch: Mapping[str, np.ndarray], dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return a batch on the device; indices keep their 32 bits."""
-    return {name: framework.put(value, None if name == "indices" else dtype) for name, value in batch.items()}
+    """Return a batch on the device; PyTorch's sparse tensors take 64-bit indices."""
+    return {name: framework.put(value, torch.int64 if name == "indices" else dtype) for name, value in batch.items()}
