@@ -59,6 +59,7 @@ TINY = {
         "--batch-size=2",
     ),
     "cg": ("--nx=9", "--ny=8", "--nz=7", "--iterations=3"),
+    "dlrm": ("--tables=3", "--rows=20", "--embedding-dim=6", "--bottom-mlp=9", "--top-mlp=11-7", "--batch-size=5"),
     "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
     "bert": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),

@@ -12,6 +12,7 @@ MODES_OF = {
     "bert": MODES,
     "cg": MODES[:1],
     "conv": MODES[:2],
+    "dlrm": MODES,
     "fft": MODES[:1],
     "gemm": MODES[:2],
     "gpt2": MODES,

@@ -7,7 +7,7 @@ its loss. In mixed precision the weights are fp32, and the model casts them for 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ class LossScale(NamedTuple):
         return LossScale(self.scale * factor, jnp.where(grows, 0, steps))
 
 
+_State = TypeVar("_State")
 State = tuple[Weights, Any, LossScale | None]
 """Weights and running statistics, the optimizer's state, and in mixed fp16 the loss scale."""
 
@@ -239,7 +240,7 @@ def forward_backward_step(function: Callable[..., dict[str, Array]], weights: We
     return lambda: function(weights, **next(batches))
 
 
-def training_step(function: Callable[..., tuple[State, Array]], state: State, batches: Batches) -> Step:
+def training_step(function: Callable[..., tuple[_State, Array]], state: _State, batches: Batches) -> Step:
     """Return the step that computes the loss of the next batch and updates the state, reusing its memory."""
     function = jax.jit(function, donate_argnums=0)
 

@@ -1,0 +1,316 @@
+"""DLRM, the recommendation model: embedding bags, an MLP on dense features, dot products of all pairs, another MLP.
+
+After Naumov et al. (2019), with the sum of each bag. All tables have equally many rows and lie one after the other in
+one array, as the grouped embeddings of large systems do.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
+from benchmarker_problems.dlrm.reference import TABLES, steps
+from benchmarker_problems.layers import DERIVED, Layers, Shapes, fill, linear_shapes, size_of
+
+Size = Literal["small", "synthetic", "mlperf"]
+SIZES: Mapping[Size, Mapping[str, Any]] = {
+    "small": {
+        "tables": 8,
+        "rows": 100_000,
+        "pooling": 8,
+        "embedding_dim": 32,
+        "dense_features": 13,
+        "bottom_mlp": "256-64",
+        "top_mlp": "256-128",
+    },
+    "synthetic": {
+        "tables": 8,
+        "rows": 1_000_000,
+        "pooling": 100,
+        "embedding_dim": 64,
+        "dense_features": 512,
+        "bottom_mlp": "512",
+        "top_mlp": "1024-1024-1024",
+    },
+    "mlperf": {
+        "tables": 26,
+        "rows": 1_000_000,
+        "pooling": 1,
+        "embedding_dim": 128,
+        "dense_features": 13,
+        "bottom_mlp": "512-256",
+        "top_mlp": "1024-1024-512-256",
+    },
+}
+"""`synthetic` is the authors' bench/dlrm_s_benchmark.sh, but each bag has 100 indices, not up to 100. `mlperf` is
+bench/run_and_time.sh, MLPerf Training's DLRM of 2020 to 2022, but the 3 to 40 million rows of a table are a million."""
+LARGEST_INDEX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class DlrmParams:
+    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+
+    size: Annotated[Size, Meta(description="published size or a small one; the seven options below override it")] = (
+        "small"
+    )
+    tables: Annotated[int, Meta(ge=1, description="embedding tables, one for each categorical feature")] = DERIVED
+    rows: Annotated[int, Meta(ge=1, description="rows of each table")] = DERIVED
+    pooling: Annotated[int, Meta(ge=1, description="indices per bag, whose rows are summed")] = DERIVED
+    embedding_dim: Annotated[int, Meta(ge=1, description="width of a row")] = DERIVED
+    dense_features: Annotated[int, Meta(ge=1, description="numeric features of a sample")] = DERIVED
+    bottom_mlp: Annotated[
+        str, Meta(description="hidden widths of the MLP on dense features, such as 512-256; ends in embedding_dim")
+    ] = DERIVED
+    top_mlp: Annotated[
+        str, Meta(description="hidden widths of the MLP on the products of pairs; ends in one logit")
+    ] = DERIVED
+    skew: Annotated[
+        float, Meta(ge=0, le=10, description="exponent of Zipf's law by which rows are looked up; 0: all alike")
+    ] = 1.0
+    batch_size: Annotated[int, Meta(ge=1, description="samples per step")] = 128
+
+    def __post_init__(self) -> None:
+        fill(self, SIZES[self.size])
+        for name in ("bottom_mlp", "top_mlp"):
+            widths = getattr(self, name).split("-")
+            if not all(width.isdecimal() and 0 < int(width) <= LARGEST_INDEX for width in widths):
+                raise ValueError(f"{name}={getattr(self, name)} is not a list of widths such as 512-256")
+        if self.tables * self.rows > LARGEST_INDEX:
+            raise ValueError(f"tables·rows={self.tables * self.rows} exceeds 32-bit indices; give fewer rows")
+
+    @property
+    def bottom_widths(self) -> tuple[int, ...]:
+        """Widths of the bottom MLP from the dense features to the width of a row."""
+        return (self.dense_features, *map(int, self.bottom_mlp.split("-")), self.embedding_dim)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a sample whose products in pairs are taken: one of each table, and one of the bottom MLP."""
+        return self.tables + 1
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of different vectors."""
+        return self.vectors * (self.vectors - 1) // 2
+
+    @property
+    def top_widths(self) -> tuple[int, ...]:
+        """Widths of the top MLP from the products of pairs, beside the bottom MLP's result, to the logit."""
+        return (self.embedding_dim + self.pairs, *map(int, self.top_mlp.split("-")), 1)
+
+    @property
+    def lookups(self) -> int:
+        """Rows that a step looks up, counting each as often as it occurs."""
+        return self.batch_size * self.tables * self.pooling
+
+    @property
+    def distinct_rows(self) -> int:
+        """Expected number of different rows that a step looks up."""
+        return round(self.tables * _expected_distinct(self.rows, self.skew, self.batch_size * self.pooling))
+
+
+class Dlrm(Problem):
+    """DLRM: forward only, forward and backward, or training with SGD.
+
+    `inference` returns the logit of each sample. The loss is the mean binary cross-entropy. The gradient of the tables
+    is sparse: `forward_backward` gives that of each bag, which is the gradient of every row in it. Training subtracts
+    it from these rows alone, so that SGD is exact but the other rows are not touched. SGD is the authors' optimizer.
+    """
+
+    summary = "DLRM click prediction: logits, loss and gradients, or a sparse SGD step"
+    params = DlrmParams
+    accelerator = {"size": "synthetic", "batch_size": 2048}
+    cost_formula = (
+        "flops = 2·B·(Σ inputs·outputs of both MLPs' layers + N²·embedding_dim) with N = tables + 1 vectors, 3 times "
+        "that with backward, but 2 times for the first layer, whose inputs need no gradient\n"
+        "bytes = weights of the MLPs, distinct rows looked up (as the skew lets expect), dense features, indices and "
+        "logits once; with backward also the gradients of MLPs and bags; 3·weights of the MLPs and 2·rows with SGD"
+    )
+
+    def title(self, params: DlrmParams, mode: Mode) -> str:
+        """Return the size, what differs from it, the mode and the batch: `DLRM small rows=50 training, B=128`."""
+        p = params
+        own = "".join(
+            f" {name}={getattr(p, name)}" for name, value in SIZES[p.size].items() if getattr(p, name) != value
+        )
+        skew = "" if p.skew == DlrmParams.skew else f" skew={p.skew:g}"
+        return f"DLRM {p.size}{own}{skew} {mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size}"
+
+    def scopes(self, params: DlrmParams, mode: Mode) -> Mapping[str, int]:
+        """Return the four parts of the model, the loss, and the updates of MLPs (`optimizer`) and of tables."""
+        loss = () if mode == "inference" else ("loss",)
+        updates = ("optimizer", "embed_update") if mode == "training" else ()
+        return dict.fromkeys(("embed", "bottom_mlp", "interaction", "top_mlp", *loss, *updates), 1)
+
+    def cost(self, params: DlrmParams, mode: Mode, precision: str) -> Cost:
+        """Count the products; pooling has none."""
+        p, types = params, PRECISIONS[precision]
+        item = types.parameter_bytes
+        rows, bags = p.distinct_rows * p.embedding_dim, p.batch_size * p.tables * p.embedding_dim
+        mlps = size_of(mlp_shapes(p))
+        first = 2 * p.batch_size * p.bottom_widths[0] * p.bottom_widths[1]
+        products = sum(_products(p.bottom_widths)) + sum(_products(p.top_widths)) + p.vectors**2 * p.embedding_dim
+        flops = 2 * p.batch_size * products
+        inputs_bytes = p.batch_size * p.dense_features * item + 4 * p.lookups
+        moved = {
+            "inference": (mlps + rows) * item + inputs_bytes + p.batch_size * types.compute_bytes,
+            "forward_backward": (2 * mlps + rows + bags + p.batch_size) * item + inputs_bytes,
+            "training": (3 * mlps + 2 * rows + bags + p.batch_size) * item + inputs_bytes,
+        }
+        return Cost(flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=p.batch_size)
+
+    def parts(self, params: DlrmParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the work of every scope; rows that are looked up often count once."""
+        p = params
+        layers = Layers(p.batch_size, precision, mode != "inference")
+        item = layers.weight_bytes
+        bags = p.tables * p.embedding_dim
+        rows_bytes = p.distinct_rows * p.embedding_dim * item
+        bags_bytes = p.batch_size * bags * item + 4 * p.lookups
+        (first, *bottom), top = _layers(p.bottom_widths), _layers(p.top_widths)
+        parts = {
+            "embed": Work(0, rows_bytes + bags_bytes),
+            "bottom_mlp": _total(
+                layers.first_linear(*first),
+                *(layers.linear(*each) for each in bottom),
+                *(layers.pointwise(width, width) for width in p.bottom_widths[1:]),
+            ),
+            "interaction": layers.part(
+                2 * p.batch_size * p.vectors**2 * p.embedding_dim,
+                read=p.batch_size * p.vectors * p.embedding_dim,
+                written=p.batch_size * p.top_widths[0],
+            ),
+            "top_mlp": _total(
+                *(layers.linear(*each) for each in top),
+                *(layers.pointwise(width, width) for width in p.top_widths[1:-1]),
+            ),
+            "loss": layers.pointwise(1, 0),
+            "optimizer": Work(0, 3 * size_of(mlp_shapes(p)) * item),
+            "embed_update": Work(0, 2 * rows_bytes + bags_bytes),
+        }
+        return {name: parts[name] for name in self.scopes(p, mode)}
+
+    def parameter_count(self, params: DlrmParams) -> int:
+        """Return the number of weights."""
+        return size_of(weight_shapes(params))
+
+    def bound(self, params: DlrmParams, mode: Mode, precision: str) -> float:
+        """Return a larger bound for gradients in short types.
+
+        Where rounding moves the input of a ReLU across zero, a gradient is passed on or not: in bf16 and fp16, a few
+        units of the small size. Measured errors are up to 0.22 (80 seeds). A wrong sign or factor is still found.
+        """
+        rounded = mode == "forward_backward" and PRECISIONS[precision].lowest not in ("fp64", "fp32")
+        return 0.3 if rounded else PRECISIONS[precision].bound
+
+    def data(self, params: DlrmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Draw weights as the authors do, and samples whose clicks can be learned.
+
+        Kernels are drawn from N(0, 2/(inputs + outputs)), biases from N(0, 1/outputs), rows uniformly from ±1/√rows.
+        Frequent rows lie anywhere in their table. A sample is clicked if fixed random scores of its rows have a
+        positive sum. Its dense features are noise on a fixed pattern, which is negative if it is not clicked.
+        """
+        p = params
+        weights = {name: _draw(name, shape, p, rng) for name, shape in weight_shapes(p).items()}
+        row_scores = rng.standard_normal(p.tables * p.rows, dtype=np.float32)
+        pattern_I = rng.standard_normal(p.dense_features, dtype=np.float32)
+        by_rank_SR = rng.permuted(np.arange(p.tables * p.rows, dtype=np.int32).reshape(p.tables, p.rows), axis=1)
+        below_R = np.cumsum(probabilities(p.rows, p.skew))
+        tables_S1 = np.arange(p.tables)[:, None]
+
+        def batch() -> Mapping[str, np.ndarray]:
+            ranks_BSP = np.searchsorted(below_R[:-1], rng.random((p.batch_size, p.tables, p.pooling)), side="right")
+            indices_BSP = by_rank_SR[tables_S1, ranks_BSP]
+            clicked_B = row_scores[indices_BSP].sum(axis=(1, 2)) > 0
+            dense_BI = rng.standard_normal((p.batch_size, p.dense_features), dtype=np.float32)
+            dense_BI += np.where(clicked_B[:, None], pattern_I, -pattern_I)
+            return {"dense": dense_BI, "indices": indices_BSP, "targets": clicked_B.astype(np.float32)}
+
+        dtype = np.float64 if precision == "fp64" else np.float32
+        cast = {name: weight.astype(dtype, copy=False) for name, weight in weights.items()}
+        return Data(cast, tuple(batch() for _ in range(batches)))
+
+    def small(self, params: DlrmParams) -> DlrmParams:
+        """Return few tables and narrow MLPs with dimensions that all differ."""
+        return replace(
+            params,
+            tables=min(params.tables, 4),
+            rows=31,
+            pooling=min(params.pooling, 3),
+            embedding_dim=10,
+            dense_features=7,
+            bottom_mlp="23-18",
+            top_mlp="29-21",
+            batch_size=101,
+        )
+
+    def reference(self, params: DlrmParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the logits; or the loss and the gradients of MLPs and bags; or the loss before each SGD step."""
+        return steps(params, data, mode)
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Make the DLRM problem."""
+    return Dlrm()
+
+
+def probabilities(rows: int, skew: float) -> np.ndarray:
+    """Return how probable each row is, [R], from the most to the least frequent: Zipf's law, rank^(−skew)."""
+    share_R = np.arange(1, rows + 1, dtype=np.float64) ** -skew
+    share_R /= share_R.sum()
+    return share_R
+
+
+@lru_cache
+def _expected_distinct(rows: int, skew: float, lookups: int) -> float:
+    """Return the expected number of different rows among so many lookups in a table."""
+    return float((1 - (1 - probabilities(rows, skew)) ** lookups).sum())
+
+
+def mlp_shapes(params: DlrmParams) -> Shapes:
+    """Return the shape of every weight of both MLPs by name, in order of use; a `kernel` is [inputs, outputs]."""
+    shapes: Shapes = {}
+    for name, widths in (("bottom", params.bottom_widths), ("top", params.top_widths)):
+        for number, (inputs, outputs) in enumerate(_layers(widths)):
+            shapes |= linear_shapes(f"{name}.{number}", inputs, outputs)
+    return shapes
+
+
+def weight_shapes(params: DlrmParams) -> Shapes:
+    """Return the shape of every weight by name."""
+    return {TABLES: (params.tables * params.rows, params.embedding_dim), **mlp_shapes(params)}
+
+
+def pair_positions(vectors: int) -> np.ndarray:
+    """Return where each pair of different vectors stands in the flat matrix of all products, [N·(N − 1)/2]."""
+    return np.ravel_multi_index(np.tril_indices(vectors, -1), (vectors, vectors)).astype(np.int32)
+
+
+def _draw(name: str, shape: tuple[int, ...], params: DlrmParams, rng: np.random.Generator) -> np.ndarray:
+    if name == TABLES:
+        weight = rng.random(shape, dtype=np.float32)
+        weight -= np.float32(0.5)
+        weight *= np.float32(2 * params.rows**-0.5)
+        return weight
+    variance = 2 / sum(shape) if len(shape) == 2 else 1 / shape[0]
+    return rng.standard_normal(shape, dtype=np.float32) * np.float32(variance**0.5)
+
+
+def _layers(widths: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the inputs and outputs of each layer."""
+    return list(pairwise(widths))
+
+
+def _products(widths: tuple[int, ...]) -> list[int]:
+    return [inputs * outputs for inputs, outputs in _layers(widths)]
+
+
+def _total(*parts: Work) -> Work:
+    return Work(sum(part.flops for part in parts), sum(part.bytes for part in parts))
