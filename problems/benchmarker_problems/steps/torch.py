@@ -48,7 +48,7 @@ _OWN_NAMES = {"scale": "weight", "kernel": "weight", "mean": "running_mean", "va
 
 
 def outputs_first(name: str, value: np.ndarray) -> np.ndarray:
-    """Convert a weight to PyTorch's layout: its kernels are [outputs, inputs, *window], or [experts, outputs, inputs]."""
+    """Convert a weight to PyTorch's layout; kernels are [outputs, inputs, *window], or [experts, outputs, inputs]."""
     if not name.endswith(".kernel"):
         return value
     return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, (-1, -2), (0, 1))
