@@ -47,6 +47,9 @@ def main(
     size = {
         name.removeprefix("--").replace("-", "_"): value for name, _, value in (each.partition("=") for each in options)
     }
+    for option in options:
+        if not option.startswith("--") or "=" not in option:
+            raise click.UsageError(f"{option}: write options of the problem as --name=value")
     if process:
         one_process(problem, process[0], int(process[1]), pairs, precision, size)
         return
