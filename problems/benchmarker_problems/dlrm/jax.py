@@ -112,7 +112,7 @@ def training(
 ) -> tuple[Weights, Array]:
     """Return the weights after an SGD step and the loss before it; the gradients are those of the scaled loss."""
     rate = LEARNING_RATE / loss_scale
-    loss, gradients = loss_and_gradients(loss_of, loss_scale, 1, with_bags(weights, indices), batch)
+    loss, gradients, _ = loss_and_gradients(loss_of, loss_scale, 1, with_bags(weights, indices), batch)
     d_bags_BSD = gradients.pop(BAGS)
     with jax.named_scope("optimizer"):
         updated = {name: weights[name] - rate * gradient for name, gradient in gradients.items()}

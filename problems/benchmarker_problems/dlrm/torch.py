@@ -17,7 +17,7 @@ from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.dlrm import DlrmParams, pair_positions
 from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES
 from benchmarker_problems.steps import DONE, fixed_loss_scale
-from benchmarker_problems.steps.torch import inference_step, load, parameter_name, transposed
+from benchmarker_problems.steps.torch import inference_step, load, outputs_last, parameter_name
 
 
 @hookimpl
@@ -134,7 +134,7 @@ def build_workload(framework: TorchFramework, case: Case, params: DlrmParams, da
 
     def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
         return {
-            name: transposed(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
+            name: outputs_last(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
             for name, value in result.items()
         }
 
