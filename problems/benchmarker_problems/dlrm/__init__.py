@@ -204,10 +204,10 @@ class Dlrm(Problem):
         """Return a larger bound for gradients in short types.
 
         Where rounding moves the input of a ReLU across zero, a gradient is passed on or not: in bf16 and fp16, a few
-        units of the small size. Measured errors are up to 0.22 (80 seeds). A wrong sign or factor is still found.
+        units of the small size. Measured errors are up to 0.25 (120 draws). A wrong sign or factor is still found.
         """
         rounded = mode == "forward_backward" and PRECISIONS[precision].lowest not in ("fp64", "fp32")
-        return 0.3 if rounded else PRECISIONS[precision].bound
+        return 0.4 if rounded else PRECISIONS[precision].bound
 
     def data(self, params: DlrmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as the authors do, and samples whose clicks can be learned.
@@ -244,7 +244,7 @@ class Dlrm(Problem):
             rows=31,
             pooling=min(params.pooling, 3),
             embedding_dim=10,
-            dense_features=7,
+            dense_features=29,
             bottom_mlp="23-18",
             top_mlp="29-21",
             batch_size=101,
