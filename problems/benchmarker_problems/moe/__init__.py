@@ -35,8 +35,9 @@ from benchmarker_problems.steps.reference import steps
 Size = Literal["mixtral-8x7b", "moe-small"]
 Dispatch = Literal["grouped", "capacity"]
 DISPATCH_HELP = (
-    "how tokens reach their experts: sorted, with one product over groups of any length (grouped); or in slots of a "
-    "fixed number for each sequence and expert, in batched products, where tokens beyond it are dropped (capacity)"
+    "how tokens reach their experts: sorted, in products over groups of any length (grouped; on a CPU, JAX multiplies "
+    "every row with every expert), or in a fixed number of slots for each sequence and expert, in batched products, "
+    "where tokens beyond it are dropped (capacity)"
 )
 
 SIZES: Mapping[Size, Mapping[str, Any]] = {

@@ -101,9 +101,12 @@ def groups(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, Array]:
 
     A choice is its index in [N, K].
     """
-    choice_R = jnp.argsort(chosen_NK.ravel())
-    row_NK = jnp.argsort(choice_R).reshape(chosen_NK.shape)
-    return choice_R, row_NK, jnp.bincount(chosen_NK.ravel(), length=params.n_expert)
+    sent_RE = (chosen_NK.reshape(-1, 1) == jnp.arange(params.n_expert)).astype(jnp.int32)
+    sizes_E = sent_RE.sum(axis=0)
+    first_E = jnp.cumsum(sizes_E) - sizes_E
+    row_R = (sent_RE * (jnp.cumsum(sent_RE, axis=0) - 1 + first_E)).sum(axis=1)
+    choice_R = jnp.zeros_like(row_R).at[row_R].set(jnp.arange(row_R.size), unique_indices=True)
+    return choice_R, row_R.reshape(chosen_NK.shape), sizes_E
 
 
 def slots(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, None]:
