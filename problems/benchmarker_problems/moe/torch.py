@@ -100,11 +100,16 @@ class Experts(nn.Module):
             return torch.bmm(rows_RI.view(len(weight_EIO), -1, rows_RI.shape[1]), weight_EIO).flatten(0, 1)
         device = rows_RI.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows_RI.dtype
-        return grouped_product(rows_RI.to(dtype), weight_EIO.to(dtype), ends_E)
+        product_RO: Tensor = grouped_product(rows_RI.to(dtype), weight_EIO.to(dtype), ends_E)
+        return product_RO
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def grouped_product(rows_RI: Tensor, weight_EIO: Tensor, ends_E: Tensor) -> Tensor:
-    """Multiply each group of rows with the weights of its expert: by PyTorch's own product if it takes them."""
+    """Multiply each group of rows with the weights of its expert: by PyTorch's own product if it takes them.
+
+    It is not compiled: `torch.compile` takes the product in bf16 only.
+    """
     aligned = all(width * rows_RI.element_size() % 16 == 0 for width in weight_EIO.shape[1:])
     if rows_RI.dtype != torch.float64 and aligned:
         return F.grouped_mm(rows_RI, weight_EIO, offs=ends_E)
