@@ -145,7 +145,7 @@ def test_running_statistics_after_training_steps():
         workload = torch_workload("resnet", small, "training")
     optimizer = sgd(SETTINGS)
     state = initial_state({name: jax.numpy.asarray(value) for name, value in data.weights.items()}, optimizer, "fp32")
-    update = jax.jit(partial(training, loss_of=functions(small, "float32")[1], optimizer=optimizer))
+    update = jax.jit(partial(training, functions(small, "float32")[1], optimizer, 1))
     for step in range(2):
         observed = workload.step()["loss"]
         state, loss = update(state, **data.batches[0])
@@ -218,7 +218,8 @@ def test_flops_and_scopes_in_xla(size, mode):
         lowered = jax.jit(logits_of).lower(weights, images)
     else:
         labels = jax.ShapeDtypeStruct((2,), "int32")
-        lowered = jax.jit(forward_backward(loss_of, 1.0, 1.0)).lower(weights, images=images, labels=labels)
+        step = jax.jit(partial(forward_backward, loss_of, 1.0, 1.0, 1))
+        lowered = step.lower(weights, images=images, labels=labels)
     assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(given, mode, "fp32").flops, rel=0.04)
     found = set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY_SCOPE
     assert found == set(problem.scopes(given, mode))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarker import Case, Record
+from benchmarker import PRECISIONS, Case, Record
 from benchmarker.records.ceilings import Ceiling, Resource, key_of
 from benchmarker.records.energy import Energy, SensorEnergy
 from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types
@@ -24,7 +24,7 @@ def _heard() -> Record:
     builder = RecordBuilder(Process("run", ("trial",), (case,), 0, (Design(),)), 0, {})
     part = {
         "device": DeviceInfo("cpu", "toy", None, None, None),
-        "types": Types("float32", "float32", "float32", "float32", {}),
+        "types": Types("fp32", "fp32", "fp32", "fp32", {}),
         "libraries": {"toy": "1.0"},
         "threads": 1,
         "build_s": 0.1,
@@ -74,14 +74,17 @@ def make_record(
     plain, case, design = _heard(), dict(case or {}), dict(design or {})
     times = [step_s] if isinstance(step_s, int | float) else step_s
     params = {**plain.case.params, **case.pop("params", {})}
+    made = msgspec.structs.replace(plain.case, params=params, **case)
     changed: dict[str, Any] = {
         "run_id": run,
         "trial": trial,
         "trial_id": f"{run}-{trial:04}-{design.get('case_number', 0)}",
-        "case": msgspec.structs.replace(plain.case, params=params, **case),
+        "case": made,
         "design": Design(**design),
         "blocks": Blocks(1, [round(each * 1e9) for each in times], "blocks"),
     }
+    if kind := PRECISIONS.get(made.precision):
+        changed["types"] = Types(kind.parameter, kind.compute, kind.accumulate, kind.lowest, {})
     return msgspec.structs.replace(plain, **(changed | fields))
 
 
