@@ -177,6 +177,7 @@ def x64():
     jax.config.update("jax_enable_x64", before)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_reference_are_those_of_jax(x64):
     """Those of the tables too, from the gradients of the bags, and SGD with them is what training does."""
     from benchmarker_problems.dlrm.jax import functions, training, with_bags

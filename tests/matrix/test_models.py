@@ -19,6 +19,12 @@ MODELS = {
 }
 """Options of the model, and those of a size so wide that elementwise work is less than 1% of the FLOPs."""
 IMPLS = ("einsum", "matmul", "fused")
+WAYS = [
+    pytest.param(name, impl, marks=[] if name == "gpt2" or impl == "matmul" else pytest.mark.slow)
+    for name in MODELS
+    for impl in IMPLS
+]
+"""Implementations of each model. They differ in the attention, which the models share: all are tried on one."""
 
 
 @pytest.fixture(params=MODELS)
@@ -36,7 +42,7 @@ def every_scope(problem):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize(("name", "impl"), WAYS)
 def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
     pytest.importorskip("torch")
     from torch.profiler import ProfilerActivity, profile
@@ -81,7 +87,7 @@ def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize(("name", "impl"), WAYS)
 def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     pytest.importorskip("jax")
     given, wide = MODELS[name]

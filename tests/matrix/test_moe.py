@@ -136,6 +136,7 @@ def test_empty_slots_are_computed_and_do_not_count():
     assert flops == pytest.approx(problem.cost(size, "inference", "fp32").flops + padding, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -96,6 +96,7 @@ def x64():
     jax.config.update("jax_enable_x64", before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_gradients_of_the_reference_are_those_of_jax(x64, size):
     """Each of them, where `check` compares all as one vector."""

@@ -74,6 +74,7 @@ def number_told(found: Ingested) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_trace_that_ends_at_any_byte_is_refused_or_says_so(tmp_path, name, compressed):
