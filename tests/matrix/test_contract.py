@@ -65,8 +65,9 @@ TINY = {
     "bert": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
     "vit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=6", "--classes=5"),
 }
-LONG = {("bert", "jax"), ("moe", "jax"), ("resnet", "jax"), ("vit", "jax")}
-"""Pairs that XLA compiles for 20 s: only the slow test has them."""
+LONG = {"bert", "dlrm", "moe", "resnet", "vit"}
+"""Problems that take 10 to 25 s: only the slow test has them."""
+QUICK = [pair for pair in PAIRS if pair[0] not in LONG]
 OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm", "moe"}
 """Problems whose samples are sequences of tokens."""
 
@@ -101,11 +102,7 @@ def case_maker(problem, framework):
     return modes, [{parameter: way} for way in ability.support.choices.get(parameter, ways)] or [{}], make
 
 
-@pytest.mark.parametrize(
-    ("problem", "framework"),
-    [pair for pair in PAIRS if pair not in LONG],
-    ids=[".".join(p) for p in PAIRS if p not in LONG],
-)
+@pytest.mark.parametrize(("problem", "framework"), QUICK, ids=map(".".join, QUICK))
 def test_every_mode_is_right_in_fp32(problem, framework):
     """The part of the next test that each change is tried on."""
     modes, choices, make = case_maker(problem, framework)
