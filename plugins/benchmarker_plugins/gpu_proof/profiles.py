@@ -26,7 +26,7 @@ SMALL_BYTES = 4 * 2**20
 def attributed(setting: Setting, framework: str, compiled: bool = False) -> Outcome:
     """Profile GPT-2 training and divide its time by scope."""
     need(setting, framework)
-    size = ["--n-layer=2", "--seq-len=32"] if setting.small else ["--n-layer=2", "--seq-len=256", "--precision=bf16"]
+    size = ["--n-layer=2", "--seq-len=128"] if setting.small else ["--n-layer=2", "--seq-len=256", "--precision=bf16"]
     words = (f"--framework={framework}", "--problem=gpt2", "--mode=training", "--blocks=3", *size)
     extra = ["--compile"] if compiled else []
     (record,) = completed(run(setting, *words, *extra, "--profile", "--profile-steps=3"))
