@@ -15,22 +15,9 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.bert.reference import forward, masked_loss
-from benchmarker_problems.layers import (
-    DERIVED,
-    Layers,
-    Shapes,
-    block_flops,
-    block_parts,
-    block_scopes,
-    block_shapes,
-    draw,
-    fill,
-    linear_shapes,
-    norm_shapes,
-    sequences,
-    size_of,
-    times,
-)
+from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers.data import draw, sequences
+from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
 from benchmarker_problems.steps import AdamW
 from benchmarker_problems.steps.reference import steps
 

@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.dlrm.reference import TABLES, steps
-from benchmarker_problems.layers import DERIVED, Layers, Shapes, fill, linear_shapes, size_of
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, size_of
+from benchmarker_problems.layers.work import Layers
 
 Size = Literal["small", "synthetic", "mlperf"]
 SIZES: Mapping[Size, Mapping[str, Any]] = {

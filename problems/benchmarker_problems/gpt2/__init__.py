@@ -13,22 +13,10 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl, product_flops
 from benchmarker_problems.gpt2.reference import forward
-from benchmarker_problems.layers import (
-    DERIVED,
-    Layers,
-    Shapes,
-    block_flops,
-    block_parts,
-    block_scopes,
-    block_shapes,
-    draw,
-    fill,
-    next_tokens,
-    norm_shapes,
-    size_of,
-    times,
-)
+from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, size_of
+from benchmarker_problems.layers.data import draw, next_tokens
 from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
 from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
 from benchmarker_problems.steps.reference import steps
 

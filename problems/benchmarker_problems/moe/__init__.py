@@ -15,19 +15,10 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.layers import (
-    DERIVED,
-    Layers,
-    Shapes,
-    draw,
-    fill,
-    linear_shapes,
-    next_tokens,
-    norm_shapes,
-    size_of,
-    times,
-)
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers.data import draw, next_tokens
 from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.layers.work import Layers, times
 from benchmarker_problems.moe.reference import forward
 from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
 from benchmarker_problems.steps.reference import steps

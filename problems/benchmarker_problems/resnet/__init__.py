@@ -13,8 +13,9 @@ from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.conv import LAYOUT_HELP, Layout
-from benchmarker_problems.layers import Layers, Shapes, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers import Shapes, linear_shapes, norm_shapes, size_of
 from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.layers.work import Layers
 from benchmarker_problems.resnet.reference import forward
 from benchmarker_problems.steps import DONE, Sgd, is_statistic
 from benchmarker_problems.steps.reference import steps

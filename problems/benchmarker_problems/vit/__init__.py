@@ -12,23 +12,10 @@ from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.layers import (
-    DERIVED,
-    Layers,
-    Shapes,
-    block_flops,
-    block_parts,
-    block_scopes,
-    block_shapes,
-    draw,
-    fill,
-    labelled_images,
-    linear_shapes,
-    norm_shapes,
-    size_of,
-    times,
-)
+from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.reference import cross_entropy
+from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
 from benchmarker_problems.steps import ADAMW
 from benchmarker_problems.steps.reference import steps
 from benchmarker_problems.vit.reference import forward
