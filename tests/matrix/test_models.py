@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from support.models import cpu_kernels, lowered, problem_of, torch_workload
+from support.models import cpu_kernels, function_of, lowered, problem_of, torch_workload
 
 from benchmarker import MODES
 
@@ -77,11 +77,10 @@ def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
-    from importlib import import_module
 
     given, wide = MODELS[name]
     size = problem.params(**given, **wide, impl=impl, recompute=True)
-    repeated = import_module(f"benchmarker_problems.{name}").recomputed_flops(size, scores=False)
+    repeated = function_of(name, "recomputed_flops")(size, scores=False)
     flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
     assert flops == pytest.approx(problem.cost(size, "forward_backward", "fp32").flops + repeated, rel=0.01)
 

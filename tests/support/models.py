@@ -18,6 +18,11 @@ def problem_of(name: str) -> Any:
     return registry.load([f"problem.{name}"]).hook.make_problem()
 
 
+def function_of(name: str, function: str) -> Any:
+    """A function of a model: of its problem, or of its module."""
+    return getattr(problem_of(name), function, None) or getattr(import_module(f"benchmarker_problems.{name}"), function)
+
+
 def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32") -> Workload:
     """A model in PyTorch on the CPU, with random weights."""
     hooks = registry.load(["framework.torch", f"workload.{name}.torch"]).hook
@@ -65,7 +70,7 @@ def lowered(name: str, size: Any, mode: Mode) -> Any:
 
     from benchmarker_problems.steps.jax import adamw, forward_backward, initial_state, training
 
-    shapes = import_module(f"benchmarker_problems.{name}").weight_shapes(size)
+    shapes = function_of(name, "weight_shapes")(size)
     weights = {key: jax.ShapeDtypeStruct(shape, "float32") for key, shape in shapes.items()}
     batch = {key: jax.ShapeDtypeStruct(*shape) for key, shape in batch_shapes(name, size).items()}
     output_of, loss_of = import_module(f"benchmarker_problems.{name}.jax").functions(size, "float32", "xla")

@@ -184,6 +184,21 @@ def mlp(x_C: np.ndarray, weights: Weights, activation: Activation) -> tuple[np.n
     return y_C, pullback
 
 
+def named(prefix: str, layer: Layer) -> Layer:
+    """Return the layer with a prefix added to the names of its weights' gradients."""
+
+    def with_prefix(x_C: np.ndarray) -> tuple[np.ndarray, Pullback]:
+        y_C, to_inputs = layer(x_C)
+
+        def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_x_C, gradients = to_inputs(d_y_C)
+            return d_x_C, prefixed(prefix, gradients)
+
+        return y_C, pullback
+
+    return with_prefix
+
+
 def pre_norm(x_C: np.ndarray, norm: Layer, branch: Layer) -> tuple[np.ndarray, Pullback]:
     """Return x + branch(norm(x))."""
     h_C, norm_pullback = norm(x_C)
@@ -224,16 +239,7 @@ def transformer_block(
     """Apply attention and MLP, each with LayerNorm before (`residual=pre_norm`) or after it (`post_norm`)."""
 
     def norm(name: str) -> Layer:
-        def layer(x_BTC: np.ndarray) -> tuple[np.ndarray, Pullback]:
-            y_BTC, to_inputs = layer_norm(x_BTC, select(weights, name), eps)
-
-            def pullback(d_y_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
-                d_x_BTC, gradients = to_inputs(d_y_BTC)
-                return d_x_BTC, prefixed(name, gradients)
-
-            return y_BTC, pullback
-
-        return layer
+        return named(name, lambda x_BTC: layer_norm(x_BTC, select(weights, name), eps))
 
     x_BTC, attention_pullback = residual(
         x_BTC, norm("ln_1"), lambda h_BTC: self_attention(h_BTC, weights, n_head, impl, bias_TT)

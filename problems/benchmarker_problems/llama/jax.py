@@ -1,116 +1,43 @@
-"""Llama in JAX with Flax. Shapes: B batch, T sequence, C width of the model, F width within the MLP, V vocabulary.
-
-In mixed precision, fp32 weights are cast for each product. In 16-bit types RMSNorm and softmax accumulate in fp32, and
-the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
-"""
+"""Llama in JAX with Flax. Shapes: B batch, T sequence, C width of the model, F width within the MLP."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
-from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.layers.jax import cross_entropy, rope, swiglu
-from benchmarker_problems.layers.reference import rope_tables
-from benchmarker_problems.llama import LlamaParams, recomputed_flops
-from benchmarker_problems.llama.reference import RMS_NORM_EPS
-from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.jax import Weights, apply, workload
+from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.jax import JaxFramework
+from benchmarker_problems import decoder
+from benchmarker_problems.attention.jax import Kernel
+from benchmarker_problems.decoder.jax import SUPPORT, build
+from benchmarker_problems.layers.jax import swiglu
+from benchmarker_problems.llama import Llama, LlamaParams
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=FUSED_EXCLUSIONS)
+    return SUPPORT
 
 
-class Block(nn.Module):
-    """Attention and MLP, each on its normalised input and with a residual connection."""
-
-    params: LlamaParams
-    dtype: Any
-    kernel: Kernel
-
-    @nn.compact
-    def __call__(self, x_BTC: Array, cos_Td: Array, sin_Td: Array) -> Array:
-        """Apply the block."""
-        p = self.params
-        linear = partial(nn.Dense, use_bias=False, dtype=self.dtype)
-        rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
-
-        h_BTC = rms_norm(name="norm_1")(x_BTC)
-        qkv_BTE = linear(sum(p.heads) * p.head_dim, name="attn_qkv")(h_BTC)
-        qk_BTHD, v_BTKD = jnp.split(qkv_BTE.reshape(*x_BTC.shape[:2], -1, p.head_dim), [sum(p.heads[:2])], axis=2)
-        with jax.named_scope("rope"):
-            q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, cos_Td, sin_Td), [p.n_head], axis=2)
-        heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, causal=True, kernel=self.kernel)
-        attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
-        with jax.named_scope("attn_proj"):
-            x_BTC = x_BTC + attended_BTC
-
-        h_BTC = rms_norm(name="norm_2")(x_BTC)
-        gate_up_BTE = linear(2 * p.d_ff, name="mlp_fc")(h_BTC)
-        with jax.named_scope("mlp_swiglu"):
-            inner_BTF = swiglu(gate_up_BTE)
-        mlp_BTC = linear(p.d_model, name="mlp_proj")(inner_BTF)
-        with jax.named_scope("mlp_proj"):
-            return x_BTC + mlp_BTC
-
-
-class LlamaModel(nn.Module):
-    """The whole model."""
-
-    params: LlamaParams
-    dtype: Any
-    kernel: Kernel
-
-    @nn.compact
-    def __call__(self, tokens_BT: Array) -> Array:
-        """Return the logits of every position, [B, T, V]."""
-        p = self.params
-        wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
-        cos_Td, sin_Td = map(jnp.asarray, rope_tables(tokens_BT.shape[1], p.head_dim, p.rope_theta))
-        with jax.named_scope("embed"):
-            x_BTC = wte_VC[tokens_BT]
-        block = nn.remat(Block) if p.recompute else Block
-        for layer in range(p.n_layer):
-            x_BTC = block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC, cos_Td, sin_Td)
-        x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
-        if not p.tied_head:
-            return nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
-        with jax.named_scope("lm_head"):
-            return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any) -> Array:
+    """Return the sum of the MLP of the normalised input and the residual."""
+    gate_up_BTE = nn.Dense(2 * params.d_ff, use_bias=False, dtype=dtype, name="mlp_fc")(h_BTC)
+    with jax.named_scope("mlp_swiglu"):
+        inner_BTF = swiglu(gate_up_BTE)
+    mlp_BTC = nn.Dense(params.d_model, use_bias=False, dtype=dtype, name="mlp_proj")(inner_BTF)
+    with jax.named_scope("mlp_proj"):
+        return x_BTC + mlp_BTC
 
 
 @hookimpl
-def build_workload(framework: JaxFramework, case: Case, params: LlamaParams, data: Data) -> Workload:
+def build_workload(framework: JaxFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, kernel = params, fused_kernel(case)
-    logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
-    return workload(
-        framework,
-        case,
-        data,
-        "logits",
-        logits_of,
-        loss_of,
-        terms=p.batch_size * p.seq_len,
-        microbatches=p.microbatches,
-        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
-    )
+    return build(framework, problem, case, params, data, mlp)
 
 
 def functions(params: LlamaParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = LlamaModel(params, dtype, kernel)
-
-    def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
-        return cross_entropy(apply(model, weights, tokens), targets)
-
-    return partial(apply, model), loss_of
+    return decoder.jax.functions(params, mlp, dtype, kernel)

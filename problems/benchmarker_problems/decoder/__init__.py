@@ -1,0 +1,263 @@
+"""Decoders like Llama: pre-norm with RMSNorm, rotary positions and grouped-query attention; no biases.
+
+A model of this kind is a folder with its published sizes and its MLP: the shapes, the work, and a function in each
+framework. Everything else of it stands here.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work
+from benchmarker_problems import attention
+from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.decoder.reference import forward
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers.data import draw, next_tokens
+from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
+from benchmarker_problems.layers.work import Layers, times
+from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
+from benchmarker_problems.steps.reference import steps
+
+Sizes = Mapping[Any, Mapping[str, Any]]
+"""The dimensions of each size by name."""
+
+
+@dataclass(frozen=True)
+class DecoderParams:
+    """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
+
+    sizes: ClassVar[Sizes]
+
+    size: str
+    n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
+    d_model: Annotated[int, Meta(ge=1, description="width of the model, an even multiple of n_head")] = DERIVED
+    n_head: Annotated[int, Meta(ge=1, description="query heads, a multiple of n_kv_head")] = DERIVED
+    n_kv_head: Annotated[int, Meta(ge=1, description="heads of keys and values")] = DERIVED
+    d_ff: Annotated[int, Meta(ge=1, description="width within the MLP, or within each expert")] = DERIVED
+    vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens")] = DERIVED
+    rope_theta: Annotated[float, Meta(gt=0, description="base of the rotary angles")] = DERIVED
+    tied_head: Annotated[bool, Meta(description="the output head uses the weights of the embedding")] = DERIVED
+    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
+    batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
+    impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
+    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
+
+    def __post_init__(self) -> None:
+        fill(self, self.sizes[self.size])
+        if self.d_model % (2 * self.n_head):
+            raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
+        if self.n_head % self.n_kv_head:
+            raise ValueError(f"n_head={self.n_head} is not a multiple of n_kv_head={self.n_kv_head}")
+        if self.batch_size % self.microbatches:
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of microbatches={self.microbatches}")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_head
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """Numbers of heads of queries, keys and values, in the order of the fused projection."""
+        return self.n_head, self.n_kv_head, self.n_kv_head
+
+
+class Decoder(Problem):
+    """A decoder: forward only, forward and backward, or training with AdamW.
+
+    `inference` returns the logits of every position. The loss is the mean cross-entropy of the next token.
+    """
+
+    dimensions: tuple[str, ...] = ("n_layer", "d_model", "n_head", "n_kv_head", "d_ff")
+    """Options that a published size fixes; with others the title states them."""
+    mlp_scopes: tuple[str, ...]
+    """Scopes of the MLP of a block."""
+
+    @abstractmethod
+    def own_size(self, params: Any) -> str:
+        """Return what a title states of a size that is not published."""
+
+    def options_title(self, params: Any) -> str:
+        """Return what a title states of further options."""
+        return ""
+
+    @abstractmethod
+    def mlp_shapes(self, name: str, params: Any) -> Shapes:
+        """Return the shapes of the MLP's weights of the block `name`."""
+
+    @abstractmethod
+    def mlp_flops(self, params: Any, batch_size: int) -> int:
+        """Return the FLOPs of the MLP of a block in the forward pass."""
+
+    @abstractmethod
+    def mlp_parts(self, params: Any, layers: Layers) -> Mapping[str, Work]:
+        """Return the work of the scopes of the MLP of a block."""
+
+    @abstractmethod
+    def mlp_reference(self, x_BTC: np.ndarray, weights: Weights, params: Any) -> tuple[np.ndarray, Pullback]:
+        """Apply the MLP of a block in NumPy."""
+
+    def mlp_unread(self, params: Any, tokens: int) -> int:
+        """Return the weights of the MLP of a block that so many tokens do not use."""
+        return 0
+
+    def unrepeated_flops(self, params: Any) -> int:
+        """Return the FLOPs of the product that ends a block and that no gradient needs again."""
+        return 0
+
+    def title(self, params: DecoderParams, mode: Mode) -> str:
+        """Return the size (L layers, width d, H heads unless it is published), the mode, B and T."""
+        p, published = params, params.sizes[params.size]
+        same = all(getattr(p, name) == published[name] for name in self.dimensions)
+        vocabulary = "" if p.vocab_size == published["vocab_size"] else f" V={p.vocab_size}"
+        head = "" if p.tied_head == published["tied_head"] else f" {'tied' if p.tied_head else 'untied'}"
+        impl = "" if p.impl == type(p).impl else f" {p.impl}"
+        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
+        what = mode.replace("forward_backward", "fwd+bwd")
+        size = p.size if same else self.own_size(p)
+        return f"{size}{vocabulary}{head} {what}, B={p.batch_size} T={p.seq_len}{self.options_title(p)}{impl}{steps}"
+
+    def scopes(self, params: DecoderParams, mode: Mode) -> Mapping[str, int]:
+        """Return the parts of a block, which run once per layer, and those before and after the blocks."""
+        block = ("norm_1", "attn_qkv", "rope", *attention.scopes(params.impl), "attn_proj", "norm_2")
+        loss = () if mode == "inference" else ("loss",)
+        once = dict.fromkeys(("norm_f", "lm_head", *loss), 1)
+        optimizer = {"optimizer": 1} if mode == "training" else {}
+        counts = {"embed": 1, **dict.fromkeys((*block, *self.mlp_scopes), params.n_layer), **once}
+        return {name: params.microbatches * count for name, count in counts.items()} | optimizer
+
+    def cost(self, params: DecoderParams, mode: Mode, precision: str) -> Cost:
+        """Count the work; the backward pass has two products for each product of the forward pass.
+
+        Weights that no token selects are not read: rows of an embedding that is not also the output head, and experts
+        that are more than the tokens can choose.
+        """
+        p, types = params, PRECISIONS[precision]
+        tokens = p.batch_size * p.seq_len
+        block = 2 * p.d_model**2 + 2 * p.d_model * p.n_kv_head * p.head_dim + 2 * p.seq_len * p.d_model
+        flops = 2 * tokens * (p.n_layer * block + p.d_model * p.vocab_size)
+        flops += p.n_layer * self.mlp_flops(p, p.batch_size)
+        weights = self.parameter_count(p) * types.parameter_bytes
+        unread = 0 if p.tied_head else (p.vocab_size - min(tokens, p.vocab_size)) * p.d_model
+        unread_bytes = (unread + p.n_layer * self.mlp_unread(p, tokens)) * types.parameter_bytes
+        tokens_bytes, logits_bytes = 4 * tokens, tokens * p.vocab_size * types.compute_bytes
+        moved = {
+            "inference": weights - unread_bytes + tokens_bytes + logits_bytes,
+            "forward_backward": 2 * weights - unread_bytes + 2 * tokens_bytes,
+            "training": ADAMW.WEIGHTS_MOVED * weights + 2 * tokens_bytes,
+        }
+        return Cost(
+            flops=flops if mode == "inference" else 3 * flops,
+            bytes=moved[mode],
+            samples=p.batch_size,
+            tokens=tokens,
+        )
+
+    def parts(self, params: DecoderParams, mode: Mode, precision: str) -> Mapping[str, Work]:
+        """Return the work of every scope of the model; the scopes of a block count for all blocks."""
+        p, backward = params, mode != "inference"
+        batch_size = p.batch_size // p.microbatches
+        tokens = batch_size * p.seq_len
+        layers = Layers(tokens, precision, backward)
+        rotated = (p.n_head + p.n_kv_head) * p.head_dim
+        block = {
+            "norm_1": layers.norm(p.d_model, bias=False),
+            "attn_qkv": layers.linear(p.d_model, sum(p.heads) * p.head_dim),
+            "rope": layers.pointwise(rotated, rotated),
+            **attention.parts(
+                batch_size,
+                p.n_head,
+                p.seq_len,
+                p.head_dim,
+                p.impl,
+                layers.item_bytes,
+                backward=backward,
+                kv_heads=p.n_kv_head,
+            ),
+            "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
+            "norm_2": layers.norm(p.d_model, bias=False),
+            **self.mlp_parts(p, layers),
+        }
+        parts = {
+            "embed": layers.pointwise(0, p.d_model, weights=tokens * p.d_model),
+            **times(p.n_layer, block),
+            "norm_f": layers.norm(p.d_model, bias=False),
+            "lm_head": layers.linear(p.d_model, p.vocab_size),
+        }
+        if backward:
+            parts["loss"] = layers.pointwise(p.vocab_size, 0)
+        parts = times(p.microbatches, parts)
+        if mode == "training":
+            parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        return parts
+
+    def refuse(self, params: DecoderParams, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
+
+    def recomputed_flops(self, params: DecoderParams, *, scores: bool) -> int:
+        """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and blocks if asked."""
+        p = params
+        flops = p.n_layer * attention.product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
+        if not p.recompute:
+            return flops
+        outside = 2 * p.batch_size * p.seq_len * p.d_model * p.vocab_size + p.n_layer * self.unrepeated_flops(p)
+        return flops + self.cost(p, "inference", "fp32").flops - outside
+
+    def weight_shapes(self, params: DecoderParams) -> Shapes:
+        """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
+        p = params
+        shapes: Shapes = {"wte": (p.vocab_size, p.d_model)}
+        for layer in range(p.n_layer):
+            h = f"h.{layer}"
+            shapes |= norm_shapes(f"{h}.norm_1", p.d_model, bias=False)
+            shapes |= linear_shapes(f"{h}.attn_qkv", p.d_model, sum(p.heads) * p.head_dim, bias=False)
+            shapes |= linear_shapes(f"{h}.attn_proj", p.d_model, p.d_model, bias=False)
+            shapes |= norm_shapes(f"{h}.norm_2", p.d_model, bias=False)
+            shapes |= self.mlp_shapes(h, p)
+        shapes |= norm_shapes("norm_f", p.d_model, bias=False)
+        return shapes if p.tied_head else shapes | linear_shapes("lm_head", p.d_model, p.vocab_size, bias=False)
+
+    def parameter_count(self, params: DecoderParams) -> int:
+        """Return the number of weights; a tied output head shares those of the embedding."""
+        return size_of(self.weight_shapes(params))
+
+    def weights(self, params: Any, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Draw weights as for GPT-2, random gains too."""
+        return draw(self.weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
+
+    def data(self, params: DecoderParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Draw weights, and tokens that can be learned."""
+        p = params
+        weights = self.weights(p, precision, rng)
+        return Data(weights, next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches))
+
+    def small(self, params: Any) -> Any:
+        """Return at most two layers with dimensions that all differ, and groups of queries if there are any."""
+        return replace(
+            params,
+            n_layer=min(params.n_layer, 2),
+            d_model=64,
+            n_head=4,
+            n_kv_head=4 if params.n_kv_head == params.n_head else 2,
+            d_ff=160,
+            vocab_size=97,
+            seq_len=32,
+            batch_size=3 * params.microbatches,
+        )
+
+    def reference(self, params: DecoderParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
+        return steps(
+            data,
+            mode,
+            "logits",
+            lambda weights, batch: forward(weights, batch["tokens"], params, self.mlp_reference),
+            lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
+        )

@@ -1,0 +1,114 @@
+"""A decoder like Llama in JAX with Flax. Shapes: B batch, T sequence, C width of the model, V vocabulary.
+
+In mixed precision, fp32 weights are cast for each product. In 16-bit types RMSNorm and softmax accumulate in fp32, and
+the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload
+from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
+from benchmarker_problems.decoder import Decoder, DecoderParams
+from benchmarker_problems.decoder.reference import RMS_NORM_EPS
+from benchmarker_problems.layers.jax import cross_entropy, rope
+from benchmarker_problems.layers.reference import rope_tables
+from benchmarker_problems.steps import DONE
+from benchmarker_problems.steps.jax import Weights, apply, workload
+
+SUPPORT = Support(DONE, exclusions=FUSED_EXCLUSIONS)
+"""All precisions, except those that JAX's fused attention does not support."""
+
+Mlp = Callable[[Array, Array, Any, Any], Array]
+"""From the normalised input and the residual [B, T, C], the parameters and the type of products; it makes modules."""
+
+
+class Block(nn.Module):
+    """Attention and MLP, each on its normalised input and with a residual connection."""
+
+    params: DecoderParams
+    mlp: Mlp
+    dtype: Any
+    kernel: Kernel
+
+    @nn.compact
+    def __call__(self, x_BTC: Array, cos_Td: Array, sin_Td: Array) -> Array:
+        """Apply the block."""
+        p = self.params
+        linear = partial(nn.Dense, use_bias=False, dtype=self.dtype)
+        rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
+
+        h_BTC = rms_norm(name="norm_1")(x_BTC)
+        qkv_BTE = linear(sum(p.heads) * p.head_dim, name="attn_qkv")(h_BTC)
+        qk_BTHD, v_BTKD = jnp.split(qkv_BTE.reshape(*x_BTC.shape[:2], -1, p.head_dim), [sum(p.heads[:2])], axis=2)
+        with jax.named_scope("rope"):
+            q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, cos_Td, sin_Td), [p.n_head], axis=2)
+        heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, causal=True, kernel=self.kernel)
+        attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
+        with jax.named_scope("attn_proj"):
+            x_BTC = x_BTC + attended_BTC
+        return self.mlp(rms_norm(name="norm_2")(x_BTC), x_BTC, p, self.dtype)
+
+
+class DecoderModel(nn.Module):
+    """The whole model."""
+
+    params: DecoderParams
+    mlp: Mlp
+    dtype: Any
+    kernel: Kernel
+
+    @nn.compact
+    def __call__(self, tokens_BT: Array) -> Array:
+        """Return the logits of every position, [B, T, V]."""
+        p = self.params
+        wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
+        cos_Td, sin_Td = map(jnp.asarray, rope_tables(tokens_BT.shape[1], p.head_dim, p.rope_theta))
+        with jax.named_scope("embed"):
+            x_BTC = wte_VC[tokens_BT]
+        block = nn.remat(Block) if p.recompute else Block
+        for layer in range(p.n_layer):
+            x_BTC = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC, cos_Td, sin_Td)
+        x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
+        if not p.tied_head:
+            return nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
+        with jax.named_scope("lm_head"):
+            return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+
+
+def build(
+    framework: JaxFramework, problem: Decoder, case: Case, params: DecoderParams, data: Data, mlp: Mlp
+) -> Workload:
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    p, kernel = params, fused_kernel(case)
+    logits_of, loss_of = functions(p, mlp, DTYPES[PRECISIONS[case.precision].compute], kernel)
+    return workload(
+        framework,
+        case,
+        data,
+        "logits",
+        logits_of,
+        loss_of,
+        terms=p.batch_size * p.seq_len,
+        microbatches=p.microbatches,
+        recomputed_flops=problem.recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
+    )
+
+
+def functions(
+    params: DecoderParams, mlp: Mlp, dtype: Any, kernel: Kernel
+) -> tuple[Callable[..., Array], Callable[..., Array]]:
+    """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
+    model = DecoderModel(params, mlp, dtype, kernel)
+
+    def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
+        return cross_entropy(apply(model, weights, tokens), targets)
+
+    return partial(apply, model), loss_of
