@@ -28,7 +28,7 @@ SMALL = {
     "torch": profiles.torch_json(profiles.torch_events(steps=1)),
 }
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-thorough = settings(quick, max_examples=1000)
+thorough = settings(quick, max_examples=400)
 
 
 def told(path: Path) -> Ingested | None:
