@@ -145,6 +145,10 @@ class Problem(ABC):
         """
         return PRECISIONS[precision].bound
 
+    def check_steps(self, params: Any) -> int:
+        """Return how many successive steps a check compares; of training, it compares three in any case."""
+        return 1
+
     def types(self, params: Any, precision: str) -> Precision:
         """Return the types that a precision stands for; some options may make the products those of another type."""
         return PRECISIONS[precision]

@@ -23,7 +23,7 @@ def check(workload: Workload, data: Data, problem: Problem, params: Any, case: C
     Raises `RuntimeError` if its outputs have other names or shapes than those of the reference, or if the reference
     itself is not finite.
     """
-    steps = TRAINING_STEPS if case.mode == "training" else 1
+    steps = TRAINING_STEPS if case.mode == "training" else problem.check_steps(params)
     bound = problem.bound(params, case.mode, case.precision)
     worst = Check(error=-1.0, output="", bound=bound, ok=False)
     reference = problem.reference(params, data, case.mode)

@@ -16,10 +16,28 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.decoder.reference import forward
+from benchmarker_problems.generation import (
+    SEQ_LEN_HELP,
+    DecodingOption,
+    Depth,
+    NewTokens,
+    Pass,
+    PhaseOption,
+    PromptLen,
+    attention_parts,
+    cached,
+    fill_lengths,
+    passes,
+    phase_title,
+    positions,
+    refuse_phase,
+    small_lengths,
+)
+from benchmarker_problems.generation.reference import generated
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, size_of
-from benchmarker_problems.layers.data import draw, next_tokens
+from benchmarker_problems.layers.data import draw, next_tokens, sequences
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
-from benchmarker_problems.layers.work import Layers, times
+from benchmarker_problems.layers.work import Layers, added, times
 from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
 from benchmarker_problems.steps.reference import steps
 
@@ -42,14 +60,20 @@ class DecoderParams:
     vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens")] = DERIVED
     rope_theta: Annotated[float, Meta(gt=0, description="base of the rotary angles")] = DERIVED
     tied_head: Annotated[bool, Meta(description="the output head uses the weights of the embedding")] = DERIVED
-    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
+    seq_len: Annotated[int, Meta(ge=1, description=SEQ_LEN_HELP)] = DERIVED
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
     recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
     microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
+    phase: PhaseOption = "none"
+    prompt_len: PromptLen = DERIVED
+    depth: Depth = DERIVED
+    new_tokens: NewTokens = DERIVED
+    decoding: DecodingOption = "greedy"
 
     def __post_init__(self) -> None:
         fill(self, self.sizes[self.size])
+        fill_lengths(self)
         if self.d_model % (2 * self.n_head):
             raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
         if self.n_head % self.n_kv_head:
@@ -66,6 +90,11 @@ class DecoderParams:
     def heads(self) -> tuple[int, int, int]:
         """Numbers of heads of queries, keys and values, in the order of the fused projection."""
         return self.n_head, self.n_kv_head, self.n_kv_head
+
+    @property
+    def cache_shape(self) -> tuple[int, int, int, int]:
+        """Blocks, and the shape of the keys, and of the values, in each: sequences · heads, positions, and width."""
+        return self.n_layer, self.batch_size * self.n_kv_head, self.seq_len, self.head_dim
 
 
 class Decoder(Problem):
@@ -92,8 +121,8 @@ class Decoder(Problem):
         """Return the shapes of the MLP's weights of the block `name`."""
 
     @abstractmethod
-    def mlp_flops(self, params: Any, batch_size: int) -> int:
-        """Return the FLOPs of the MLP of a block in the forward pass."""
+    def mlp_flops(self, params: Any, tokens: int) -> int:
+        """Return the FLOPs of the MLP of a block for so many tokens in the forward pass."""
 
     @abstractmethod
     def mlp_parts(self, params: Any, layers: Layers) -> Mapping[str, Work]:
@@ -119,86 +148,101 @@ class Decoder(Problem):
         head = "" if p.tied_head == published["tied_head"] else f" {'tied' if p.tied_head else 'untied'}"
         impl = "" if p.impl == type(p).impl else f" {p.impl}"
         steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
-        what = mode.replace("forward_backward", "fwd+bwd")
+        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size} T={p.seq_len}"
+        what = what if p.phase == "none" else phase_title(p)
         size = p.size if same else self.own_size(p)
-        return f"{size}{vocabulary}{head} {what}, B={p.batch_size} T={p.seq_len}{self.options_title(p)}{impl}{steps}"
+        return f"{size}{vocabulary}{head} {what}{self.options_title(p)}{impl}{steps}"
 
     def scopes(self, params: DecoderParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        block = ("norm_1", "attn_qkv", "rope", *attention.scopes(params.impl), "attn_proj", "norm_2")
-        loss = () if mode == "inference" else ("loss",)
-        once = dict.fromkeys(("norm_f", "lm_head", *loss), 1)
+        p, phased = params, params.phase != "none"
+        cache = ("cache_write",) if phased else ()
+        attended = ("norm_1", "attn_qkv", "rope", *cache, *attention.scopes(p.impl), "attn_proj")
+        last = ("next_token",) if phased else () if mode == "inference" else ("loss",)
+        count = p.microbatches * sum(each.count for each in passes(p))
+        blocks = dict.fromkeys((*attended, "norm_2", *self.mlp_scopes), count * p.n_layer)
         optimizer = {"optimizer": 1} if mode == "training" else {}
-        counts = {"embed": 1, **dict.fromkeys((*block, *self.mlp_scopes), params.n_layer), **once}
-        return {name: params.microbatches * count for name, count in counts.items()} | optimizer
+        return {"embed": count, **blocks, **dict.fromkeys(("norm_f", "lm_head", *last), count)} | optimizer
 
     def cost(self, params: DecoderParams, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each product of the forward pass.
 
         Weights that no token selects are not read: rows of an embedding that is not also the output head, and experts
-        that are more than the tokens can choose.
+        that are more than the tokens can choose. A pass of a phase reads the positions of the cache that are filled
+        and writes those of its tokens; a step of `decode` counts at the mean of the positions that it goes through.
         """
         p, types = params, PRECISIONS[precision]
-        tokens = p.batch_size * p.seq_len
-        block = 2 * p.d_model**2 + 2 * p.d_model * p.n_kv_head * p.head_dim + 2 * p.seq_len * p.d_model
-        flops = 2 * tokens * (p.n_layer * block + p.d_model * p.vocab_size)
-        flops += p.n_layer * self.mlp_flops(p, p.batch_size)
+        d_kv = p.n_kv_head * p.head_dim
         weights = self.parameter_count(p) * types.parameter_bytes
-        unread = 0 if p.tied_head else (p.vocab_size - min(tokens, p.vocab_size)) * p.d_model
-        unread_bytes = (unread + p.n_layer * self.mlp_unread(p, tokens)) * types.parameter_bytes
-        tokens_bytes, logits_bytes = 4 * tokens, tokens * p.vocab_size * types.compute_bytes
-        moved = {
-            "inference": weights - unread_bytes + tokens_bytes + logits_bytes,
-            "forward_backward": 2 * weights - unread_bytes + 2 * tokens_bytes,
-            "training": ADAMW.WEIGHTS_MOVED * weights + 2 * tokens_bytes,
-        }
+        flops = moved = tokens = 0
+        for each in passes(p):
+            rows = p.batch_size * each.tokens
+            block = 2 * rows * (2 * p.d_model**2 + 2 * p.d_model * d_kv) + int(4 * rows * each.keys * p.d_model)
+            logits = p.batch_size * each.logits * p.vocab_size
+            flops += each.count * (p.n_layer * (block + self.mlp_flops(p, rows)) + 2 * logits * p.d_model)
+            unread = 0 if p.tied_head else (p.vocab_size - min(rows, p.vocab_size)) * p.d_model
+            read = weights - (unread + p.n_layer * self.mlp_unread(p, rows)) * types.parameter_bytes
+            if p.phase == "none":
+                results = logits * types.compute_bytes if mode == "inference" else weights + 4 * rows
+            else:
+                cache = int(2 * p.batch_size * cached(each) * p.n_layer * d_kv * types.compute_bytes)
+                results = cache + 4 * p.batch_size
+            moved += each.count * (read + 4 * rows + results)
+            tokens += each.count * rows
+        if mode == "training":
+            moved = ADAMW.WEIGHTS_MOVED * weights + 8 * tokens
         return Cost(
             flops=flops if mode == "inference" else 3 * flops,
-            bytes=moved[mode],
+            bytes=moved,
             samples=p.batch_size,
-            tokens=tokens,
+            tokens=p.batch_size * p.new_tokens if p.phase == "generate" else tokens,
         )
 
     def parts(self, params: DecoderParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
+        p = params
+        parts = added(
+            times(p.microbatches * each.count, self.parts_of_pass(p, mode, precision, each)) for each in passes(p)
+        )
+        if mode == "training":
+            weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
+            parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
+        return parts
+
+    def parts_of_pass(self, params: DecoderParams, mode: Mode, precision: str, each: Pass) -> dict[str, Work]:
+        """Return the work of the scopes of one pass through the model."""
         p, backward = params, mode != "inference"
         batch_size = p.batch_size // p.microbatches
-        tokens = batch_size * p.seq_len
-        layers = Layers(tokens, precision, backward)
+        layers = Layers(batch_size * each.tokens, precision, backward)
+        head = Layers(batch_size * each.logits, precision, backward)
         rotated = (p.n_head + p.n_kv_head) * p.head_dim
+        attended = attention_parts(layers, each, p.n_head, p.n_kv_head, p.head_dim, p.impl)
         block = {
             "norm_1": layers.norm(p.d_model, bias=False),
             "attn_qkv": layers.linear(p.d_model, sum(p.heads) * p.head_dim),
             "rope": layers.pointwise(rotated, rotated),
-            **attention.parts(
-                batch_size,
-                p.n_head,
-                p.seq_len,
-                p.head_dim,
-                p.impl,
-                layers.item_bytes,
-                backward=backward,
-                kv_heads=p.n_kv_head,
-            ),
+            **attended,
             "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
             "norm_2": layers.norm(p.d_model, bias=False),
             **self.mlp_parts(p, layers),
         }
         parts = {
-            "embed": layers.pointwise(0, p.d_model, weights=tokens * p.d_model),
+            "embed": layers.pointwise(0, p.d_model, weights=layers.rows * p.d_model),
             **times(p.n_layer, block),
-            "norm_f": layers.norm(p.d_model, bias=False),
-            "lm_head": layers.linear(p.d_model, p.vocab_size),
+            "norm_f": head.norm(p.d_model, bias=False),
+            "lm_head": head.linear(p.d_model, p.vocab_size),
         }
         if backward:
             parts["loss"] = layers.pointwise(p.vocab_size, 0)
-        parts = times(p.microbatches, parts)
-        if mode == "training":
-            parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        if p.phase == "none":
+            parts.pop("cache_write")
+        else:
+            parts["next_token"] = head.pointwise(p.vocab_size, 0)
         return parts
 
     def refuse(self, params: DecoderParams, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass."""
+        """Refuse in inference what concerns the backward pass, and phases elsewhere."""
+        refuse_phase(params, mode)
         refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def recomputed_flops(self, params: DecoderParams, *, scores: bool) -> int:
@@ -233,13 +277,17 @@ class Decoder(Problem):
         return draw(self.weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
 
     def data(self, params: DecoderParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw weights, and tokens that can be learned."""
+        """Draw weights, and tokens that can be learned; in a phase, those of every position."""
         p = params
         weights = self.weights(p, precision, rng)
+        if p.phase != "none":
+            drawn = sequences(p.batch_size, positions(p), p.vocab_size, rng, batches)
+            return Data(weights, tuple({"tokens": tokens} for tokens in drawn))
         return Data(weights, next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches))
 
     def small(self, params: Any) -> Any:
         """Return at most two layers with dimensions that all differ, and groups of queries if there are any."""
+        lengths = small_lengths(params)
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
@@ -248,12 +296,20 @@ class Decoder(Problem):
             n_kv_head=4 if params.n_kv_head == params.n_head else 2,
             d_ff=160,
             vocab_size=97,
-            seq_len=32,
             batch_size=3 * params.microbatches,
+            **lengths,
         )
+
+    def check_steps(self, params: DecoderParams) -> int:
+        """Return the tokens that a phase `decode` chooses before it begins again."""
+        return params.new_tokens if params.phase == "decode" else 1
 
     def reference(self, params: DecoderParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
+        if params.phase != "none":
+            return generated(
+                data, params, lambda weights, tokens_BT: forward(weights, tokens_BT, params, self.mlp_reference)[0]
+            )
         return steps(
             data,
             mode,

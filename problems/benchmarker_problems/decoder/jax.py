@@ -18,13 +18,18 @@ from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
+from benchmarker_problems.generation import jax as generation
+from benchmarker_problems.generation.jax import Cache, Keys, attend_cached
 from benchmarker_problems.layers.jax import cross_entropy, rope
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 
-SUPPORT = Support(DONE, exclusions=FUSED_EXCLUSIONS)
-"""All precisions, except those that JAX's fused attention does not support."""
+SUPPORT = Support(
+    DONE,
+    exclusions=(*FUSED_EXCLUSIONS, {"impl": "fused", "phase": "decode"}, {"impl": "fused", "phase": "generate"}),
+)
+"""All precisions, except those that JAX's fused attention does not support; it does not fit a cache [R, S, D]."""
 
 Mlp = Callable[[Array, Array, Any, Any], Array]
 """From the normalised input and the residual [B, T, C], the parameters and the type of products; it makes modules."""
@@ -39,8 +44,10 @@ class Block(nn.Module):
     kernel: Kernel
 
     @nn.compact
-    def __call__(self, x_BTC: Array, cos_Td: Array, sin_Td: Array) -> Array:
-        """Apply the block."""
+    def __call__(
+        self, x_BTC: Array, tables: tuple[Array, Array], cache: Keys | None, position: Array | None
+    ) -> tuple[Array, Keys | None]:
+        """Apply the block to the tokens from `position` on; return its output, and the cache if there is one."""
         p = self.params
         linear = partial(nn.Dense, use_bias=False, dtype=self.dtype)
         rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
@@ -49,12 +56,15 @@ class Block(nn.Module):
         qkv_BTE = linear(sum(p.heads) * p.head_dim, name="attn_qkv")(h_BTC)
         qk_BTHD, v_BTKD = jnp.split(qkv_BTE.reshape(*x_BTC.shape[:2], -1, p.head_dim), [sum(p.heads[:2])], axis=2)
         with jax.named_scope("rope"):
-            q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, cos_Td, sin_Td), [p.n_head], axis=2)
-        heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, causal=True, kernel=self.kernel)
+            q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, *tables), [p.n_head], axis=2)
+        if cache is None or position is None:
+            heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, causal=True, kernel=self.kernel)
+        else:
+            heads_BTHD, cache = attend_cached(q_BTHD, k_BTKD, v_BTKD, cache, position, p.impl, self.kernel)
         attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
         with jax.named_scope("attn_proj"):
             x_BTC = x_BTC + attended_BTC
-        return self.mlp(rms_norm(name="norm_2")(x_BTC), x_BTC, p, self.dtype)
+        return self.mlp(rms_norm(name="norm_2")(x_BTC), x_BTC, p, self.dtype), cache
 
 
 class DecoderModel(nn.Module):
@@ -66,29 +76,45 @@ class DecoderModel(nn.Module):
     kernel: Kernel
 
     @nn.compact
-    def __call__(self, tokens_BT: Array) -> Array:
-        """Return the logits of every position, [B, T, V]."""
+    def __call__(
+        self, tokens_BT: Array, cache: Cache | None = None, position: Array | None = None
+    ) -> Array | tuple[Array, Cache]:
+        """Return the logits of every position, [B, T, V]; with a cache, those of the last, [B, V], and the cache."""
         p = self.params
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
-        cos_Td, sin_Td = map(jnp.asarray, rope_tables(tokens_BT.shape[1], p.head_dim, p.rope_theta))
+        cos_Td, sin_Td = map(jnp.asarray, rope_tables(p.seq_len, p.head_dim, p.rope_theta))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT]
+            if position is not None:
+                at = partial(jax.lax.dynamic_slice_in_dim, start_index=position, slice_size=tokens_BT.shape[1])
+                cos_Td, sin_Td = at(cos_Td), at(sin_Td)
         block = nn.remat(Block) if p.recompute else Block
+        written: list[Any] = []
         for layer in range(p.n_layer):
-            x_BTC = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC, cos_Td, sin_Td)
+            of_block = None if cache is None else cache[layer]
+            made = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")
+            x_BTC, of_block = made(x_BTC, (cos_Td, sin_Td), of_block, position)
+            written.append(of_block)
+        if cache is not None:
+            x_BTC = x_BTC[:, -1]
         x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
-        if not p.tied_head:
-            return nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
-        with jax.named_scope("lm_head"):
-            return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+        if p.tied_head:
+            with jax.named_scope("lm_head"):
+                logits_BTV = x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+        else:
+            logits_BTV = nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
+        return logits_BTV if cache is None else (logits_BTV, tuple(written))
 
 
 def build(
     framework: JaxFramework, problem: Decoder, case: Case, params: DecoderParams, data: Data, mlp: Mlp
 ) -> Workload:
-    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, kernel = params, fused_kernel(case)
-    logits_of, loss_of = functions(p, mlp, DTYPES[PRECISIONS[case.precision].compute], kernel)
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
+    p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
+    if p.phase != "none":
+        model: Any = partial(apply, DecoderModel(p, mlp, dtype, kernel))
+        return generation.workload(framework, case, p, data, model, p.cache_shape)
+    logits_of, loss_of = functions(p, mlp, dtype, kernel)
     return workload(
         framework,
         case,

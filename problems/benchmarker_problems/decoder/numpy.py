@@ -8,8 +8,8 @@ from benchmarker import Data, Support, Workload
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import forward
 
-SUPPORT = Support({"inference": ("fp64", "fp32")}, choices={"impl": ("einsum", "matmul")})
-"""The types that BLAS supports; there is no fused attention."""
+SUPPORT = Support({"inference": ("fp64", "fp32")}, choices={"impl": ("einsum", "matmul"), "phase": ("none",)})
+"""The types that BLAS supports; there is no fused attention, and no cache."""
 
 
 def build(problem: Decoder, params: DecoderParams, data: Data) -> Workload:

@@ -17,6 +17,8 @@ from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import attend, causal_bias, recomputes_scores
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
+from benchmarker_problems.generation import torch as generation
+from benchmarker_problems.generation.torch import Cache, attend_cached, rows_of_mask
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, rope
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -34,8 +36,15 @@ class Block(nn.Module):
         self.attn_proj = nn.Linear(p.d_model, p.d_model, bias=False)
         self.norm_2 = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
 
-    def forward(self, x_BTC: Tensor, cos_T1d: Tensor, sin_T1d: Tensor, bias_TT: Tensor) -> Tensor:
-        """Apply the block."""
+    def forward(
+        self,
+        x_BTC: Tensor,
+        tables: tuple[Tensor, Tensor],
+        bias_TT: Tensor | None,
+        cache: tuple[Tensor, Tensor] | None = None,
+        positions_T: Tensor | None = None,
+    ) -> Tensor:
+        """Apply the block; with a cache, to the tokens at `positions_T`."""
         p = self.params
         with scope("norm_1"):
             h_BTC = self.norm_1(x_BTC)
@@ -43,8 +52,11 @@ class Block(nn.Module):
             qkv_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (-1, p.head_dim))
         qk_BTHD, v_BTKD = torch.split(qkv_BTHD, [sum(p.heads[:2]), p.n_kv_head], dim=2)
         with scope("rope"):
-            q_BTHD, k_BTKD = torch.split(rope(qk_BTHD, cos_T1d, sin_T1d), [p.n_head, p.n_kv_head], dim=2)
-        heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, bias_Tt=bias_TT)
+            q_BTHD, k_BTKD = torch.split(rope(qk_BTHD, *tables), [p.n_head, p.n_kv_head], dim=2)
+        if cache is None or positions_T is None:
+            heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, bias_Tt=bias_TT)
+        else:
+            heads_BTHD = attend_cached(q_BTHD, k_BTKD, v_BTKD, cache, positions_T, bias_TT, p.impl)
         with scope("attn_proj"):
             x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
         with scope("norm_2"):
@@ -62,18 +74,31 @@ class DecoderModel(nn.Module):
     def __init__(self, params: DecoderParams, block: Callable[[Any], Block]) -> None:
         super().__init__()
         p = params
+        self.params = p
         self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
         self.run = recomputing if params.recompute else plainly
         self.h = nn.ModuleList(block(p) for _ in range(p.n_layer))
         self.norm_f = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
         self.lm_head = None if p.tied_head else nn.Linear(p.d_model, p.vocab_size, bias=False)
 
-    def forward(self, tokens_BT: Tensor, cos_T1d: Tensor, sin_T1d: Tensor, bias_TT: Tensor) -> Tensor:
-        """Return the logits of every position, [B, T, V]."""
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        tables: tuple[Tensor, Tensor],
+        bias_TT: Tensor | None,
+        cache: Cache | None = None,
+        positions_T: Tensor | None = None,
+    ) -> Tensor:
+        """Return the logits of every position, [B, T, V]; with a cache, those of the last, [B, V]."""
         with scope("embed"):
             x_BTC = F.embedding(tokens_BT, self.wte)
-        for block in self.h:
-            x_BTC = self.run(block, x_BTC, cos_T1d, sin_T1d, bias_TT)
+            if positions_T is not None:
+                tables = tables[0][positions_T], tables[1][positions_T]
+                bias_TT = rows_of_mask(positions_T, self.params.seq_len, tables[0].dtype)
+        for layer, block in enumerate(self.h):
+            x_BTC = self.run(block, x_BTC, tables, bias_TT, None if cache is None else cache[layer], positions_T)
+        if cache is not None:
+            x_BTC = x_BTC[:, -1]
         with scope("norm_f"):
             x_BTC = self.norm_f(x_BTC)
         with scope("lm_head"):
@@ -88,18 +113,24 @@ def build(
     data: Data,
     block: Callable[[Any], Block],
 ) -> Workload:
-    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, types, device = params, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
     model = load(framework, lambda: DecoderModel(p, block), data, DTYPES[types.parameter])
+    cos_Td, sin_Td = rope_tables(p.seq_len, p.head_dim, p.rope_theta)
+    tables = framework.put(cos_Td[:, None], compute_dtype), framework.put(sin_Td[:, None], compute_dtype)
+    if p.phase != "none":
+
+        def continued(tokens_BT: Tensor, cache: Cache, positions_T: Tensor) -> Tensor:
+            logits_BV: Tensor = model(tokens_BT, tables, None, cache, positions_T)
+            return logits_BV
+
+        return generation.workload(framework, case, p, data, continued, p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
-    cos_T1d, sin_T1d = (
-        framework.put(table[:, None], compute_dtype) for table in rope_tables(p.seq_len, p.head_dim, p.rope_theta)
-    )
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
     def logits_of(tokens: Tensor) -> Tensor:
-        logits_BTV: Tensor = model(tokens, cos_T1d, sin_T1d, bias_TT)
+        logits_BTV: Tensor = model(tokens, tables, bias_TT)
         return logits_BTV
 
     return workload(

@@ -1,6 +1,6 @@
 """Work of layers by formula: the FLOPs of their products, and the bytes that they move."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarker import PRECISIONS, Work
@@ -59,6 +59,16 @@ class Layers:
 def times(count: int, parts: Mapping[str, Work]) -> dict[str, Work]:
     """Return the work of parts that run `count` times."""
     return {name: Work(count * work.flops, count * work.bytes) for name, work in parts.items()}
+
+
+def added(several: Iterable[Mapping[str, Work]]) -> dict[str, Work]:
+    """Return the sum of the work of each part."""
+    total: dict[str, Work] = {}
+    for parts in several:
+        for name, work in parts.items():
+            before = total.get(name, Work(0, 0))
+            total[name] = Work(before.flops + work.flops, before.bytes + work.bytes)
+    return total
 
 
 def block_scopes(impl: attention.Impl) -> tuple[str, ...]:

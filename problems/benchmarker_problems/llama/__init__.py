@@ -118,9 +118,9 @@ class Llama(Decoder):
             **linear_shapes(f"{name}.mlp_proj", params.d_ff, params.d_model, bias=False),
         }
 
-    def mlp_flops(self, params: LlamaParams, batch_size: int) -> int:
+    def mlp_flops(self, params: LlamaParams, tokens: int) -> int:
         """Return the FLOPs of the products."""
-        return 6 * batch_size * params.seq_len * params.d_model * params.d_ff
+        return 6 * tokens * params.d_model * params.d_ff
 
     def mlp_parts(self, params: LlamaParams, layers: Layers) -> Mapping[str, Work]:
         """Return the work of the scopes."""

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from benchmarker import Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, DecoderParams, Sizes
-from benchmarker_problems.layers import DERIVED, Shapes, linear_shapes
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
 from benchmarker_problems.layers.reference import Pullback, Weights
 from benchmarker_problems.layers.work import Layers
 from benchmarker_problems.moe.reference import mixture
@@ -71,13 +71,18 @@ class MoeParams(DecoderParams):
     ] = "moe-small"
     n_expert: Annotated[int, Meta(ge=2, description="experts of a block, at most d_model")] = DERIVED
     top_k: Annotated[int, Meta(ge=2, description="experts that a token is sent to")] = DERIVED
-    dispatch: Annotated[Dispatch, Meta(description=DISPATCH_HELP)] = "capacity"
+    dispatch: Annotated[Dispatch, Meta(description=DISPATCH_HELP)] = DERIVED
     capacity_factor: Annotated[
         float, Meta(gt=0, description="slots of an expert, as a multiple of seq_len·top_k/n_expert; for capacity only")
     ] = CAPACITY_FACTOR
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        fill(self, {"dispatch": "capacity" if self.phase == "none" else "grouped"})
+        if self.phase != "none" and self.dispatch == "capacity":
+            raise ValueError(
+                "dispatch=capacity needs phase=none: which tokens are dropped depends on the whole sequence"
+            )
         if self.n_expert > self.d_model:
             raise ValueError(f"n_expert={self.n_expert} exceeds d_model={self.d_model}")
         if self.top_k > self.n_expert:
@@ -138,18 +143,16 @@ class Moe(Decoder):
             f"{name}.moe_proj.kernel": (p.n_expert, p.d_ff, p.d_model),
         }
 
-    def mlp_flops(self, params: MoeParams, batch_size: int) -> int:
+    def mlp_flops(self, params: MoeParams, tokens: int) -> int:
         """Return the FLOPs of the router and of the experts."""
         p = params
-        router = 2 * batch_size * p.seq_len * p.d_model * p.n_expert
-        return router + 6 * counted_rows(p, batch_size) * p.d_model * p.d_ff
+        return 2 * tokens * p.d_model * p.n_expert + 6 * counted_rows(p, tokens) * p.d_model * p.d_ff
 
     def mlp_parts(self, params: MoeParams, layers: Layers) -> Mapping[str, Work]:
         """Return the work of the scopes."""
         p, tokens = params, layers.rows
-        batch_size = tokens // p.seq_len
-        rows = p.n_expert * batch_size * p.capacity if p.dispatch == "capacity" else tokens * p.top_k
-        product_flops = 2 * counted_rows(p, batch_size) * p.d_model * p.d_ff
+        rows = slot_count(p, tokens) if p.dispatch == "capacity" else tokens * p.top_k
+        product_flops = 2 * counted_rows(p, tokens) * p.d_model * p.d_ff
         kernels = min(tokens * p.top_k, p.n_expert) * p.d_model * p.d_ff
         at_experts = rows * p.d_model
         return {
@@ -194,14 +197,18 @@ class Moe(Decoder):
         return replace(small, n_expert=min(params.n_expert, 8), top_k=min(params.top_k, 3))
 
 
-def counted_rows(params: MoeParams, batch_size: int) -> int:
+def slot_count(params: MoeParams, tokens: int) -> int:
+    """Return the slots of all experts of a block, for whole sequences."""
+    return params.n_expert * (tokens // params.seq_len) * params.capacity
+
+
+def counted_rows(params: MoeParams, tokens: int) -> int:
     """Return the rows of all experts of a block that count as work.
 
     Each token counts `top_k` times, also where it is dropped; slots beyond that stay empty and do not count.
     """
-    p = params
-    rows = batch_size * p.seq_len * p.top_k
-    return min(rows, p.n_expert * batch_size * p.capacity) if p.dispatch == "capacity" else rows
+    rows = tokens * params.top_k
+    return min(rows, slot_count(params, tokens)) if params.dispatch == "capacity" else rows
 
 
 @hookimpl

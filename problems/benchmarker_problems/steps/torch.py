@@ -7,7 +7,7 @@ loss.
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -61,13 +61,13 @@ def outputs_last(name: str, value: np.ndarray) -> np.ndarray:
     return value.swapaxes(-1, -2) if value.ndim == 3 else np.moveaxis(value, (0, 1), (-1, -2))
 
 
-def plainly(block: nn.Module, *args: Tensor) -> Tensor:
+def plainly(block: nn.Module, *args: Any) -> Tensor:
     """Apply a block of a model; its activations stay for the backward pass."""
     result: Tensor = block(*args)
     return result
 
 
-def recomputing(block: nn.Module, *args: Tensor) -> Tensor:
+def recomputing(block: nn.Module, *args: Any) -> Tensor:
     """Apply a block of a model; the backward pass computes its activations again."""
     result: Tensor = checkpoint(block, *args, use_reentrant=False, preserve_rng_state=False)
     return result

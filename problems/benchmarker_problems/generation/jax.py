@@ -1,0 +1,86 @@
+"""Text generation in JAX: every pass is compiled, and the cache is donated, so that it is changed in place.
+
+Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarker import PRECISIONS, Case, Data, Workload
+from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.attention import Impl
+from benchmarker_problems.attention.jax import Kernel, attend, attend_to_rows
+from benchmarker_problems.generation import step_of
+from benchmarker_problems.steps.jax import Weights
+
+Keys = tuple[Array, Array]
+"""Keys and values [R, S, D] of a block: of the layouts tried, the one that XLA does not copy on a CPU."""
+Cache = tuple[Keys, ...]
+Model = Callable[[Weights, Array, Cache, Array], tuple[Array, Cache]]
+"""From weights, tokens [B, T], the cache and the position of the first token to the last one's logits and the cache."""
+
+
+def attend_cached(
+    q_BTHD: Array, k_BTKD: Array, v_BTKD: Array, cache: Keys, position: Array, impl: Impl, kernel: Kernel
+) -> tuple[Array, Keys]:
+    """Write keys and values to a block's cache from `position` on, and attend to it; also return the cache.
+
+    Several tokens are the prompt, which is first and attends to itself.
+    """
+    with jax.named_scope("cache_write"):
+        rows = [each.swapaxes(1, 2).reshape(len(cache[0]), -1, each.shape[-1]) for each in (k_BTKD, v_BTKD)]
+        k_RSD, v_RSD = (
+            jax.lax.dynamic_update_slice_in_dim(into_RSD, each_RTD.astype(into_RSD.dtype), position, axis=1)
+            for into_RSD, each_RTD in zip(cache, rows, strict=True)
+        )
+    if q_BTHD.shape[1] > 1:
+        heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, causal=True, kernel=kernel)
+    else:
+        heads_BTHD = attend_to_rows(q_BTHD, k_RSD, v_RSD, position, impl)
+    return heads_BTHD, (k_RSD, v_RSD)
+
+
+def workload(
+    framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+) -> Workload:
+    """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
+    types = PRECISIONS[case.precision]
+    weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
+    blocks, *of_block = shape
+    dtype, device = DTYPES[types.compute], framework.device
+    cache: Cache = tuple(
+        (jnp.zeros(of_block, dtype, device=device), jnp.zeros(of_block, dtype, device=device)) for _ in range(blocks)
+    )
+    forced = params.decoding == "forced"
+
+    def advance(
+        weights: Weights, cache: Cache, sequence_BS: Array, tokens_BT: Array, position: Array
+    ) -> tuple[Cache, tuple[Array, Array, Array]]:
+        logits_BV, cache = model(weights, tokens_BT, cache, position)
+        with jax.named_scope("next_token"):
+            position += tokens_BT.shape[1]
+            if forced:
+                return cache, (jax.lax.dynamic_slice_in_dim(sequence_BS, position, 1, axis=1), position, logits_BV)
+            next_B = jnp.argmax(logits_BV, axis=-1).astype(tokens_BT.dtype)
+            return cache, (next_B[:, None], position, next_B)
+
+    compiled = jax.jit(advance, donate_argnums=1)
+
+    def run(sequence_BS: Array, tokens_BT: Array, position: Array) -> tuple[Array, Array, Array]:
+        nonlocal cache
+        cache, result = compiled(weights, cache, sequence_BS, tokens_BT, position)
+        return result
+
+    def outputs(result: dict[str, Any]) -> Mapping[str, np.ndarray]:
+        return {
+            name: np.asarray(np.stack(value, axis=1) if isinstance(value, list) else value, np.float64)
+            for name, value in result.items()
+        }
+
+    sequences = [framework.put(batch["tokens"]) for batch in data.batches]
+    return Workload(step_of(params, sequences, framework.put(np.zeros((), np.int32)), run), outputs)

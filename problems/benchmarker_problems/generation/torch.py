@@ -1,0 +1,96 @@
+"""Text generation in PyTorch: the cache is allocated once and changed in place.
+
+Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarker import PRECISIONS, Case, Data, Workload
+from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.attention import Impl
+from benchmarker_problems.attention.torch import attend, attend_to_rows, causal_bias
+from benchmarker_problems.generation import step_of
+
+Cache = list[tuple[Tensor, Tensor]]
+"""Keys and values [R, S, D] of each block."""
+Model = Callable[[Tensor, Cache, Tensor], Tensor]
+"""From tokens [B, T], the cache, which it changes, and the positions [T] of the tokens to the last one's logits."""
+
+
+def rows_of_mask(positions_T: Tensor, room: int, dtype: torch.dtype) -> Tensor:
+    """Return the mask to add to the scores: −∞ at keys that come after a token.
+
+    It is [T, T] for a prompt, which attends to itself, and [1, S] for a single token.
+    """
+    device = positions_T.device
+    if len(positions_T) > 1:
+        return causal_bias(len(positions_T), dtype, device)
+    after_1S = torch.arange(room, device=device) > positions_T[:, None]
+    return torch.zeros(after_1S.shape, dtype=dtype, device=device).masked_fill_(after_1S, -torch.inf)
+
+
+def attend_cached(
+    q_BTHD: Tensor,
+    k_BTKD: Tensor,
+    v_BTKD: Tensor,
+    cache: tuple[Tensor, Tensor],
+    positions_T: Tensor,
+    bias_TS: Tensor | None,
+    impl: Impl,
+) -> Tensor:
+    """Write keys and values to a block's cache at `positions_T`, and attend to it.
+
+    Several tokens are the prompt, which is first and attends to itself.
+    """
+    with scope("cache_write"):
+        for into_RSD, new_BTKD in zip(cache, (k_BTKD, v_BTKD), strict=True):
+            into_RSD.index_copy_(1, positions_T, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
+    if q_BTHD.shape[1] > 1:
+        return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias_TS)
+    return attend_to_rows(q_BTHD, *cache, bias_TS, impl)
+
+
+def workload(
+    framework: TorchFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+) -> Workload:
+    """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
+    types, device = PRECISIONS[case.precision], framework.device
+    compute_dtype = DTYPES[types.compute]
+    blocks, *of_block = shape
+    zeros = partial(torch.zeros, of_block, dtype=compute_dtype, device=device)
+    cache = [(zeros(), zeros()) for _ in range(blocks)]
+    forced = params.decoding == "forced"
+
+    def advance(sequence_BS: Tensor, tokens_BT: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.autocast(device.type, compute_dtype, enabled=types.is_mixed):
+            logits_BV = model(tokens_BT, cache, positions_T)
+        with scope("next_token"):
+            if forced:
+                following_1 = torch.clamp(positions_T[-1:] + 1, max=sequence_BS.shape[1] - 1)
+                return sequence_BS[:, following_1], logits_BV
+            next_B1 = logits_BV.argmax(dim=-1, keepdim=True)
+            return next_B1, next_B1
+
+    compiled = framework.compiled(advance, case.compile)
+
+    def run(sequence_BS: Tensor, tokens_BT: Tensor, position: int) -> tuple[Tensor, int, Tensor]:
+        length = tokens_BT.shape[1]
+        with torch.inference_mode():
+            next_B1, result = compiled(sequence_BS, tokens_BT, positions[position : position + length])
+        return next_B1, position + length, result
+
+    def outputs(result: dict[str, Any]) -> Mapping[str, np.ndarray]:
+        return {
+            name: (torch.stack(value, dim=1) if isinstance(value, list) else value).squeeze(-1).cpu().double().numpy()
+            for name, value in result.items()
+        }
+
+    positions = torch.arange(params.seq_len, device=device)
+    sequences = [framework.put(batch["tokens"], torch.int64) for batch in data.batches]
+    return Workload(step_of(params, sequences, 0, run), outputs)
