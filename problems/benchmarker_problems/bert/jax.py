@@ -1,4 +1,4 @@
-"""BERT in JAX with Flax. Shapes: B batch, T sequence, C width, F width within the MLP, V vocabulary, H heads, N masked.
+"""BERT in JAX with Flax. Shapes: B batch, T sequence, C width, P positions, S segments, V vocabulary, N masked.
 
 In mixed precision, fp32 weights are cast for each product. In 16-bit types LayerNorm and softmax accumulate in fp32,
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
@@ -10,15 +10,14 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.bert import BertParams, adamw
-from benchmarker_problems.layers.jax import cross_entropy
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 
@@ -27,39 +26,6 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
     return Support(DONE, exclusions=FUSED_EXCLUSIONS)
-
-
-class Block(nn.Module):
-    """Attention and MLP, each with a residual connection and then normalised."""
-
-    params: BertParams
-    dtype: Any
-    kernel: Kernel
-
-    @nn.compact
-    def __call__(self, x_BTC: Array) -> Array:
-        """Apply the block."""
-        p = self.params
-        linear = partial(nn.Dense, dtype=self.dtype)
-        layer_norm = partial(nn.LayerNorm, epsilon=p.family.layer_norm_eps)
-
-        qkv_BTE = linear(3 * p.d_model, name="attn_qkv")(x_BTC)
-        q_BTHD, k_BTHD, v_BTHD = (
-            part.reshape(*part.shape[:2], p.n_head, p.head_dim) for part in jnp.split(qkv_BTE, 3, axis=-1)
-        )
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=p.impl, causal=False, kernel=self.kernel)
-        attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
-        with jax.named_scope("attn_proj"):
-            x_BTC = x_BTC + attended_BTC
-        x_BTC = layer_norm(name="ln_1")(x_BTC)
-
-        inner_BTF = linear(p.d_ff, name="mlp_fc")(x_BTC)
-        with jax.named_scope("mlp_gelu"):
-            inner_BTF = nn.gelu(inner_BTF, approximate=False)
-        mlp_BTC = linear(p.d_model, name="mlp_proj")(inner_BTF)
-        with jax.named_scope("mlp_proj"):
-            x_BTC = x_BTC + mlp_BTC
-        return layer_norm(name="ln_2")(x_BTC)
 
 
 class BertModel(nn.Module):
@@ -73,7 +39,8 @@ class BertModel(nn.Module):
     def __call__(self, tokens_BT: Array, masked_N: Array) -> Array:
         """Return the logits of every position, [B, T, V], or of the masked, [N, V]."""
         p, init = self.params, nn.initializers.normal(0.02)
-        layer_norm = partial(nn.LayerNorm, epsilon=p.family.layer_norm_eps)
+        eps = p.family.layer_norm_eps
+        layer_norm = partial(nn.LayerNorm, epsilon=eps)
         wte_VC = self.param("wte", init, (p.vocab_size, p.d_model))
         wpe_PC = self.param("wpe", init, (p.positions, p.d_model))
         wtt_SC = self.param("wtt", init, (p.family.token_types, p.d_model))
@@ -82,8 +49,9 @@ class BertModel(nn.Module):
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + (wpe_PC[first : first + p.seq_len] + wtt_SC[0])
         x_BTC = layer_norm(name="ln_embed")(x_BTC)
+        block = partial(TransformerBlock, p.n_head, p.d_ff, eps, p.impl, self.kernel, self.dtype, post_norm=True)
         for layer in range(p.n_layer):
-            x_BTC = Block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC)
+            x_BTC = block(name=f"h.{layer}")(x_BTC)
         x_C = x_BTC if p.head == "all" else gather_masked(x_BTC, masked_N)
         x_C = nn.Dense(p.d_model, dtype=self.dtype, name="head_fc")(x_C)
         with jax.named_scope("head_gelu"):

@@ -6,6 +6,7 @@ Shapes: B batch, T sequence, C width of the model, V vocabulary, N masked tokens
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from benchmarker_problems.attention import Impl
 from benchmarker_problems.layers.reference import (
     Gradients,
     Weights,
+    blocks,
     cross_entropy,
     embedding,
     gelu,
@@ -38,18 +40,8 @@ def forward(
     embedded_BTC, embedding_pullback = embedding(weights["wte"], tokens_BT)
     embedded_BTC = embedded_BTC + weights["wpe"][first:last] + weights["wtt"][0]
     x_BTC, ln_embed_pullback = layer_norm(embedded_BTC, select(weights, "ln_embed"), eps)
-    pullbacks = []
-    for layer in range(params.n_layer):
-        x_BTC, pullback = transformer_block(
-            x_BTC,
-            select(weights, f"h.{layer}"),
-            residual=post_norm,
-            activation=gelu,
-            eps=eps,
-            n_head=params.n_head,
-            impl=impl,
-        )
-        pullbacks.append(pullback)
+    block = partial(transformer_block, residual=post_norm, activation=gelu, eps=eps, n_head=params.n_head, impl=impl)
+    x_BTC, blocks_pullback = blocks(x_BTC, weights, params.n_layer, block)
     rows = slice(None) if params.head == "all" else masked_N
     x_RC = x_BTC.reshape(-1, params.d_model)[rows]
     inner_RC, fc_pullback = linear(x_RC, select(weights, "head_fc"))
@@ -65,9 +57,8 @@ def forward(
         d_x_BTC = np.zeros_like(x_BTC)
         d_x_BTC.reshape(-1, params.d_model)[rows] = d_x_RC
         gradients = {"lm_head_bias": d_decoder["bias"], **prefixed("head_ln", d_head_ln), **prefixed("head_fc", d_fc)}
-        for layer in reversed(range(params.n_layer)):
-            d_x_BTC, d_block = pullbacks[layer](d_x_BTC)
-            gradients |= prefixed(f"h.{layer}", d_block)
+        d_x_BTC, d_blocks = blocks_pullback(d_x_BTC)
+        gradients |= d_blocks
         d_embedded_BTC, d_ln_embed = ln_embed_pullback(d_x_BTC)
         d_wpe_PC, d_wtt_SC = np.zeros_like(weights["wpe"]), np.zeros_like(weights["wtt"])
         d_wpe_PC[first:last] = d_embedded_BTC.sum(axis=0)

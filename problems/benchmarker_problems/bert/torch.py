@@ -1,4 +1,4 @@
-"""BERT in PyTorch. Shapes: B batch, T sequence, C width, F width within the MLP, V vocabulary, H heads, N masked.
+"""BERT in PyTorch. Shapes: B batch, T sequence, C width of the model, V vocabulary, N masked tokens of the batch.
 
 Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and softmax accumulate in fp32, and the loss
 is fp32.
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import product_flops
-from benchmarker_problems.attention.torch import attend, recomputes_scores
+from benchmarker_problems.attention.torch import recomputes_scores
 from benchmarker_problems.bert import BertParams, adamw
-from benchmarker_problems.layers.torch import cross_entropy
+from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, workload
 
@@ -22,41 +22,6 @@ from benchmarker_problems.steps.torch import load, workload
 def describe_workload() -> Support:
     """Return all precisions of BERT."""
     return Support(DONE)
-
-
-class Block(nn.Module):
-    """Attention and MLP, each with a residual connection and then normalised."""
-
-    def __init__(self, params: BertParams) -> None:
-        super().__init__()
-        p, eps = params, params.family.layer_norm_eps
-        self.by_head = (p.n_head, p.head_dim)
-        self.impl = p.impl
-        self.attn_qkv = nn.Linear(p.d_model, 3 * p.d_model)
-        self.attn_proj = nn.Linear(p.d_model, p.d_model)
-        self.ln_1 = nn.LayerNorm(p.d_model, eps=eps)
-        self.mlp_fc = nn.Linear(p.d_model, p.d_ff)
-        self.mlp_proj = nn.Linear(p.d_ff, p.d_model)
-        self.ln_2 = nn.LayerNorm(p.d_model, eps=eps)
-
-    def forward(self, x_BTC: Tensor) -> Tensor:
-        """Apply the block."""
-        with scope("attn_qkv"):
-            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(x_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=None)
-        with scope("attn_proj"):
-            x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
-        with scope("ln_1"):
-            x_BTC = self.ln_1(x_BTC)
-        with scope("mlp_fc"):
-            inner_BTF = self.mlp_fc(x_BTC)
-        with scope("mlp_gelu"):
-            inner_BTF = F.gelu(inner_BTF)
-        with scope("mlp_proj"):
-            x_BTC = x_BTC + self.mlp_proj(inner_BTF)
-        with scope("ln_2"):
-            normed_BTC: Tensor = self.ln_2(x_BTC)
-            return normed_BTC
 
 
 class BertModel(nn.Module):
@@ -70,7 +35,10 @@ class BertModel(nn.Module):
         self.wpe = nn.Parameter(torch.empty(p.positions, p.d_model))
         self.wtt = nn.Parameter(torch.empty(p.family.token_types, p.d_model))
         self.ln_embed = nn.LayerNorm(p.d_model, eps=eps)
-        self.h = nn.ModuleList(Block(p) for _ in range(p.n_layer))
+        self.h = nn.ModuleList(
+            TransformerBlock(p.d_model, p.n_head, p.d_ff, eps=eps, impl=p.impl, post_norm=True)
+            for _ in range(p.n_layer)
+        )
         self.head_fc = nn.Linear(p.d_model, p.d_model)
         self.head_ln = nn.LayerNorm(p.d_model, eps=eps)
         self.lm_head_bias = nn.Parameter(torch.empty(p.vocab_size))

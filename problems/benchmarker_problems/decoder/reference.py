@@ -17,6 +17,7 @@ from benchmarker_problems.layers.reference import (
     Layer,
     Pullback,
     Weights,
+    blocks,
     embedding,
     linear,
     named,
@@ -45,10 +46,12 @@ def forward(
     bias_TT = causal_bias(seq_len, weights["wte"].dtype.type)
     tables = rope_tables(seq_len, params.head_dim, params.rope_theta)
     x_BTC, embedding_pullback = embedding(weights["wte"], tokens_BT)
-    pullbacks = []
-    for layer in range(params.n_layer):
-        x_BTC, pullback = block(x_BTC, select(weights, f"h.{layer}"), params, mlp, impl, bias_TT, tables)
-        pullbacks.append(pullback)
+    x_BTC, blocks_pullback = blocks(
+        x_BTC,
+        weights,
+        params.n_layer,
+        lambda x_BTC, of_block: block(x_BTC, of_block, params, mlp, impl, bias_TT, tables),
+    )
     normed_BTC, norm_pullback = rms_norm(x_BTC, select(weights, "norm_f"), RMS_NORM_EPS)
     head = {"kernel": weights["wte"].T} if params.tied_head else select(weights, "lm_head")
     logits_BTV, head_pullback = linear(normed_BTC, head)
@@ -56,10 +59,8 @@ def forward(
     def to_weights(d_logits_BTV: np.ndarray) -> Gradients:
         d_normed_BTC, d_head = head_pullback(d_logits_BTV)
         d_x_BTC, d_norm = norm_pullback(d_normed_BTC)
-        gradients = prefixed("norm_f", d_norm)
-        for layer in reversed(range(params.n_layer)):
-            d_x_BTC, d_block = pullbacks[layer](d_x_BTC)
-            gradients |= prefixed(f"h.{layer}", d_block)
+        d_x_BTC, d_blocks = blocks_pullback(d_x_BTC)
+        gradients = prefixed("norm_f", d_norm) | d_blocks
         d_wte_VC = embedding_pullback(d_x_BTC)
         if params.tied_head:
             return gradients | {"wte": d_wte_VC + d_head["kernel"].T}

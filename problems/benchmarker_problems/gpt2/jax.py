@@ -1,4 +1,4 @@
-"""GPT-2 in JAX with Flax. Shapes: B batch, T sequence, C width of the model, F width within the MLP, V vocabulary.
+"""GPT-2 in JAX with Flax. Shapes: B batch, T sequence, C width of the model, P positions, V vocabulary.
 
 In mixed precision, fp32 weights are cast for each product. In 16-bit types LayerNorm and softmax accumulate in fp32,
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
@@ -10,15 +10,14 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
-from benchmarker_problems.layers.jax import cross_entropy
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 
@@ -27,39 +26,6 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
     return Support(DONE, exclusions=FUSED_EXCLUSIONS)
-
-
-class Block(nn.Module):
-    """Attention and MLP, each on its normalised input and with a residual connection."""
-
-    params: Gpt2Params
-    dtype: Any
-    kernel: Kernel
-
-    @nn.compact
-    def __call__(self, x_BTC: Array) -> Array:
-        """Apply the block."""
-        p = self.params
-        linear = partial(nn.Dense, dtype=self.dtype)
-        layer_norm = partial(nn.LayerNorm, epsilon=LAYER_NORM_EPS)
-
-        h_BTC = layer_norm(name="ln_1")(x_BTC)
-        qkv_BTE = linear(3 * p.d_model, name="attn_qkv")(h_BTC)
-        q_BTHD, k_BTHD, v_BTHD = (
-            part.reshape(*part.shape[:2], p.n_head, p.head_dim) for part in jnp.split(qkv_BTE, 3, axis=-1)
-        )
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=p.impl, causal=True, kernel=self.kernel)
-        attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
-        with jax.named_scope("attn_proj"):
-            x_BTC = x_BTC + attended_BTC
-
-        h_BTC = layer_norm(name="ln_2")(x_BTC)
-        inner_BTF = linear(p.d_ff, name="mlp_fc")(h_BTC)
-        with jax.named_scope("mlp_gelu"):
-            inner_BTF = nn.gelu(inner_BTF, approximate=True)
-        mlp_BTC = linear(p.d_model, name="mlp_proj")(inner_BTF)
-        with jax.named_scope("mlp_proj"):
-            return x_BTC + mlp_BTC
 
 
 class Gpt2Model(nn.Module):
@@ -77,9 +43,19 @@ class Gpt2Model(nn.Module):
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + wpe_PC[: p.seq_len]
-        block = nn.remat(Block) if p.recompute else Block
+        block = partial(
+            nn.remat(TransformerBlock) if p.recompute else TransformerBlock,
+            p.n_head,
+            p.d_ff,
+            LAYER_NORM_EPS,
+            p.impl,
+            self.kernel,
+            self.dtype,
+            causal=True,
+            tanh_gelu=True,
+        )
         for layer in range(p.n_layer):
-            x_BTC = block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC)
+            x_BTC = block(name=f"h.{layer}")(x_BTC)
         x_BTC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC)
         with jax.named_scope("lm_head"):
             return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T

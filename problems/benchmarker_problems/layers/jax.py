@@ -1,11 +1,66 @@
-"""Layers in JAX that Flax does not have. Shapes: B batch, T sequence, H heads, D head dimension, V vocabulary."""
+"""Layers in JAX that Flax does not have.
 
-from typing import cast
+Shapes: B batch, T sequence, C width of the model, F width within the MLP, E queries, keys and values, H heads, D head
+dimension, V vocabulary.
+"""
 
+from functools import partial
+from typing import Any, cast
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+
+from benchmarker_problems.attention import Impl
+from benchmarker_problems.attention.jax import Kernel, attend
+
+
+class TransformerBlock(nn.Module):
+    """Attention and MLP of GPT-2's kind, each with a residual connection.
+
+    LayerNorm with `eps` comes before them, or after the addition (`post_norm`). GELU is exact, or approximate
+    (`tanh_gelu`).
+    """
+
+    n_head: int
+    d_ff: int
+    eps: float
+    impl: Impl
+    kernel: Kernel
+    dtype: Any
+    causal: bool = False
+    tanh_gelu: bool = False
+    post_norm: bool = False
+
+    @nn.compact
+    def __call__(self, x_BTC: Array) -> Array:
+        """Apply the block."""
+        d_model = x_BTC.shape[-1]
+        linear = partial(nn.Dense, dtype=self.dtype)
+        ln_1, ln_2 = (nn.LayerNorm(epsilon=self.eps, name=name) for name in ("ln_1", "ln_2"))
+
+        h_BTC = x_BTC if self.post_norm else ln_1(x_BTC)
+        qkv_BTE = linear(3 * d_model, name="attn_qkv")(h_BTC)
+        q_BTHD, k_BTHD, v_BTHD = (
+            part.reshape(*part.shape[:2], self.n_head, -1) for part in jnp.split(qkv_BTE, 3, axis=-1)
+        )
+        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, causal=self.causal, kernel=self.kernel)
+        attended_BTC = linear(d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
+        with jax.named_scope("attn_proj"):
+            x_BTC = x_BTC + attended_BTC
+        if self.post_norm:
+            x_BTC = ln_1(x_BTC)
+
+        h_BTC = x_BTC if self.post_norm else ln_2(x_BTC)
+        inner_BTF = linear(self.d_ff, name="mlp_fc")(h_BTC)
+        with jax.named_scope("mlp_gelu"):
+            inner_BTF = nn.gelu(inner_BTF, approximate=self.tanh_gelu)
+        mlp_BTC = linear(d_model, name="mlp_proj")(inner_BTF)
+        with jax.named_scope("mlp_proj"):
+            x_BTC = x_BTC + mlp_BTC
+        return ln_2(x_BTC) if self.post_norm else x_BTC
 
 
 def rope(x_BTHD: Array, cos_Td: Array, sin_Td: Array) -> Array:

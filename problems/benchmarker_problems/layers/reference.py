@@ -254,6 +254,30 @@ def transformer_block(
     return x_BTC, pullback
 
 
+def blocks(
+    x: np.ndarray, weights: Weights, count: int, block: Callable[[np.ndarray, Weights], tuple[np.ndarray, Pullback]]
+) -> tuple[np.ndarray, Pullback]:
+    """Apply the blocks `h.0`, `h.1`, and so on.
+
+    Only their inputs are kept, so that inference takes little memory: the pullback computes each block again.
+    """
+    weights_of = [select(weights, f"h.{layer}") for layer in range(count)]
+    inputs = []
+    for of_block in weights_of:
+        inputs.append(x)
+        x, _ = block(x, of_block)
+
+    def pullback(d_x: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        gradients: Gradients = {}
+        for layer in reversed(range(count)):
+            _, block_pullback = block(inputs[layer], weights_of[layer])
+            d_x, d_block = block_pullback(d_x)
+            gradients |= prefixed(f"h.{layer}", d_block)
+        return d_x, gradients
+
+    return x, pullback
+
+
 def select(weights: Weights, prefix: str) -> dict[str, np.ndarray]:
     """Return the weights whose names begin with a prefix, without the prefix."""
     start = prefix + "."

@@ -1,10 +1,73 @@
-"""Layers that PyTorch does not have. Shapes: B batch, T sequence, H heads, D head dimension, V vocabulary."""
+"""Layers that PyTorch does not have.
+
+Shapes: B batch, T sequence, C width of the model, F width within the MLP, H heads, D head dimension, V vocabulary.
+"""
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarker_plugins.frameworks.torch import scope
+from benchmarker_problems.attention import Impl
+from benchmarker_problems.attention.torch import attend
+
+
+class TransformerBlock(nn.Module):
+    """Attention and MLP of GPT-2's kind, each with a residual connection.
+
+    LayerNorm with `eps` comes before them, or after the addition (`post_norm`). GELU is exact, or approximate
+    (`tanh_gelu`).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_head: int,
+        d_ff: int,
+        *,
+        eps: float,
+        impl: Impl,
+        tanh_gelu: bool = False,
+        post_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.by_head = (n_head, d_model // n_head)
+        self.impl: Impl = impl
+        self.gelu = "tanh" if tanh_gelu else "none"
+        self.post_norm = post_norm
+        self.ln_1 = nn.LayerNorm(d_model, eps=eps)
+        self.attn_qkv = nn.Linear(d_model, 3 * d_model)
+        self.attn_proj = nn.Linear(d_model, d_model)
+        self.ln_2 = nn.LayerNorm(d_model, eps=eps)
+        self.mlp_fc = nn.Linear(d_model, d_ff)
+        self.mlp_proj = nn.Linear(d_ff, d_model)
+
+    def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None) -> Tensor:
+        """Apply the block; the attention is causal if `bias_TT` is given."""
+        h_BTC = x_BTC if self.post_norm else normed(self.ln_1, "ln_1", x_BTC)
+        with scope("attn_qkv"):
+            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
+        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=bias_TT)
+        with scope("attn_proj"):
+            x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
+        if self.post_norm:
+            x_BTC = normed(self.ln_1, "ln_1", x_BTC)
+
+        h_BTC = x_BTC if self.post_norm else normed(self.ln_2, "ln_2", x_BTC)
+        with scope("mlp_fc"):
+            inner_BTF = self.mlp_fc(h_BTC)
+        with scope("mlp_gelu"):
+            inner_BTF = F.gelu(inner_BTF, approximate=self.gelu)
+        with scope("mlp_proj"):
+            x_BTC = x_BTC + self.mlp_proj(inner_BTF)
+        return normed(self.ln_2, "ln_2", x_BTC) if self.post_norm else x_BTC
+
+
+def normed(norm: nn.LayerNorm, name: str, x_BTC: Tensor) -> Tensor:
+    """Apply LayerNorm in a scope of the given name."""
+    with scope(name):
+        y_BTC: Tensor = norm(x_BTC)
+        return y_BTC
 
 
 def rope(x_BTHD: Tensor, cos_T1d: Tensor, sin_T1d: Tensor) -> Tensor:

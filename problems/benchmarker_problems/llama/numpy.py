@@ -1,17 +1,23 @@
 """Llama in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
-from benchmarker import Data, Support, Workload, hookimpl
-from benchmarker_problems.decoder.numpy import SUPPORT, build
+from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker_problems.decoder.reference import forward
 from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.steps.numpy import DONE, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return the types that BLAS supports; there is no fused attention."""
-    return SUPPORT
+    """Return the types that BLAS supports; there is no fused attention, and no cache."""
+    return Support(DONE, choices={"impl": ("einsum", "matmul"), "phase": ("none",)})
 
 
 @hookimpl
-def build_workload(problem: Llama, params: LlamaParams, data: Data) -> Workload:
+def build_workload(problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return build(problem, params, data)
+    return workload(
+        case,
+        data,
+        "logits",
+        lambda weights, batch: forward(weights, batch["tokens"], params, problem.mlp_reference, params.impl),
+    )

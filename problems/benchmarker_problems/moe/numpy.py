@@ -1,17 +1,23 @@
 """Mixture of experts in NumPy: the functions of the reference, on BLAS, one expert after the other."""
 
-from benchmarker import Data, Support, Workload, hookimpl
-from benchmarker_problems.decoder.numpy import SUPPORT, build
+from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker_problems.decoder.reference import forward
 from benchmarker_problems.moe import Moe, MoeParams
+from benchmarker_problems.steps.numpy import DONE, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return the types that BLAS supports; there is no fused attention."""
-    return SUPPORT
+    """Return the types that BLAS supports; there is no fused attention, and no cache."""
+    return Support(DONE, choices={"impl": ("einsum", "matmul"), "phase": ("none",)})
 
 
 @hookimpl
-def build_workload(problem: Moe, params: MoeParams, data: Data) -> Workload:
+def build_workload(problem: Moe, case: Case, params: MoeParams, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    return build(problem, params, data)
+    return workload(
+        case,
+        data,
+        "logits",
+        lambda weights, batch: forward(weights, batch["tokens"], params, problem.mlp_reference, params.impl),
+    )

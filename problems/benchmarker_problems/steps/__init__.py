@@ -1,6 +1,6 @@
 """What a step of a model does in each mode: the output; the loss and its gradients; or an update of the weights.
 
-The modules beside this one do it in each framework, and in NumPy for the reference.
+The modules beside this one do it in each framework, and for the reference.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""ViT in JAX with Flax. Shapes: B batch, N patches, T tokens, C width of the model, F width within the MLP, K classes.
+"""ViT in JAX with Flax. Shapes: B batch, N patches, P numbers of a patch, T tokens, C width of the model, K classes.
 
 In mixed precision, fp32 weights are cast for each product. In 16-bit types LayerNorm and softmax accumulate in fp32,
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
@@ -16,8 +16,8 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.layers.jax import cross_entropy
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 from benchmarker_problems.vit import VitParams
@@ -28,39 +28,6 @@ from benchmarker_problems.vit.reference import LAYER_NORM_EPS
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
     return Support(DONE, exclusions=FUSED_EXCLUSIONS)
-
-
-class Block(nn.Module):
-    """Attention and MLP, each on its normalised input and with a residual connection."""
-
-    params: VitParams
-    dtype: Any
-    kernel: Kernel
-
-    @nn.compact
-    def __call__(self, x_BTC: Array) -> Array:
-        """Apply the block."""
-        p = self.params
-        linear = partial(nn.Dense, dtype=self.dtype)
-        layer_norm = partial(nn.LayerNorm, epsilon=LAYER_NORM_EPS)
-
-        h_BTC = layer_norm(name="ln_1")(x_BTC)
-        qkv_BTE = linear(3 * p.d_model, name="attn_qkv")(h_BTC)
-        q_BTHD, k_BTHD, v_BTHD = (
-            part.reshape(*part.shape[:2], p.n_head, p.head_dim) for part in jnp.split(qkv_BTE, 3, axis=-1)
-        )
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=p.impl, causal=False, kernel=self.kernel)
-        attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
-        with jax.named_scope("attn_proj"):
-            x_BTC = x_BTC + attended_BTC
-
-        h_BTC = layer_norm(name="ln_2")(x_BTC)
-        inner_BTF = linear(p.d_ff, name="mlp_fc")(h_BTC)
-        with jax.named_scope("mlp_gelu"):
-            inner_BTF = nn.gelu(inner_BTF, approximate=False)
-        mlp_BTC = linear(p.d_model, name="mlp_proj")(inner_BTF)
-        with jax.named_scope("mlp_proj"):
-            return x_BTC + mlp_BTC
 
 
 class VitModel(nn.Module):
@@ -84,8 +51,9 @@ class VitModel(nn.Module):
         with jax.named_scope("embed"):
             class_B1C = jnp.broadcast_to(class_token_C, (len(images_BHW3), 1, p.d_model))
             x_BTC = jnp.concatenate([class_B1C, patches_BNC], axis=1) + wpe_TC
+        block = partial(TransformerBlock, p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         for layer in range(p.n_layer):
-            x_BTC = Block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BTC)
+            x_BTC = block(name=f"h.{layer}")(x_BTC)
         x_BC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC[:, 0])
         return nn.Dense(p.classes, dtype=self.dtype, name="head")(x_BC)
 

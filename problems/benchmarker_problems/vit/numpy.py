@@ -1,10 +1,7 @@
 """ViT in NumPy: the functions of the reference, on BLAS, in the type of the weights."""
 
-from itertools import cycle
-
-import numpy as np
-
-from benchmarker import Data, Support, Workload, hookimpl
+from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker_problems.steps.numpy import DONE, workload
 from benchmarker_problems.vit import VitParams
 from benchmarker_problems.vit.reference import forward
 
@@ -12,16 +9,10 @@ from benchmarker_problems.vit.reference import forward
 @hookimpl
 def describe_workload() -> Support:
     """Return the types that BLAS supports; there is no fused attention."""
-    return Support({"inference": ("fp64", "fp32")}, choices={"impl": ("einsum", "matmul")})
+    return Support(DONE, choices={"impl": ("einsum", "matmul")})
 
 
 @hookimpl
-def build_workload(params: VitParams, data: Data) -> Workload:
+def build_workload(case: Case, params: VitParams, data: Data) -> Workload:
     """Build a step: the logits of one batch."""
-    batches = cycle(data.batches)
-
-    def step() -> np.ndarray:
-        logits_BK, _ = forward(data.weights, next(batches)["images"], params, params.impl)
-        return logits_BK
-
-    return Workload(step, lambda logits_BK: {"logits": logits_BK})
+    return workload(case, data, "logits", lambda weights, batch: forward(weights, batch["images"], params, params.impl))

@@ -6,6 +6,7 @@ Shapes: B batch, H height, W width, N patches, P numbers of a patch, T tokens, C
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from benchmarker_problems.attention import Impl
 from benchmarker_problems.layers.reference import (
     Gradients,
     Weights,
+    blocks,
     gelu,
     layer_norm,
     linear,
@@ -37,18 +39,10 @@ def forward(
     patches_BNC, patch_pullback = linear(patches(images_BHW3, params.patch_size), select(weights, "patch_embed"))
     class_B1C = np.broadcast_to(weights["class_token"], (len(patches_BNC), 1, params.d_model))
     x_BTC = np.concatenate([class_B1C, patches_BNC], axis=1) + weights["wpe"]
-    pullbacks = []
-    for layer in range(params.n_layer):
-        x_BTC, pullback = transformer_block(
-            x_BTC,
-            select(weights, f"h.{layer}"),
-            residual=pre_norm,
-            activation=gelu,
-            eps=LAYER_NORM_EPS,
-            n_head=params.n_head,
-            impl=impl,
-        )
-        pullbacks.append(pullback)
+    block = partial(
+        transformer_block, residual=pre_norm, activation=gelu, eps=LAYER_NORM_EPS, n_head=params.n_head, impl=impl
+    )
+    x_BTC, blocks_pullback = blocks(x_BTC, weights, params.n_layer, block)
     normed_BC, ln_f_pullback = layer_norm(x_BTC[:, 0], select(weights, "ln_f"), LAYER_NORM_EPS)
     logits_BK, head_pullback = linear(normed_BC, select(weights, "head"))
 
@@ -57,9 +51,8 @@ def forward(
         d_x_BTC = np.zeros_like(x_BTC)
         d_x_BTC[:, 0], d_ln_f = ln_f_pullback(d_normed_BC)
         gradients = prefixed("ln_f", d_ln_f) | prefixed("head", d_head)
-        for layer in reversed(range(params.n_layer)):
-            d_x_BTC, d_block = pullbacks[layer](d_x_BTC)
-            gradients |= prefixed(f"h.{layer}", d_block)
+        d_x_BTC, d_blocks = blocks_pullback(d_x_BTC)
+        gradients |= d_blocks
         _, d_patch_embed = patch_pullback(d_x_BTC[:, 1:])
         gradients |= {"class_token": d_x_BTC[:, 0].sum(axis=0), "wpe": d_x_BTC.sum(axis=0)}
         return gradients | prefixed("patch_embed", d_patch_embed)

@@ -1,18 +1,17 @@
-"""ViT in PyTorch. Shapes: B batch, N patches, T tokens, C width of the model, F width within the MLP, K classes.
+"""ViT in PyTorch. Shapes: B batch, N patches, T tokens, C width of the model, K classes.
 
 Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and softmax accumulate in fp32, and the loss
 is fp32.
 """
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import product_flops
-from benchmarker_problems.attention.torch import attend, recomputes_scores
-from benchmarker_problems.layers.torch import cross_entropy
+from benchmarker_problems.attention.torch import recomputes_scores
+from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, workload
 from benchmarker_problems.vit import VitParams
@@ -25,40 +24,6 @@ def describe_workload() -> Support:
     return Support(DONE)
 
 
-class Block(nn.Module):
-    """Attention and MLP, each on its normalised input and with a residual connection."""
-
-    def __init__(self, params: VitParams) -> None:
-        super().__init__()
-        self.by_head = (params.n_head, params.head_dim)
-        self.impl = params.impl
-        self.ln_1 = nn.LayerNorm(params.d_model, eps=LAYER_NORM_EPS)
-        self.attn_qkv = nn.Linear(params.d_model, 3 * params.d_model)
-        self.attn_proj = nn.Linear(params.d_model, params.d_model)
-        self.ln_2 = nn.LayerNorm(params.d_model, eps=LAYER_NORM_EPS)
-        self.mlp_fc = nn.Linear(params.d_model, params.d_ff)
-        self.mlp_proj = nn.Linear(params.d_ff, params.d_model)
-
-    def forward(self, x_BTC: Tensor) -> Tensor:
-        """Apply the block."""
-        with scope("ln_1"):
-            h_BTC = self.ln_1(x_BTC)
-        with scope("attn_qkv"):
-            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=None)
-        with scope("attn_proj"):
-            x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
-        with scope("ln_2"):
-            h_BTC = self.ln_2(x_BTC)
-        with scope("mlp_fc"):
-            inner_BTF = self.mlp_fc(h_BTC)
-        with scope("mlp_gelu"):
-            inner_BTF = F.gelu(inner_BTF)
-        with scope("mlp_proj"):
-            mlp_BTC: Tensor = self.mlp_proj(inner_BTF)
-            return x_BTC + mlp_BTC
-
-
 class VitModel(nn.Module):
     """The whole model."""
 
@@ -69,7 +34,9 @@ class VitModel(nn.Module):
         self.patch_embed = nn.Linear(p.patch_len, p.d_model)
         self.class_token = nn.Parameter(torch.empty(p.d_model))
         self.wpe = nn.Parameter(torch.empty(p.seq_len, p.d_model))
-        self.h = nn.ModuleList(Block(p) for _ in range(p.n_layer))
+        self.h = nn.ModuleList(
+            TransformerBlock(p.d_model, p.n_head, p.d_ff, eps=LAYER_NORM_EPS, impl=p.impl) for _ in range(p.n_layer)
+        )
         self.ln_f = nn.LayerNorm(p.d_model, eps=LAYER_NORM_EPS)
         self.head = nn.Linear(p.d_model, p.classes)
 
