@@ -15,6 +15,13 @@ def rope(x_BTHD: Array, cos_Td: Array, sin_Td: Array) -> Array:
     return jnp.concatenate([first * cos_T1d - second * sin_T1d, second * cos_T1d + first * sin_T1d], axis=-1)
 
 
+def patches(images_BHWC: Array, size: int) -> Array:
+    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
+    batch_size, height, width, channels = images_BHWC.shape
+    tiles = images_BHWC.reshape(batch_size, height // size, size, width // size, size, channels).swapaxes(2, 3)
+    return tiles.reshape(batch_size, -1, size * size * channels)
+
+
 def swiglu(gate_up: Array) -> Array:
     """Return silu(gate)·up of the two halves of the last axis."""
     gate, up = jnp.split(gate_up, 2, axis=-1)

@@ -19,6 +19,13 @@ def rope(x_BTHD: Tensor, cos_T1d: Tensor, sin_T1d: Tensor) -> Tensor:
     )
 
 
+def patches(images_BHWC: Tensor, size: int) -> Tensor:
+    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
+    batch_size, height, width, channels = images_BHWC.shape
+    tiles = images_BHWC.view(batch_size, height // size, size, width // size, size, channels).transpose(2, 3)
+    return tiles.reshape(batch_size, -1, size * size * channels)
+
+
 def swiglu(gate_up: Tensor) -> Tensor:
     """Return silu(gate)·up of the two halves of the last axis."""
     gate, up = gate_up.chunk(2, dim=-1)
