@@ -178,9 +178,7 @@ class Dit(Problem):
             "forward_backward": 2 * weights + inputs_bytes + latents_bytes,
             "training": adamw(p).WEIGHTS_MOVED * weights + inputs_bytes + latents_bytes,
         }
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=p.batch_size
-        )
+        return Cost(flops=flops if mode == "inference" else 3 * flops - first, bytes=moved[mode], samples=p.batch_size)
 
     def parts(self, params: DitParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
@@ -230,10 +228,8 @@ class Dit(Problem):
         """
         p = params
         weights = draw(weight_shapes(p), precision, rng, residuals=2 * p.n_layer)
-        for name, weight in weights.items():
-            if "modulation" in name:
-                weight *= MODULATION
-        return Data(weights, noisy_latents(p, rng, batches))
+        larger = {name: MODULATION * weight for name, weight in weights.items() if "modulation" in name}
+        return Data(weights | larger, noisy_latents(p, rng, batches))
 
     def small(self, params: DitParams) -> DitParams:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
@@ -255,9 +251,7 @@ class Dit(Problem):
             data,
             mode,
             "prediction",
-            lambda weights, batch: forward(
-                weights, batch["latents"].astype(np.float64), batch["timesteps"], batch["labels"], params
-            ),
+            lambda weights, batch: forward(weights, batch, params),
             lambda prediction_BHWE, batch: noise_loss(prediction_BHWE, batch["noise"]),
             adamw(params),
         )

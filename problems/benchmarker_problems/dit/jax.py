@@ -86,9 +86,10 @@ class DitModel(nn.Module):
     @nn.compact
     def __call__(self, latents_BHWL: Array, timesteps_B: Array, labels_B: Array) -> Array:
         """Return the prediction, [B, H, W, E]."""
-        p, dtype = self.params, latents_BHWL.dtype
+        p = self.params
         linear = partial(nn.Dense, dtype=self.dtype)
         label_embed_KC = self.param("label_embed", nn.initializers.normal(0.02), (p.classes + 1, p.d_model))
+        dtype = label_embed_KC.dtype
 
         with jax.named_scope("patch_embed"):
             patches_BNP = patches(latents_BHWL, p.patch_size)

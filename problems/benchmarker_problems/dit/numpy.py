@@ -21,9 +21,7 @@ def build_workload(params: DitParams, data: Data) -> Workload:
     batches = cycle(data.batches)
 
     def step() -> np.ndarray:
-        batch = next(batches)
-        inputs = (batch[name] for name in ("latents", "timesteps", "labels"))
-        prediction_BHWE, _ = forward(data.weights, *inputs, params, params.impl)
+        prediction_BHWE, _ = forward(data.weights, next(batches), params, params.impl)
         return prediction_BHWE
 
     return Workload(step, lambda prediction_BHWE: {"prediction": prediction_BHWE})

@@ -6,7 +6,7 @@ patches, C width of the model, T time steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -46,18 +46,14 @@ Modulations = list[np.ndarray]
 
 
 def forward(
-    weights: Weights,
-    latents_BHWL: np.ndarray,
-    timesteps_B: np.ndarray,
-    labels_B: np.ndarray,
-    params: DitParams,
-    impl: Impl = "einsum",
+    weights: Weights, batch: Mapping[str, np.ndarray], params: DitParams, impl: Impl = "einsum"
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """Return the prediction, [B, H, W, E], and the function from its gradient to the gradient of each weight."""
     p, dtype = params, weights["label_embed"].dtype
-    patches_BNC, patch_pullback = linear(patches(latents_BHWL, p.patch_size), select(weights, "patch_embed"))
+    patches_BNP = patches(batch["latents"].astype(dtype), p.patch_size)
+    patches_BNC, patch_pullback = linear(patches_BNP, select(weights, "patch_embed"))
     x_BNC = patches_BNC + position_table(p.side, p.d_model).astype(dtype)
-    condition_BC, to_embeddings = conditions(weights, timesteps_B, labels_B, dtype)
+    condition_BC, to_embeddings = conditions(weights, batch["timesteps"], batch["labels"], dtype)
     pullbacks = []
     for layer in range(p.n_layer):
         x_BNC, pullback = block(x_BNC, condition_BC, select(weights, f"h.{layer}"), p.n_head, impl)

@@ -55,7 +55,7 @@ def next_tokens(
 def labelled_images(
     batch_size: int, image_size: int, classes: int, rng: np.random.Generator, batches: int, channels: int = 3
 ) -> tuple[Mapping[str, np.ndarray], ...]:
-    """Return batches of `images` [B, H, W, channels] in float32 and the `targets` [B], their classes: these can be learned.
+    """Return batches of `images` [B, H, W, C] in float32 and the `targets` [B], their classes: these can be learned.
 
     An image is noise on the pattern of its class, a mosaic of 8×8 random colours; both have a variance of 1/2.
     """

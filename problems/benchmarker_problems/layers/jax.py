@@ -1,4 +1,8 @@
-"""Layers in JAX that Flax does not have. Shapes: B batch, T sequence, H heads, D head dimension, V vocabulary."""
+"""Layers in JAX that Flax does not have.
+
+Shapes: B batch, T sequence, H heads, D head dimension, V vocabulary; of images, H height, W width, C channels, N
+patches, P numbers of a patch.
+"""
 
 from typing import cast
 

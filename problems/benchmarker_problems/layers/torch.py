@@ -1,4 +1,8 @@
-"""Layers that PyTorch does not have. Shapes: B batch, T sequence, H heads, D head dimension, V vocabulary."""
+"""Layers that PyTorch does not have.
+
+Shapes: B batch, T sequence, H heads, D head dimension, V vocabulary; of images, H height, W width, C channels, N
+patches, P numbers of a patch.
+"""
 
 import torch
 import torch.nn.functional as F  # noqa: N812

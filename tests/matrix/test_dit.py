@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from support.models import problem_of
+
+from benchmarker import UserError
+from benchmarker.hooks import parameters
+from benchmarker_problems.dit import SIZES
+from benchmarker_problems.dit.reference import joined, position_table, time_table
+from benchmarker_problems.layers.reference import patches
+
+problem = problem_of("dit")
+
+
+@pytest.fixture(scope="module")
+def small():
+    return problem.small(problem.params())
+
+
+@pytest.fixture(scope="module")
+def data(small):
+    return problem.data(small, "fp64", np.random.default_rng(0), 1)
+
+
+def test_cost_by_hand():
+    size = {"n_layer": 2, "d_model": 8, "n_head": 2, "d_ff": 5, "patch_size": 2, "image_size": 48, "classes": 7}
+    given = problem.params(**size, batch_size=3)
+    patch_count = 3 * 9  # three latents of 6×6 pixels
+    first = 2 * (27 * 16 * 8 + 3 * 256 * 8)  # patches of 2·2 pixels with 4 channels; 256 sines and cosines
+    block = 4 * 8 * 8 + 2 * 8 * 5
+    scores = 2 * 2 * 3 * 2 * 9 * 9 * 4  # two products, three images, two heads, 9·9 scores of width 4
+    conditions = 2 * 3 * 8 * (8 + 2 * 48 + 16)  # time step, six modulations of each block, two of the last layer
+    forward = problem.cost(given, "inference", "fp32")
+    assert forward.flops == first + conditions + 2 * (2 * patch_count * block + scores) + 2 * patch_count * 8 * 32
+    assert (forward.samples, forward.tokens) == (3, None)
+    # Latents and time steps need no gradient.
+    assert problem.cost(given, "training", "fp32").flops == 3 * forward.flops - first
+    blocks = 2 * (block + (3 + 1 + 1) * 8 + 5 + 48 * 9)
+    count = 17 * 8 + 257 * 8 + 9 * 8 + 8 * 8 + blocks + 9 * 16 + 9 * 32
+    assert problem.parameter_count(given) == count
+    latents = 3 * 6 * 6 * 4
+    assert forward.bytes == 4 * (count + latents + 2 * 3 + 2 * latents)
+    assert problem.cost(given, "forward_backward", "fp32").bytes == 4 * (2 * count + latents + 2 * 3 + latents)
+    assert problem.cost(given, "training", "fp32").bytes == 4 * (7 * count + latents + 2 * 3 + latents)
+    parts = problem.parts(given, "inference", "fp32")
+    hidden, condition = 27 * 8, 3 * 8
+    assert parts["modulation"].bytes == 2 * 4 * (3 * 8 + 8 * 48 + 3 * 48)
+    assert parts["ln_1"].bytes == 2 * 4 * (hidden + 2 * condition + hidden)
+    # The gate and the residual are read beside the input of the last product of each branch.
+    assert parts["attn_proj"].bytes == 2 * 4 * (hidden + condition + hidden + 64 + hidden)
+    assert parts["mlp_proj"].flops == 2 * 2 * 27 * 5 * 8
+
+
+PUBLISHED_MILLIONS = {"s": 33, "b": 130, "l": 458, "xl": 675}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_parameters_are_those_published_to_their_rounding(size):
+    """Peebles and Xie round 130.9 and 458.6 (patches of 8) as 131 and 459, 675.7 as 676."""
+    millions = problem.parameter_count(problem.params(size=size)) / 1e6
+    assert round(millions) == PUBLISHED_MILLIONS[size[:-1]] + (size in {"b8", "l8", "xl8"})
+
+
+@pytest.mark.parametrize(("size", "multiply_adds"), [("s2", 6.06), ("b2", 23.01), ("l2", 80.71), ("xl2", 118.64)])
+def test_published_gflops_are_multiply_adds(size, multiply_adds):
+    flops = problem.cost(problem.params(size=size), "inference", "fp32").flops
+    assert flops == pytest.approx(2e9 * multiply_adds, rel=1e-3)
+
+
+def test_positions_are_waves_of_the_column_then_of_the_row():
+    table = position_table(3, 8)  # two frequencies of each axis: 1 and 1/100
+    assert table.shape == (9, 8)
+    waves = {place: [np.sin(place), np.sin(place / 100), np.cos(place), np.cos(place / 100)] for place in range(3)}
+    np.testing.assert_allclose(table[5], waves[2] + waves[1], rtol=1e-15)  # row 1, column 2
+    assert len(np.unique(table.round(9), axis=0)) == 9
+
+
+def test_time_steps_are_cosines_then_sines_of_128_frequencies():
+    table = time_table()
+    assert table.shape == (1000, 256)
+    frequency = np.exp(-np.log(10_000) * 64 / 128)
+    np.testing.assert_allclose(table[999, [64, 128 + 64]], [np.cos(999 * frequency), np.sin(999 * frequency)])
+    np.testing.assert_allclose(table[7, [0, 128]], [np.cos(7), np.sin(7)])
+
+
+def test_joining_patches_restores_the_image():
+    image = np.arange(2 * 6 * 6 * 8).reshape(2, 6, 6, 8)
+    np.testing.assert_array_equal(joined(patches(image, 2), side=3, patch_size=2), image)
+
+
+def test_latents_are_noise_mixed_with_the_pattern_of_a_class():
+    given = problem.params(image_size=128, classes=3, batch_size=400)
+    data, again = (problem.data(given, "fp32", np.random.default_rng(3), 2) for _ in range(2))
+    batch, other = data.batches
+    assert {name: (value.shape, value.dtype) for name, value in batch.items()} == {
+        "latents": ((400, 16, 16, 4), np.float32),
+        "timesteps": ((400,), np.int32),
+        "labels": ((400,), np.int32),
+        "noise": ((400, 16, 16, 4), np.float32),
+    }
+    for name, value in batch.items():
+        np.testing.assert_array_equal(value, again.batches[0][name])
+        assert not np.array_equal(value, other[name])
+    # ᾱ by its definition: nearly 1 at the first step, 4e-5 at the last.
+    steps, kept = batch["timesteps"], np.cumprod([1 - (1e-4 + (0.02 - 1e-4) * step / 999) for step in range(1000)])
+    assert (kept[0], kept[-1]) == (pytest.approx(0.9999), pytest.approx(4.036e-5, rel=1e-3))
+    assert steps.min() < 20
+    assert steps.max() > 980
+    clean = batch["latents"] - np.sqrt(1 - kept[steps])[:, None, None, None] * batch["noise"]
+    early = steps < 500
+    clean = clean[early] / np.sqrt(kept[steps[early]])[:, None, None, None]
+    assert clean.std() == pytest.approx(1, abs=0.05)
+    labels = batch["labels"]
+    assert set(labels) == {0, 1, 2, 3}
+    assert (labels == 3).mean() == pytest.approx(0.1, abs=0.05)  # the null class
+    # Latents of a class are alike, and those of the null class are of any.
+    means = np.stack([clean[labels[early] == each].mean(axis=0) for each in range(3)])
+    nearest = np.square(clean[:, None] - means).sum(axis=(2, 3, 4)).argmin(axis=1)
+    known = labels[early] < 3
+    np.testing.assert_array_equal(nearest[known], labels[early][known])
+    assert set(nearest[~known]) == {0, 1, 2}
+
+
+def test_every_weight_shows_in_the_prediction(small, data):
+    """Modulations that are zero, as when training begins, would hide whole blocks."""
+    (exact,) = problem.reference(small, data, "inference")
+    assert np.abs(exact["prediction"]).max() > 0.1
+    for name, weight in data.weights.items():
+        without = type(data)({**data.weights, name: np.zeros_like(weight)}, data.batches)
+        (found,) = problem.reference(small, without, "inference")
+        difference = np.linalg.norm(found["prediction"] - exact["prediction"]) / np.linalg.norm(exact["prediction"])
+        assert difference > 200 * problem.bound(small, "inference", "fp32"), name
+
+
+def test_every_weight_but_those_of_sigma_has_a_gradient(small, data):
+    (found,) = problem.reference(small, data, "forward_backward")
+    assert found.keys() == {"loss", *(f"d_{name}" for name in data.weights)}
+    assert all(np.linalg.norm(value) > 1e-5 for value in found.values())
+    by_channel = found["d_head.kernel"].reshape(small.d_model, small.patch_size**2, 8)
+    assert (by_channel[..., :4] != 0).all()
+    assert (by_channel[..., 4:] == 0).all()
+    used = np.flatnonzero(found["d_label_embed"].any(axis=1))
+    assert set(used) == set(data.batches[0]["labels"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"d_model": 100}, "d_model=100 is not a multiple of n_head=6"),
+        ({"d_model": 18}, "d_model=18 is not a multiple of 4"),
+        ({"image_size": 250}, "image_size=250 is not a multiple of 16, 8·patch_size"),
+        ({"size": "xl8", "image_size": 96}, "image_size=96 is not a multiple of 64, 8·patch_size"),
+        ({"size": "h2"}, "--size=h2"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        parameters.convert(problem.params, options)
+
+
+def test_titles_name_what_differs_from_a_published_size():
+    assert problem.title(problem.params(), "training") == "DiT-S/2 training, B=1 256×256"
+    changed = problem.params(size="xl8", image_size=512, impl="fused", classes=10, batch_size=8, d_ff=64)
+    assert problem.title(changed, "inference") == "DiT-XL/8 d_ff=64 10 classes inference, B=8 512×512 fused"
+    own = problem.params(patch_size=1)
+    assert problem.title(own, "forward_backward") == "DiT L=12 d=384 H=6 P=1 fwd+bwd, B=1 256×256"
