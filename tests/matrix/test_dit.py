@@ -131,6 +131,49 @@ def test_latents_are_noise_mixed_with_the_pattern_of_a_class():
     assert set(nearest[~known]) == {0, 1, 2}
 
 
+def test_the_prediction_is_that_of_the_published_architecture(small, data):
+    """In the authors' layout, by other ops: a convolution for patches, channels first, PyTorch's own attention."""
+    torch = pytest.importorskip("torch")
+    p, functional = small, torch.nn.functional
+    weights = {name: torch.tensor(weight) for name, weight in data.weights.items()}
+    batch = {name: torch.tensor(value) for name, value in data.batches[0].items()}
+
+    def linear(name, x):
+        return functional.linear(x, weights[f"{name}.kernel"].T, weights[f"{name}.bias"])
+
+    def norm(x, shift, scale):
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (x.var(-1, keepdim=True, correction=0) + 1e-6).sqrt() * (1 + scale) + shift
+
+    def waves(places, width):
+        steps = torch.arange(width // 2, dtype=torch.double) / (width // 2)
+        angles = places[:, None] * torch.exp(-np.log(10_000) * steps)
+        return torch.sin(angles), torch.cos(angles)
+
+    kernel = weights["patch_embed.kernel"].reshape(p.patch_size, p.patch_size, 4, p.d_model).permute(3, 2, 0, 1)
+    latents = batch["latents"].double().permute(0, 3, 1, 2)
+    x = functional.conv2d(latents, kernel, weights["patch_embed.bias"], stride=p.patch_size).flatten(2).mT
+    row, column = torch.meshgrid(torch.arange(p.side), torch.arange(p.side), indexing="ij")
+    x = x + torch.cat([*waves(column.flatten(), p.d_model // 2), *waves(row.flatten(), p.d_model // 2)], dim=1)
+    time = linear("time_fc", torch.cat(waves(batch["timesteps"], 256)[::-1], dim=1))
+    condition = linear("time_out", functional.silu(time)) + weights["label_embed"][batch["labels"].long()]
+    for layer in range(p.n_layer):
+        modulation = linear(f"h.{layer}.modulation", functional.silu(condition))[:, None]
+        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation.chunk(6, dim=-1)
+        qkv = linear(f"h.{layer}.attn_qkv", norm(x, shift_1, scale_1))
+        q, k, v = qkv.reshape(*x.shape[:2], 3, p.n_head, p.head_dim).permute(2, 0, 3, 1, 4)
+        heads = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + gate_1 * linear(f"h.{layer}.attn_proj", heads)
+        inner = functional.gelu(linear(f"h.{layer}.mlp_fc", norm(x, shift_2, scale_2)), approximate="tanh")
+        x = x + gate_2 * linear(f"h.{layer}.mlp_proj", inner)
+    shift, scale = linear("modulation_f", functional.silu(condition))[:, None].chunk(2, dim=-1)
+    tiles = linear("head", norm(x, shift, scale)).reshape(-1, p.side, p.side, p.patch_size, p.patch_size, 8)
+    channels_first = tiles.permute(0, 5, 3, 4, 1, 2).reshape(p.batch_size, -1, p.side, p.side)
+    expected = functional.pixel_shuffle(channels_first, p.patch_size).permute(0, 2, 3, 1)
+    (found,) = problem.reference(small, data, "inference")
+    np.testing.assert_allclose(found["prediction"], expected, rtol=0, atol=1e-13)
+
+
 def test_every_weight_shows_in_the_prediction(small, data):
     """Modulations that are zero, as when training begins, would hide whole blocks."""
     (exact,) = problem.reference(small, data, "inference")
