@@ -16,6 +16,7 @@ WAYS = {
     "attention": ("impl", ("einsum", "matmul", "fused")),
     "conv": ("layout", ("channels_first", "channels_last")),
     "bert": ("impl", ("einsum", "matmul", "fused")),
+    "dit": ("impl", ("einsum", "matmul", "fused")),
     "gpt2": ("impl", ("einsum", "matmul", "fused")),
     "llama": ("impl", ("einsum", "matmul", "fused")),
     "cg": ("format", ("auto", "csr", "ell")),
@@ -59,13 +60,14 @@ TINY = {
         "--batch-size=2",
     ),
     "cg": ("--nx=9", "--ny=8", "--nz=7", "--iterations=3"),
+    "dit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=48", "--classes=5"),
     "dlrm": ("--tables=3", "--rows=20", "--embedding-dim=6", "--bottom-mlp=9", "--top-mlp=11-7", "--batch-size=5"),
     "fft": ("--nx=9", "--ny=8", "--nz=5", "--batch-size=2"),
     "gpt2": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
     "bert": ("--n-layer=1", "--d-model=12", "--n-head=3", "--vocab-size=31", "--seq-len=8", "--batch-size=2"),
     "vit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=6", "--classes=5"),
 }
-LONG = {"bert", "dlrm", "moe", "resnet", "vit"}
+LONG = {"bert", "dit", "dlrm", "moe", "resnet", "vit"}
 """Problems that take 10 to 25 s: only the slow test has them."""
 QUICK = [pair for pair in PAIRS if pair[0] not in LONG]
 OF_TOKENS = {"attention", "bert", "gpt2", "llama", "lstm", "moe"}

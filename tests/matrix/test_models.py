@@ -16,6 +16,7 @@ MODELS = {
     "bert": ({}, TEXT),
     "moe": ({"capacity_factor": 1.0}, {**TEXT, "n_kv_head": 2, "d_ff": 1024}),
     "vit": ({}, WIDE),
+    "dit": ({}, WIDE),
 }
 """Options of the model, and those of a size so wide that elementwise work is less than 1% of the FLOPs."""
 IMPLS = ("einsum", "matmul", "fused")

@@ -12,6 +12,7 @@ MODES_OF = {
     "bert": MODES,
     "cg": MODES[:1],
     "conv": MODES[:2],
+    "dit": MODES,
     "dlrm": MODES,
     "fft": MODES[:1],
     "gemm": MODES[:2],
@@ -29,6 +30,7 @@ MODES_OF = {
 WAYS = {
     "attention": ("impl", ("matmul", "einsum", "fused")),
     "bert": ("impl", ("matmul", "einsum", "fused")),
+    "dit": ("impl", ("matmul", "einsum", "fused")),
     "gpt2": ("impl", ("matmul", "einsum", "fused")),
     "llama": ("impl", ("matmul", "einsum", "fused")),
     "lu": ("factor", ("same", "fp32")),

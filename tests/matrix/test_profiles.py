@@ -36,6 +36,7 @@ SIZES = {
     "gpt2": SIZE,
     "bert": SIZE,
     "vit": [f"--n-layer={LAYERS}", "--d-model=48", "--n-head=3", "--image-size=96", "--batch-size=2"],
+    "dit": [f"--n-layer={LAYERS}", "--d-model=48", "--n-head=3", "--image-size=96", "--batch-size=2"],
 }
 
 

@@ -4,7 +4,7 @@ from support.models import problem_of
 
 from benchmarker import UserError
 from benchmarker.hooks import parameters
-from benchmarker_problems.vit.reference import patches
+from benchmarker_problems.layers.reference import patches
 
 problem = problem_of("vit")
 

@@ -58,6 +58,10 @@ def batch_shapes(name: str, size: Any) -> dict[str, tuple[tuple[int, ...], str]]
             "images": ((size.batch_size, size.image_size, size.image_size, 3), "float32"),
             "targets": ((size.batch_size,), "int32"),
         }
+    if name == "dit":
+        each = ((size.batch_size,), "int32")
+        latents = ((size.batch_size, size.latent_size, size.latent_size, 4), "float32")
+        return {"latents": latents, "timesteps": each, "labels": each, "noise": latents}
     tokens = ((size.batch_size, size.seq_len), "int32")
     if name == "bert":
         return {"tokens": tokens, "masked": ((size.masked,), "int32"), "targets": ((size.masked,), "int32")}

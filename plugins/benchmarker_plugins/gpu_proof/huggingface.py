@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarker import Bench, Data, NotHereError, open_bench
+from benchmarker import Bench, Data, NotHereError, UserError, open_bench
 
-PROBLEMS = ("bert", "gpt2", "llama", "vit")
+PROBLEMS = ("bert", "gpt2", "llama", "moe", "vit")
 IGNORED = -100
 """The label of a position that the loss leaves out."""
 Names = Mapping[str, str | tuple[str, ...]]
@@ -33,6 +33,16 @@ _BERT: Names = {
     "mlp_fc": "encoder.layer.{}.intermediate.dense",
     "mlp_proj": "encoder.layer.{}.output.dense",
     "ln_2": "encoder.layer.{}.output.LayerNorm",
+}
+
+
+_LLAMA: Names = {
+    "wte": "embed_tokens.weight",
+    "norm_1": "layers.{}.input_layernorm",
+    "attn_qkv": tuple(f"layers.{{}}.self_attn.{name}_proj" for name in "qkv"),
+    "attn_proj": "layers.{}.self_attn.o_proj",
+    "norm_2": "layers.{}.post_attention_layernorm",
+    "norm_f": "norm",
 }
 
 
@@ -59,19 +69,16 @@ NAMES: Mapping[str, Names] = {
         },
     ),
     "llama": {
-        **_within(
-            "model",
-            {
-                "wte": "embed_tokens.weight",
-                "norm_1": "layers.{}.input_layernorm",
-                "attn_qkv": ("layers.{}.self_attn.q_proj", "layers.{}.self_attn.k_proj", "layers.{}.self_attn.v_proj"),
-                "attn_proj": "layers.{}.self_attn.o_proj",
-                "norm_2": "layers.{}.post_attention_layernorm",
-                "mlp_fc": ("layers.{}.mlp.gate_proj", "layers.{}.mlp.up_proj"),
-                "mlp_proj": "layers.{}.mlp.down_proj",
-                "norm_f": "norm",
-            },
-        ),
+        **_within("model", _LLAMA),
+        "mlp_fc": ("model.layers.{}.mlp.gate_proj", "model.layers.{}.mlp.up_proj"),
+        "mlp_proj": "model.layers.{}.mlp.down_proj",
+        "lm_head": "lm_head",
+    },
+    "moe": {
+        **_within("model", _LLAMA),
+        "moe_router": "model.layers.{}.mlp.gate",
+        "moe_fc": "model.layers.{}.mlp.experts.gate_up_proj",
+        "moe_proj": "model.layers.{}.mlp.experts.down_proj",
         "lm_head": "lm_head",
     },
     "bert": {
@@ -124,15 +131,16 @@ def _pieces(kind: str, p: Any, name: str, array: np.ndarray) -> Iterator[tuple[s
     layer = name.split(".")[1] if name.startswith("h.") else ""
     theirs = NAMES[kind][module]
     targets = (theirs,) if isinstance(theirs, str) else theirs
-    suffix = {"": "", "bias": ".bias"}.get(leaf, ".weight")
-    heads = [p.n_head, p.n_kv_head, p.n_kv_head] if kind == "llama" and module == "attn_qkv" else [1] * len(targets)
+    is_expert = array.ndim == 3
+    suffix = "" if is_expert else {"": "", "bias": ".bias"}.get(leaf, ".weight")
+    heads = p.heads if kind in ("llama", "moe") and module == "attn_qkv" else [1] * len(targets)
     ends = np.cumsum(heads)[:-1] * array.shape[-1] // sum(heads)
     for target, piece in zip(targets, np.split(array, ends, axis=-1), strict=True):
         turned = piece
         if name == "patch_embed.kernel":
             turned = piece.reshape(p.patch_size, p.patch_size, 3, -1).transpose(3, 2, 0, 1)
         elif leaf == "kernel" and kind != "gpt2":  # GPT-2's own Conv1D is [inputs, outputs], as ours
-            turned = piece.T
+            turned = piece.swapaxes(-1, -2)
         elif kind == "vit" and leaf == "":
             turned = piece.reshape(1, -1, p.d_model)
         yield target.format(layer) + suffix, turned
@@ -188,20 +196,24 @@ def configuration(problem: str, params: Any) -> tuple[Any, str]:
         "num_attention_heads": p.n_head,
         "intermediate_size": p.d_ff,
     }
-    if kind == "llama":
-        config = transformers.LlamaConfig(
+    if kind in ("llama", "moe"):
+        decoder = {
             **sizes,
-            vocab_size=p.vocab_size,
-            num_key_value_heads=p.n_kv_head,
-            max_position_embeddings=p.seq_len,
-            rms_norm_eps=1e-5,
-            rope_parameters={"rope_type": "default", "rope_theta": p.rope_theta},
-            tie_word_embeddings=p.tied_head,
-            bos_token_id=None,
-            eos_token_id=None,
-            use_cache=False,
-        )
-        return config, "LlamaForCausalLM"
+            "vocab_size": p.vocab_size,
+            "num_key_value_heads": p.n_kv_head,
+            "max_position_embeddings": p.seq_len,
+            "rms_norm_eps": 1e-5,
+            "rope_parameters": {"rope_type": "default", "rope_theta": p.rope_theta},
+            "bos_token_id": None,
+            "eos_token_id": None,
+            "use_cache": False,
+        }
+        if kind == "llama":
+            return transformers.LlamaConfig(**decoder, tie_word_embeddings=p.tied_head), "LlamaForCausalLM"
+        if p.dispatch != "grouped":
+            raise UserError("transformers drops no tokens; add --dispatch=grouped")
+        experts = {"num_local_experts": p.n_expert, "num_experts_per_tok": p.top_k}
+        return transformers.MixtralConfig(**decoder, **experts), "MixtralForCausalLM"
     if kind == "vit":
         config = transformers.ViTConfig(
             **sizes,

@@ -1,7 +1,7 @@
 """Layers in JAX that Flax does not have.
 
 Shapes: B batch, T sequence, C width of the model, F width within the MLP, E queries, keys and values, H heads, D head
-dimension, V vocabulary.
+dimension, V vocabulary; of images, H height, W width, C channels, N patches, P numbers of a patch.
 """
 
 from functools import partial
@@ -68,6 +68,13 @@ def rope(x_BTHD: Array, cos_Td: Array, sin_Td: Array) -> Array:
     cos_T1d, sin_T1d = (table[:, None].astype(x_BTHD.dtype) for table in (cos_Td, sin_Td))
     first, second = jnp.split(x_BTHD, 2, axis=-1)
     return jnp.concatenate([first * cos_T1d - second * sin_T1d, second * cos_T1d + first * sin_T1d], axis=-1)
+
+
+def patches(images_BHWC: Array, size: int) -> Array:
+    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
+    batch_size, height, width, channels = images_BHWC.shape
+    tiles = images_BHWC.reshape(batch_size, height // size, size, width // size, size, channels).swapaxes(2, 3)
+    return tiles.reshape(batch_size, -1, size * size * channels)
 
 
 def swiglu(gate_up: Array) -> Array:

@@ -1,7 +1,8 @@
 """Layers in NumPy with handwritten backward passes, in the type of their arguments.
 
 Each returns its result and a pullback: the function from the gradient of the result to the gradients of the inputs.
-Shapes: B batch, T sequence, H heads, D head dimension, I inputs, O outputs, V vocabulary; C width; `...` any axes.
+Shapes: B batch, T sequence, H heads, D head dimension, I inputs, O outputs, V vocabulary; N patches, P numbers of
+a patch; C width or channels; `...` any axes.
 """
 
 from collections.abc import Callable, Mapping
@@ -149,6 +150,13 @@ def embedding(weights_VC: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, P
         return d_weights_VC
 
     return weights_VC[tokens], pullback
+
+
+def patches(images_BHWC: np.ndarray, size: int) -> np.ndarray:
+    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
+    batch_size, height, width, channels = images_BHWC.shape
+    tiles = images_BHWC.reshape(batch_size, height // size, size, width // size, size, channels).swapaxes(2, 3)
+    return tiles.reshape(batch_size, -1, size * size * channels)
 
 
 def self_attention(

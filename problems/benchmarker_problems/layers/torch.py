@@ -1,6 +1,7 @@
 """Layers that PyTorch does not have.
 
-Shapes: B batch, T sequence, C width of the model, F width within the MLP, H heads, D head dimension, V vocabulary.
+Shapes: B batch, T sequence, C width of the model, F width within the MLP, H heads, D head dimension, V vocabulary; of
+images, H height, W width, C channels, N patches, P numbers of a patch.
 """
 
 import torch
@@ -80,6 +81,13 @@ def rope(x_BTHD: Tensor, cos_T1d: Tensor, sin_T1d: Tensor) -> Tensor:
         ],
         dim=-1,
     )
+
+
+def patches(images_BHWC: Tensor, size: int) -> Tensor:
+    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
+    batch_size, height, width, channels = images_BHWC.shape
+    tiles = images_BHWC.view(batch_size, height // size, size, width // size, size, channels).transpose(2, 3)
+    return tiles.reshape(batch_size, -1, size * size * channels)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:

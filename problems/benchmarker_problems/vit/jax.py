@@ -17,7 +17,7 @@ from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
-from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 from benchmarker_problems.vit import VitParams
@@ -44,9 +44,7 @@ class VitModel(nn.Module):
         class_token_C = self.param("class_token", init, (p.d_model,))
         wpe_TC = self.param("wpe", init, (p.seq_len, p.d_model))
         with jax.named_scope("patch_embed"):
-            side, size = p.image_size // p.patch_size, p.patch_size
-            tiles = images_BHW3.reshape(-1, side, size, side, size, images_BHW3.shape[-1]).swapaxes(2, 3)
-            patches_BNP = tiles.reshape(-1, p.patches, p.patch_len)
+            patches_BNP = patches(images_BHW3, p.patch_size)
         patches_BNC = nn.Dense(p.d_model, dtype=self.dtype, name="patch_embed")(patches_BNP)
         with jax.named_scope("embed"):
             class_B1C = jnp.broadcast_to(class_token_C, (len(images_BHW3), 1, p.d_model))

@@ -19,6 +19,7 @@ from benchmarker_problems.layers.reference import (
     gelu,
     layer_norm,
     linear,
+    patches,
     pre_norm,
     prefixed,
     select,
@@ -58,10 +59,3 @@ def forward(
         return gradients | prefixed("patch_embed", d_patch_embed)
 
     return logits_BK, to_weights
-
-
-def patches(images_BHW3: np.ndarray, size: int) -> np.ndarray:
-    """Return the patches from left to right and from top to bottom, [B, N, P]; their pixels stay in this order."""
-    batch_size, height, width, channels = images_BHW3.shape
-    tiles = images_BHW3.reshape(batch_size, height // size, size, width // size, size, channels).swapaxes(2, 3)
-    return tiles.reshape(batch_size, -1, size * size * channels)

@@ -11,7 +11,7 @@ from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import recomputes_scores
-from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
+from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, workload
 from benchmarker_problems.vit import VitParams
@@ -44,9 +44,7 @@ class VitModel(nn.Module):
         """Return the logits, [B, K]."""
         p = self.params
         with scope("patch_embed"):
-            side, size = p.image_size // p.patch_size, p.patch_size
-            tiles = images_BHW3.view(-1, side, size, side, size, images_BHW3.shape[-1]).transpose(2, 3)
-            patches_BNC = self.patch_embed(tiles.reshape(-1, p.patches, p.patch_len))
+            patches_BNC = self.patch_embed(patches(images_BHW3, p.patch_size))
         with scope("embed"):
             class_B1C = self.class_token.expand(len(images_BHW3), 1, -1)
             x_BTC = torch.cat([class_B1C, patches_BNC], dim=1) + self.wpe
