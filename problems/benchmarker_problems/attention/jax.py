@@ -15,6 +15,8 @@ from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import INPUTS, OUTPUTS, AttentionParams, Impl, product_flops
 
 Kernel = Literal["xla", "cudnn"]
+Attention = Callable[[Array, Array, Array], Array]
+"""From queries, keys and values [B, T, H, D] to the heads."""
 
 FUSED_EXCLUSIONS = (
     {"impl": "fused", "precision": "fp64"},
@@ -105,7 +107,7 @@ def attend(q_BTHD: Array, k_BtKD: Array, v_BtKD: Array, *, impl: Impl, causal: b
         return out_BKRD.reshape(*weights_BKGTt.shape[:4], -1).transpose(0, 3, 1, 2, 4).reshape(shape)
 
 
-def attend_to_rows(q_B1HD: Array, k_RSD: Array, v_RSD: Array, position: Array, impl: Impl) -> Array:
+def attend_to_rows(q_B1HD: Array, k_RSD: Array, v_RSD: Array, position: Array | int, impl: Impl) -> Array:
     """Attend from one token of each sequence, at `position`, to a cache of S positions; R is batch · heads of K and V.
 
     Queries of a group are rows of one product with the keys that they share. Positions after `position` are masked.

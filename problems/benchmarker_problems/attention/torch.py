@@ -1,6 +1,6 @@
 """Attention in PyTorch. Shapes: B batch, T sequence (t for keys), H heads, D head dimension."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import cycle
 
@@ -46,6 +46,10 @@ def build_workload(framework: TorchFramework, case: Case, params: AttentionParam
     recomputes = backward and recomputes_scores(p.impl, p.causal, p.head_dim, dtype, device)
     recomputed_flops = product_flops(p.batch_size, p.heads, p.seq_len, p.head_dim) if recomputes else 0
     return Workload(forward_backward if backward else forward, outputs, recomputed_flops)
+
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From queries, keys and values [B, T, H, D] to the heads."""
 
 
 def causal_bias(seq_len: int, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -21,19 +21,16 @@ from benchmarker_problems.generation import (
     DecodingOption,
     Depth,
     NewTokens,
-    Pass,
     PhaseOption,
     PromptLen,
-    attention_parts,
-    cached,
     fill_lengths,
-    passes,
     phase_title,
     positions,
     refuse_phase,
     small_lengths,
 )
 from benchmarker_problems.generation.reference import generated
+from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, size_of
 from benchmarker_problems.layers.data import draw, next_tokens, sequences
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
@@ -165,38 +162,22 @@ class Decoder(Problem):
         return {"embed": count, **blocks, **dict.fromkeys(("norm_f", "lm_head", *last), count)} | optimizer
 
     def cost(self, params: DecoderParams, mode: Mode, precision: str) -> Cost:
-        """Count the work; the backward pass has two products for each product of the forward pass.
+        """Count the work.
 
         Weights that no token selects are not read: rows of an embedding that is not also the output head, and experts
-        that are more than the tokens can choose. A pass of a phase reads the positions of the cache that are filled
-        and writes those of its tokens; a step of `decode` counts at the mean of the positions that it goes through.
+        that are more than the tokens can choose.
         """
-        p, types = params, PRECISIONS[precision]
-        d_kv = p.n_kv_head * p.head_dim
-        weights = self.parameter_count(p) * types.parameter_bytes
-        flops = moved = tokens = 0
-        for each in passes(p):
-            rows = p.batch_size * each.tokens
-            block = 2 * rows * (2 * p.d_model**2 + 2 * p.d_model * d_kv) + int(4 * rows * each.keys * p.d_model)
-            logits = p.batch_size * each.logits * p.vocab_size
-            flops += each.count * (p.n_layer * (block + self.mlp_flops(p, rows)) + 2 * logits * p.d_model)
-            unread = 0 if p.tied_head else (p.vocab_size - min(rows, p.vocab_size)) * p.d_model
-            read = weights - (unread + p.n_layer * self.mlp_unread(p, rows)) * types.parameter_bytes
-            if p.phase == "none":
-                results = logits * types.compute_bytes if mode == "inference" else weights + 4 * rows
-            else:
-                cache = int(2 * p.batch_size * cached(each) * p.n_layer * d_kv * types.compute_bytes)
-                results = cache + 4 * p.batch_size
-            moved += each.count * (read + 4 * rows + results)
-            tokens += each.count * rows
-        if mode == "training":
-            moved = ADAMW.WEIGHTS_MOVED * weights + 8 * tokens
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops,
-            bytes=moved,
-            samples=p.batch_size,
-            tokens=p.batch_size * p.new_tokens if p.phase == "generate" else tokens,
-        )
+        p, d_kv = params, params.n_kv_head * params.head_dim
+
+        def block_flops(tokens: int) -> int:
+            return 4 * tokens * (p.d_model**2 + p.d_model * d_kv) + self.mlp_flops(p, tokens)
+
+        def unread(tokens: int) -> int:
+            rows = 0 if p.tied_head else p.vocab_size - min(tokens, p.vocab_size)
+            return rows * p.d_model + p.n_layer * self.mlp_unread(p, tokens)
+
+        weights = self.parameter_count(p)
+        return cost(p, mode, precision, weights=weights, d_kv=d_kv, block_flops=block_flops, unread=unread)
 
     def parts(self, params: DecoderParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""

@@ -15,11 +15,18 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
+from benchmarker_problems.attention.jax import (
+    FUSED_EXCLUSIONS,
+    Attention,
+    Kernel,
+    attend,
+    fused_kernel,
+    recomputes_scores,
+)
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import jax as generation
-from benchmarker_problems.generation.jax import Cache, Keys, attend_cached
+from benchmarker_problems.generation.jax import Cache, Keys, attention_into
 from benchmarker_problems.layers.jax import cross_entropy, rope
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.steps import DONE
@@ -44,10 +51,8 @@ class Block(nn.Module):
     kernel: Kernel
 
     @nn.compact
-    def __call__(
-        self, x_BTC: Array, tables: tuple[Array, Array], cache: Keys | None, position: Array | None
-    ) -> tuple[Array, Keys | None]:
-        """Apply the block to the tokens from `position` on; return its output, and the cache if there is one."""
+    def __call__(self, x_BTC: Array, tables: tuple[Array, Array], attention: Attention | None = None) -> Array:
+        """Apply the block, with another attention than that of whole sequences if it is given."""
         p = self.params
         linear = partial(nn.Dense, use_bias=False, dtype=self.dtype)
         rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
@@ -57,14 +62,12 @@ class Block(nn.Module):
         qk_BTHD, v_BTKD = jnp.split(qkv_BTE.reshape(*x_BTC.shape[:2], -1, p.head_dim), [sum(p.heads[:2])], axis=2)
         with jax.named_scope("rope"):
             q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, *tables), [p.n_head], axis=2)
-        if cache is None or position is None:
-            heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, causal=True, kernel=self.kernel)
-        else:
-            heads_BTHD, cache = attend_cached(q_BTHD, k_BTKD, v_BTKD, cache, position, p.impl, self.kernel)
+        attention = attention or partial(attend, impl=p.impl, causal=True, kernel=self.kernel)
+        heads_BTHD = attention(q_BTHD, k_BTKD, v_BTKD)
         attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
         with jax.named_scope("attn_proj"):
             x_BTC = x_BTC + attended_BTC
-        return self.mlp(rms_norm(name="norm_2")(x_BTC), x_BTC, p, self.dtype), cache
+        return self.mlp(rms_norm(name="norm_2")(x_BTC), x_BTC, p, self.dtype)
 
 
 class DecoderModel(nn.Module):
@@ -77,7 +80,7 @@ class DecoderModel(nn.Module):
 
     @nn.compact
     def __call__(
-        self, tokens_BT: Array, cache: Cache | None = None, position: Array | None = None
+        self, tokens_BT: Array, cache: Cache | None = None, position: Array | int = 0
     ) -> Array | tuple[Array, Cache]:
         """Return the logits of every position, [B, T, V]; with a cache, those of the last, [B, V], and the cache."""
         p = self.params
@@ -85,16 +88,15 @@ class DecoderModel(nn.Module):
         cos_Td, sin_Td = map(jnp.asarray, rope_tables(p.seq_len, p.head_dim, p.rope_theta))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT]
-            if position is not None:
+            if cache is not None:
                 at = partial(jax.lax.dynamic_slice_in_dim, start_index=position, slice_size=tokens_BT.shape[1])
                 cos_Td, sin_Td = at(cos_Td), at(sin_Td)
         block = nn.remat(Block) if p.recompute else Block
-        written: list[Any] = []
+        written: list[Keys] = []
         for layer in range(p.n_layer):
-            of_block = None if cache is None else cache[layer]
             made = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")
-            x_BTC, of_block = made(x_BTC, (cos_Td, sin_Td), of_block, position)
-            written.append(of_block)
+            into = attention_into(cache[layer], position, p.impl, self.kernel, written) if cache else None
+            x_BTC = made(x_BTC, (cos_Td, sin_Td), into)
         if cache is not None:
             x_BTC = x_BTC[:, -1]
         x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)

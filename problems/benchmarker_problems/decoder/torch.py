@@ -6,6 +6,7 @@ fp32.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,11 +15,11 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import attend, causal_bias, recomputes_scores
+from benchmarker_problems.attention.torch import Attention, attend, causal_bias, recomputes_scores
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
-from benchmarker_problems.generation.torch import Cache, attend_cached, rows_of_mask
+from benchmarker_problems.generation.torch import Cache, attention_into, rows_of_mask
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, rope
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -41,10 +42,9 @@ class Block(nn.Module):
         x_BTC: Tensor,
         tables: tuple[Tensor, Tensor],
         bias_TT: Tensor | None,
-        cache: tuple[Tensor, Tensor] | None = None,
-        positions_T: Tensor | None = None,
+        attention: Attention | None = None,
     ) -> Tensor:
-        """Apply the block; with a cache, to the tokens at `positions_T`."""
+        """Apply the block, with another attention than that of whole sequences if it is given."""
         p = self.params
         with scope("norm_1"):
             h_BTC = self.norm_1(x_BTC)
@@ -53,10 +53,8 @@ class Block(nn.Module):
         qk_BTHD, v_BTKD = torch.split(qkv_BTHD, [sum(p.heads[:2]), p.n_kv_head], dim=2)
         with scope("rope"):
             q_BTHD, k_BTKD = torch.split(rope(qk_BTHD, *tables), [p.n_head, p.n_kv_head], dim=2)
-        if cache is None or positions_T is None:
-            heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=p.impl, bias_Tt=bias_TT)
-        else:
-            heads_BTHD = attend_cached(q_BTHD, k_BTKD, v_BTKD, cache, positions_T, bias_TT, p.impl)
+        attention = attention or partial(attend, impl=p.impl, bias_Tt=bias_TT)
+        heads_BTHD = attention(q_BTHD, k_BTKD, v_BTKD)
         with scope("attn_proj"):
             x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
         with scope("norm_2"):
@@ -96,7 +94,10 @@ class DecoderModel(nn.Module):
                 tables = tables[0][positions_T], tables[1][positions_T]
                 bias_TT = rows_of_mask(positions_T, self.params.seq_len, tables[0].dtype)
         for layer, block in enumerate(self.h):
-            x_BTC = self.run(block, x_BTC, tables, bias_TT, None if cache is None else cache[layer], positions_T)
+            into = None
+            if cache is not None and positions_T is not None:
+                into = attention_into(cache[layer], positions_T, bias_TT, self.params.impl)
+            x_BTC = self.run(block, x_BTC, tables, bias_TT, into)
         if cache is not None:
             x_BTC = x_BTC[:, -1]
         with scope("norm_f"):

@@ -1,4 +1,4 @@
-"""Text generation: the phases of a decoder with a cache of keys and values, their options, and their work by formula.
+"""Text generation: the phases of a decoder with a cache of keys and values, their options, and their steps.
 
 `prefill` computes the prompt and chooses the first new token; a step is a prompt for the whole batch, and its time is
 the time to first token (TTFT) without a server. A step of `decode` chooses one token for each sequence of the batch,
@@ -8,16 +8,13 @@ The token with the largest logit is chosen (greedy), and no token ends a sequenc
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from benchmarker import Mode, UserError, Work
-from benchmarker_problems.attention import Impl
+from benchmarker import Mode, UserError
 from benchmarker_problems.layers import DERIVED
-from benchmarker_problems.layers.work import Layers
 
 Phase = Literal["none", "prefill", "decode", "generate"]
 Decoding = Literal["greedy", "forced"]
@@ -94,56 +91,6 @@ def phase_title(params: Any) -> str:
 Run = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 """A pass: from a sequence [B, S], the tokens [B, T] of the pass, and the position of the first of them, to the token
 that follows [B, 1], its position, and the result."""
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Passes through a model that are alike: `count` of them, each with so many tokens of every sequence.
-
-    `keys` is the mean number of positions to which a token attends, its own included; a product with a triangle of the
-    scores counts whole, as without a cache. `logits` are the positions of a sequence whose logits are computed.
-    """
-
-    count: int
-    tokens: int
-    keys: float
-    logits: int
-
-
-def passes(params: Any) -> tuple[Pass, ...]:
-    """Return the passes of a step."""
-    p = params
-    if p.phase == "none":
-        return (Pass(1, p.seq_len, p.seq_len, p.seq_len),)
-    if p.phase == "decode":
-        return (Pass(1, 1, p.depth + (p.new_tokens + 1) / 2, 1),)
-    prefill = Pass(1, p.prompt_len, p.prompt_len, 1)
-    if p.phase == "prefill":
-        return (prefill,)
-    return (prefill, Pass(p.new_tokens - 1, 1, p.prompt_len + p.new_tokens / 2, 1))
-
-
-def cached(each: Pass) -> float:
-    """Return the positions of a sequence's cache that a pass reads or writes: each once."""
-    return each.keys if each.tokens == 1 else each.tokens
-
-
-def attention_parts(
-    layers: Layers, each: Pass, n_head: int, n_kv_head: int, head_dim: int, impl: Impl
-) -> dict[str, Work]:
-    """Return the work of attention in a pass, and of writing the cache."""
-    queries = layers.rows * n_head
-    rows, kv_rows = queries * head_dim, layers.rows * n_kv_head * head_dim
-    cache = int(layers.rows // each.tokens * each.keys * n_kv_head * head_dim)
-    scores, flops = int(queries * each.keys), int(2 * queries * each.keys * head_dim)
-    written = {"cache_write": layers.part(0, read=2 * kv_rows, written=2 * kv_rows)}
-    if impl == "fused":
-        return written | {"attn_fused": layers.part(2 * flops, read=rows + 2 * cache, written=rows)}
-    return written | {
-        "attn_q_k": layers.part(flops, read=rows + cache, written=scores),
-        "attn_softmax": layers.part(0, read=scores, written=scores),
-        "attn_att_v": layers.part(flops, read=scores + cache, written=rows),
-    }
 
 
 def step_of(params: Any, sequences: Sequence[Any], zero: Any, run: Run) -> Callable[[], dict[str, Any]]:

@@ -14,7 +14,7 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.jax import Kernel, attend, attend_to_rows
+from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows
 from benchmarker_problems.generation import step_of
 from benchmarker_problems.steps.jax import Weights
 
@@ -25,24 +25,25 @@ Model = Callable[[Weights, Array, Cache, Array], tuple[Array, Cache]]
 """From weights, tokens [B, T], the cache and the position of the first token to the last one's logits and the cache."""
 
 
-def attend_cached(
-    q_BTHD: Array, k_BTKD: Array, v_BTKD: Array, cache: Keys, position: Array, impl: Impl, kernel: Kernel
-) -> tuple[Array, Keys]:
-    """Write keys and values to a block's cache from `position` on, and attend to it; also return the cache.
+def attention_into(keys: Keys, position: Array | int, impl: Impl, kernel: Kernel, written: list[Keys]) -> Attention:
+    """Return the attention of a block that writes keys and values to its cache, and appends that to `written`.
 
-    Several tokens are the prompt, which is first and attends to itself.
+    The tokens are those from `position` on. Several tokens are the prompt, which is first and attends to itself.
     """
-    with jax.named_scope("cache_write"):
-        rows = [each.swapaxes(1, 2).reshape(len(cache[0]), -1, each.shape[-1]) for each in (k_BTKD, v_BTKD)]
-        k_RSD, v_RSD = (
-            jax.lax.dynamic_update_slice_in_dim(into_RSD, each_RTD.astype(into_RSD.dtype), position, axis=1)
-            for into_RSD, each_RTD in zip(cache, rows, strict=True)
-        )
-    if q_BTHD.shape[1] > 1:
-        heads_BTHD = attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, causal=True, kernel=kernel)
-    else:
-        heads_BTHD = attend_to_rows(q_BTHD, k_RSD, v_RSD, position, impl)
-    return heads_BTHD, (k_RSD, v_RSD)
+
+    def attention(q_BTHD: Array, k_BTKD: Array, v_BTKD: Array) -> Array:
+        with jax.named_scope("cache_write"):
+            rows = [each.swapaxes(1, 2).reshape(len(keys[0]), -1, each.shape[-1]) for each in (k_BTKD, v_BTKD)]
+            k_RSD, v_RSD = (
+                jax.lax.dynamic_update_slice_in_dim(into_RSD, each_RTD.astype(into_RSD.dtype), position, axis=1)
+                for into_RSD, each_RTD in zip(keys, rows, strict=True)
+            )
+            written.append((k_RSD, v_RSD))
+        if q_BTHD.shape[1] > 1:
+            return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, causal=True, kernel=kernel)
+        return attend_to_rows(q_BTHD, k_RSD, v_RSD, position, impl)
+
+    return attention
 
 
 def workload(

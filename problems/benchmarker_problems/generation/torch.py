@@ -14,11 +14,12 @@ from torch import Tensor
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.torch import attend, attend_to_rows, causal_bias
+from benchmarker_problems.attention.torch import Attention, attend, attend_to_rows, causal_bias
 from benchmarker_problems.generation import step_of
 
-Cache = list[tuple[Tensor, Tensor]]
-"""Keys and values [R, S, D] of each block."""
+Keys = tuple[Tensor, Tensor]
+"""Keys and values [R, S, D] of a block."""
+Cache = list[Keys]
 Model = Callable[[Tensor, Cache, Tensor], Tensor]
 """From tokens [B, T], the cache, which it changes, and the positions [T] of the tokens to the last one's logits."""
 
@@ -35,25 +36,21 @@ def rows_of_mask(positions_T: Tensor, room: int, dtype: torch.dtype) -> Tensor:
     return torch.zeros(after_1S.shape, dtype=dtype, device=device).masked_fill_(after_1S, -torch.inf)
 
 
-def attend_cached(
-    q_BTHD: Tensor,
-    k_BTKD: Tensor,
-    v_BTKD: Tensor,
-    cache: tuple[Tensor, Tensor],
-    positions_T: Tensor,
-    bias_TS: Tensor | None,
-    impl: Impl,
-) -> Tensor:
-    """Write keys and values to a block's cache at `positions_T`, and attend to it.
+def attention_into(keys: Keys, positions_T: Tensor, bias_TS: Tensor | None, impl: Impl) -> Attention:
+    """Return the attention of a block that writes keys and values to its cache.
 
     Several tokens are the prompt, which is first and attends to itself.
     """
-    with scope("cache_write"):
-        for into_RSD, new_BTKD in zip(cache, (k_BTKD, v_BTKD), strict=True):
-            into_RSD.index_copy_(1, positions_T, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
-    if q_BTHD.shape[1] > 1:
-        return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias_TS)
-    return attend_to_rows(q_BTHD, *cache, bias_TS, impl)
+
+    def attention(q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
+        with scope("cache_write"):
+            for into_RSD, new_BTKD in zip(keys, (k_BTKD, v_BTKD), strict=True):
+                into_RSD.index_copy_(1, positions_T, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
+        if q_BTHD.shape[1] > 1:
+            return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias_TS)
+        return attend_to_rows(q_BTHD, *keys, bias_TS, impl)
+
+    return attention
 
 
 def workload(
