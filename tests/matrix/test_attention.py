@@ -2,11 +2,11 @@ import re
 
 import numpy as np
 import pytest
+from support.models import counted_flops, problem_of, profiled_names, torch_workload
 
 from benchmarker import Case, Data
-from benchmarker.hooks import registry
 
-problem = registry.load(["problem.attention"]).hook.make_problem()
+problem = problem_of("attention")
 IMPLS = ("einsum", "matmul", "fused")
 MODES = ("inference", "forward_backward")
 EVERY_SCOPE = {"attn_q_k", "attn_softmax", "attn_att_v", "attn_fused"}
@@ -55,56 +55,25 @@ def test_backward_is_the_derivative(causal):
         np.testing.assert_allclose(outputs[f"d_{name}"], numeric, rtol=1e-7, atol=1e-9)
 
 
-def torch_workload(impl, mode, size):
-    hooks = registry.load(["framework.torch", "workload.attention.torch"]).hook
-    return hooks.build_workload(
-        framework=hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no"),
-        problem=problem,
-        case=Case(problem="attention", framework="torch", device="cpu", mode=mode, params={}),
-        params=size,
-        data=problem.data(size, "fp32", np.random.default_rng(0), 1),
-    )
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("impl", IMPLS)
 def test_flops_as_pytorch_counts_them(impl, mode):
     pytest.importorskip("torch")
-    from torch.utils.flop_counter import FlopCounterMode
 
     size = problem.small(problem.params(impl=impl))
-    workload = torch_workload(impl, mode, size)
-    with FlopCounterMode(display=False, custom_mapping=cpu_kernels()) as counter:
-        workload.step()
-    assert counter.get_total_flops() == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
+    workload = torch_workload("attention", size, mode)
+    assert counted_flops(workload) == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
     assert (workload.recomputed_flops > 0) == (impl == "fused" and mode == "forward_backward")
-
-
-def cpu_kernels():
-    """The counter knows the fused kernels of GPUs; those of the CPU are counted by the same formulas of PyTorch."""
-    import torch
-    from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
-
-    aten = torch.ops.aten
-    return {
-        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda d_out, q, k, v, *_, **__: (
-            sdpa_backward_flop_count(d_out, q, k, v)
-        ),
-    }
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("impl", IMPLS)
 def test_scopes_in_pytorch(impl, mode):
     pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile
 
     size = problem.small(problem.params(impl=impl))
-    workload = torch_workload(impl, mode, size)
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-        workload.step()
-    assert {event.name for event in profiler.events()} & EVERY_SCOPE == set(problem.scopes(size, mode))
+    workload = torch_workload("attention", size, mode)
+    assert profiled_names(workload).keys() & EVERY_SCOPE == set(problem.scopes(size, mode))
 
 
 @pytest.mark.parametrize("mode", MODES)

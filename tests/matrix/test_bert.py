@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from support.models import lowered, problem_of, torch_workload
+from support.models import counted_flops, lowered, problem_of, torch_workload
 
 from benchmarker import MODES, UserError
 from benchmarker.hooks import parameters
@@ -75,13 +75,10 @@ def test_logits_of_masked_positions_are_those_among_all(size):
 def test_the_head_on_masked_positions_does_less_work_in_both_frameworks(mode):
     pytest.importorskip("torch")
     pytest.importorskip("jax")
-    from torch.utils.flop_counter import FlopCounterMode
 
     small = problem.small(problem.params(head="masked"))
     workload = torch_workload("bert", small, mode)
-    with FlopCounterMode(display=False) as counter:
-        workload.step()
-    assert counter.get_total_flops() == problem.cost(small, mode, "fp32").flops
+    assert counted_flops(workload) == problem.cost(small, mode, "fp32").flops
     wide = problem.params(n_layer=1, d_model=2048, n_head=8, batch_size=16, vocab_size=30000, head="masked")
     flops = lowered("bert", wide, mode).cost_analysis()["flops"]
     assert flops == pytest.approx(problem.cost(wide, mode, "fp32").flops, rel=0.02)
@@ -105,5 +102,6 @@ def test_titles_name_what_differs_from_a_published_size():
     assert problem.title(problem.params(), "training") == "BERT-base training, B=1 T=128"
     changed = problem.params(size="roberta-large", head="masked", impl="fused", vocab_size=99, d_ff=64)
     assert problem.title(changed, "inference") == "RoBERTa-large d_ff=64 V=99 inference, B=1 T=128 masked head fused"
-    own = problem.params(size="large", n_layer=3)
-    assert problem.title(own, "forward_backward") == "BERT L=3 d=1024 H=16 fwd+bwd, B=1 T=128"
+    own = problem.params(size="large", n_layer=3, batch_size=4, recompute=True, microbatches=2)
+    expected = "BERT L=3 d=1024 H=16 fwd+bwd, B=4 T=128 recompute in 2 parts"
+    assert problem.title(own, "forward_backward") == expected

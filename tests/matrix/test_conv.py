@@ -2,11 +2,12 @@ import re
 
 import numpy as np
 import pytest
+from support.models import counted_flops, problem_of, profiled_names, torch_workload
 
-from benchmarker import Case, UserError
-from benchmarker.hooks import parameters, registry
+from benchmarker import UserError
+from benchmarker.hooks import parameters
 
-problem = registry.load(["problem.conv"]).hook.make_problem()
+problem = problem_of("conv")
 MODES = ("inference", "forward_backward")
 LAYOUTS = ("channels_first", "channels_last")
 KINDS = [
@@ -93,15 +94,6 @@ def test_reference_against_a_loop(kind):
     np.testing.assert_allclose(outputs["out"], expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.fixture
-def x64():
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield jax
-    jax.config.update("jax_enable_x64", before)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_of_the_reference_are_those_of_jax(x64, kind):
     from benchmarker_problems.conv.jax import step_function
@@ -115,24 +107,13 @@ def test_gradients_of_the_reference_are_those_of_jax(x64, kind):
         assert np.linalg.norm(value - exact) < 1e-14 * np.linalg.norm(exact), name
 
 
-def torch_workload(params, mode):
-    hooks = registry.load(["framework.torch", "workload.conv.torch"]).hook
-    return hooks.build_workload(
-        framework=hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no"),
-        problem=problem,
-        case=Case(problem="conv", framework="torch", device="cpu", mode=mode, params={}),
-        params=params,
-        data=problem.data(params, "fp32", np.random.default_rng(0), 1),
-    )
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_pytorch_keeps_the_layout(dims, layout):
     """The output is laid out as the image and the kernel are."""
     pytest.importorskip("torch")
     p = problem.params(dims=dims, image_size=8, batch_size=2, layout=layout)
-    for result in torch_workload(p, "forward_backward").step()[:2]:
+    for result in torch_workload("conv", p, "forward_backward").step()[:2]:
         assert result.is_contiguous() == (layout == "channels_first")
         assert result.movedim(1, -1).is_contiguous() == (layout == "channels_last")
 
@@ -142,19 +123,13 @@ def test_pytorch_keeps_the_layout(dims, layout):
 @pytest.mark.parametrize("kind", KINDS)
 def test_flops_and_scope_in_pytorch(kind, mode, layout):
     pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile
-    from torch.utils.flop_counter import FlopCounterMode
 
     p = problem.params(batch_size=2, layout=layout, **kind)
-    workload = torch_workload(p, mode)
-    with FlopCounterMode(display=False) as counter:
-        workload.step()
+    workload = torch_workload("conv", p, mode)
     # The counter disregards groups in the gradient of the kernel.
     if mode == "inference" or p.groups == 1:
-        assert counter.get_total_flops() == problem.cost(p, mode, "fp32").flops
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-        workload.step()
-    assert [event.name for event in profiler.events()].count("conv") == 1
+        assert counted_flops(workload) == problem.cost(p, mode, "fp32").flops
+    assert profiled_names(workload)["conv"] == 1
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

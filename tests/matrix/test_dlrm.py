@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.models import problem_of, torch_workload
+from support.models import counted_flops, problem_of, profiled_names, torch_workload
 
 from benchmarker import MODES, UserError
 from benchmarker.hooks import parameters
@@ -131,17 +131,11 @@ def test_titles_name_what_differs_from_the_size():
 @pytest.mark.parametrize("mode", MODES)
 def test_flops_and_scopes_in_pytorch(mode):
     pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile
-    from torch.utils.flop_counter import FlopCounterMode
 
     size = problem.params(**TINY)
     workload = torch_workload("dlrm", size, mode)
-    with FlopCounterMode(display=False) as counter:
-        workload.step()
-    assert counter.get_total_flops() == problem.cost(size, mode, "fp32").flops
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-        workload.step()
-    assert {event.name for event in profiler.events()} & EVERY == set(problem.scopes(size, mode))
+    assert counted_flops(workload) == problem.cost(size, mode, "fp32").flops
+    assert profiled_names(workload).keys() & EVERY == set(problem.scopes(size, mode))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -166,15 +160,6 @@ def test_flops_and_scopes_in_xla(mode):
     assert lowered.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", lowered.as_text(debug_info=True))) & EVERY
     assert found == set(problem.scopes(size, mode))
-
-
-@pytest.fixture
-def x64():
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield jax
-    jax.config.update("jax_enable_x64", before)
 
 
 @pytest.mark.slow

@@ -2,11 +2,11 @@ import re
 
 import numpy as np
 import pytest
+from support.models import counted_flops, problem_of, profiled_names, torch_workload
 
-from benchmarker import Case, UserError
-from benchmarker.hooks import registry
+from benchmarker import UserError
 
-problem = registry.load(["problem.lstm"]).hook.make_problem()
+problem = problem_of("lstm")
 MODES = ("inference", "forward_backward")
 PARAMS = problem.params(layers=2, hidden_size=5, input_size=3, seq_len=4, batch_size=2)
 
@@ -46,15 +46,6 @@ def test_one_cell_by_hand():
     np.testing.assert_allclose(outputs["out"].ravel(), [h, o * np.tanh(f * c + i * g)], rtol=1e-14)
 
 
-@pytest.fixture
-def x64():
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield jax
-    jax.config.update("jax_enable_x64", before)
-
-
 def test_gradients_of_the_reference_are_those_of_jax(x64):
     from benchmarker_problems.lstm.jax import step_function
 
@@ -87,37 +78,20 @@ def test_gradients_of_the_reference_are_those_of_the_cell_of_flax(x64):
     np.testing.assert_allclose(d_b, expected["d_0.b"], rtol=1e-11, atol=1e-14)
 
 
-def torch_workload(mode, **options):
-    hooks = registry.load(["framework.torch", "workload.lstm.torch"]).hook
-    return hooks.build_workload(
-        framework=hooks.make_framework(device="cpu", precision="fp64", threads=None, profiling="no"),
-        problem=problem,
-        case=Case(problem="lstm", framework="torch", device="cpu", mode=mode, precision="fp64", params={}, **options),
-        params=PARAMS,
-        data=problem.data(PARAMS, "fp64", np.random.default_rng(0), 1),
-    )
-
-
 def test_pytorch_does_not_compile_it_and_says_so():
     pytest.importorskip("torch")
     with pytest.raises(UserError, match=r"does not compile nn.*; omit --compile"):
-        torch_workload("inference", compile=True)
+        torch_workload("lstm", PARAMS, "inference", "fp64", compile=True)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_scope_and_products_in_pytorch(mode):
     pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile
-    from torch.utils.flop_counter import FlopCounterMode
 
-    workload = torch_workload(mode)
+    workload = torch_workload("lstm", PARAMS, mode, "fp64")
     if mode == "inference":  # the counter's hooks fail where autograd.grad is asked for a leaf
-        with FlopCounterMode(display=False) as counter:
-            workload.step()
-        assert counter.get_total_flops() == problem.cost(PARAMS, mode, "fp64").flops
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-        workload.step()
-    assert [event.name for event in profiler.events()].count("lstm") == 1
+        assert counted_flops(workload) == problem.cost(PARAMS, mode, "fp64").flops
+    assert profiled_names(workload)["lstm"] == 1
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,9 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from support.models import cpu_kernels, function_of, lowered, problem_of, torch_workload
+from support.models import counted_flops, function_of, jax_workload, lowered, problem_of, profiled_names, torch_workload
 
-from benchmarker import MODES
+from benchmarker import MODES, UserError
+from benchmarker.hooks import parameters
 
 WIDE = {"n_layer": 2, "d_model": 2048, "n_head": 8, "batch_size": 16}
 TEXT = {**WIDE, "seq_len": 128, "vocab_size": 4096}
@@ -46,44 +47,58 @@ def every_scope(problem):
 @pytest.mark.parametrize(("name", "impl"), WAYS)
 def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
     pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile
-    from torch.utils.flop_counter import FlopCounterMode
 
     size = problem.small(problem.params(**MODELS[name][0], impl=impl))
     workload = torch_workload(name, size, mode)
-    with FlopCounterMode(display=False, custom_mapping=cpu_kernels()) as counter:
-        workload.step()
-    assert counter.get_total_flops() == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
+    assert counted_flops(workload) == problem.cost(size, mode, "fp32").flops + workload.recomputed_flops
     assert (workload.recomputed_flops > 0) == (impl == "fused" and mode != "inference")
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-        workload.step()
-    assert {event.name for event in profiler.events()} & every_scope(problem) == set(problem.scopes(size, mode))
+    assert profiled_names(workload).keys() & every_scope(problem) == set(problem.scopes(size, mode))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "moe"])
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
     pytest.importorskip("torch")
-    from torch.utils.flop_counter import FlopCounterMode
 
     size = problem.small(problem.params(**MODELS[name][0], impl=impl, batch_size=2, recompute=True, microbatches=2))
     workload = torch_workload(name, size, "training")
-    with FlopCounterMode(display=False, custom_mapping=cpu_kernels()) as counter:
-        workload.step()
-    assert counter.get_total_flops() == problem.cost(size, "training", "fp32").flops + workload.recomputed_flops
+    assert counted_flops(workload) == problem.cost(size, "training", "fp32").flops + workload.recomputed_flops
     assert workload.recomputed_flops > 0.15 * problem.cost(size, "training", "fp32").flops
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "moe"])
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
 def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
 
     given, wide = MODELS[name]
     size = problem.params(**given, **wide, impl=impl, recompute=True)
-    repeated = function_of(name, "recomputed_flops")(size, scores=False)
+    on_cpu = {"qkv": False} if name == "bert" else {}
+    repeated = function_of(name, "recomputed_flops")(size, scores=False, **on_cpu)
     flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
     assert flops == pytest.approx(problem.cost(size, "forward_backward", "fp32").flops + repeated, rel=0.01)
+
+
+@pytest.mark.parametrize("workload_of", [torch_workload, jax_workload])
+def test_gradients_of_recomputed_blocks_and_of_microbatches_are_those_of_the_reference(x64, problem, name, workload_of):
+    pytest.importorskip("torch")
+    small = problem.small(problem.params(**MODELS[name][0], batch_size=2, recompute=True, microbatches=2))
+    (expected,) = problem.reference(small, problem.data(small, "fp64", np.random.default_rng(0), 1), "forward_backward")
+    workload = workload_of(name, small, "forward_backward", "fp64")
+    found = workload.outputs(workload.step())
+    assert found.keys() == expected.keys()
+    for output, exact in expected.items():
+        assert np.linalg.norm(found[output] - exact) < 1e-13 * np.linalg.norm(exact), output
+
+
+def test_options_of_the_backward_pass_are_refused_in_inference(problem):
+    for options, named in (
+        ({"recompute": True}, "--recompute"),
+        ({"batch_size": 2, "microbatches": 2}, "--microbatches=2"),
+    ):
+        with pytest.raises(UserError, match=f"{named} needs .*; leave it out, or give --mode=forward_backward"):
+            problem.refuse(problem.params(**options), "inference")
+        problem.refuse(problem.params(**options), "training")
+    with pytest.raises(UserError, match="batch_size=3 is not a multiple of microbatches=2"):
+        parameters.convert(problem.params, {"batch_size": 3, "microbatches": 2})
 
 
 @pytest.mark.parametrize("mode", MODES)

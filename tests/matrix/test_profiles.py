@@ -91,21 +91,33 @@ def test_each_scope_of_a_model_runs_as_often_as_it_should(cli, tmp_path, problem
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, framework):
-    sizes = [*SIZE[:-1], "--batch-size=4", "--recompute", "--microbatches=2"]
-    record, path = profiled(cli, tmp_path, f"--framework={framework}", "--problem=gpt2", "--mode=training", *sizes)
+@pytest.mark.parametrize("problem", SIZES)
+def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, problem, framework):
+    sizes = [*SIZES[problem][:-1], "--batch-size=4", "--recompute", "--microbatches=2"]
+    record, path = profiled(
+        cli, tmp_path, f"--framework={framework}", f"--problem={problem}", "--mode=training", *sizes
+    )
+    assert record.trace is not None
+    assert record.trace.complete, record.trace.missing
+    assert record.cost is not None
     found = {(each.scope, each.phase): each.occurrences for each in record.scopes if each.scope}
-    once = {"embed", "ln_f", "lm_head", "loss", "optimizer"}
-    for name in {name for name, _ in found} - once:
-        assert found[name, "forward"] == found[name, "backward"] == 2 * LAYERS * STEPS
-    assert found["optimizer", "forward"] == STEPS
-    assert found["mlp_fc", "remat"] == found["attn_q_k", "remat"] == 2 * LAYERS * STEPS
+    made = problem_of(problem)
+    size = made.params(**record.case.params)
+    expected = {name: STEPS * count for name, count in made.scopes(size, "training").items()}
+    # On a CPU, XLA computes the first product of BERT's blocks once, as a part of the recomputation.
+    merged = {"attn_qkv"} if (problem, framework) == ("bert", "jax") else set()
+    for name in {name for name, _ in found} - merged:
+        assert found[name, "forward"] == expected[name]
+        assert name == "optimizer" or found[name, "backward"] == expected[name]
+    for name in ("attn_qkv", "attn_q_k", "mlp_fc"):
+        assert found[name, "remat"] == expected[name] == 2 * LAYERS * STEPS
     rows = work(open_trace(path).events)
     flops = rows.groupby("phase", observed=True)["flops"].sum() / STEPS
-    assert record.cost is not None
+    tokens = size.batch_size * size.seq_len
     # PyTorch ends the recomputation of a block within its last product, which it has begun: it is in the trace.
-    begun = LAYERS * 2 * 4 * 32 * (4 * 48) * 48 if framework == "torch" else 0
-    assert flops["remat"] == record.cost.recomputed_flops + begun
+    begun = LAYERS * 2 * tokens * (4 * 48) * 48 if framework == "torch" and problem != "bert" else 0
+    first = LAYERS * 2 * tokens * 48 * (3 * 48) if merged else 0
+    assert flops["remat"] == record.cost.recomputed_flops + begun + first
     assert flops.sum() == record.cost.flops + record.cost.recomputed_flops + begun
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.models import problem_of, torch_workload
+from support.models import counted_flops, problem_of, profiled_names, torch_workload
 
 from benchmarker import MODES, Data, UserError
 from benchmarker.hooks import parameters
@@ -87,15 +87,6 @@ def test_images_have_the_pattern_of_their_class():
         assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.9
 
 
-@pytest.fixture
-def x64():
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield jax
-    jax.config.update("jax_enable_x64", before)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_gradients_of_the_reference_are_those_of_jax(x64, size):
@@ -175,18 +166,12 @@ def test_running_statistics_after_training_steps():
 @pytest.mark.parametrize("size", SIZES)
 def test_flops_and_scopes_in_pytorch(size, mode):
     pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile
-    from torch.utils.flop_counter import FlopCounterMode
 
     small = problem.small(problem.params(size=size))
     workload = torch_workload("resnet", small, mode)
-    with FlopCounterMode(display=False) as counter:
-        workload.step()
-    assert counter.get_total_flops() == problem.cost(small, mode, "fp32").flops
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
-        workload.step()
-    names = [event.name for event in profiler.events()]
-    found = {name: names.count(name) for name in EVERY_SCOPE if name in names}
+    assert counted_flops(workload) == problem.cost(small, mode, "fp32").flops
+    names = profiled_names(workload)
+    found = {name: names[name] for name in EVERY_SCOPE if name in names}
     assert found == problem.scopes(small, mode)
 
 

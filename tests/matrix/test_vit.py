@@ -70,5 +70,6 @@ def test_titles_name_what_differs_from_a_published_size():
     assert problem.title(problem.params(), "training") == "ViT-B/16 training, B=1 224×224"
     changed = problem.params(size="l16", image_size=384, impl="fused", classes=10, batch_size=8, d_ff=64)
     assert problem.title(changed, "inference") == "ViT-L/16 d_ff=64 10 classes inference, B=8 384×384 fused"
-    own = problem.params(patch_size=32)
-    assert problem.title(own, "forward_backward") == "ViT L=12 d=768 H=12 P=32 fwd+bwd, B=1 224×224"
+    own = problem.params(patch_size=32, batch_size=4, recompute=True, microbatches=2)
+    expected = "ViT L=12 d=768 H=12 P=32 fwd+bwd, B=4 224×224 recompute in 2 parts"
+    assert problem.title(own, "forward_backward") == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -23,14 +24,32 @@ def function_of(name: str, function: str) -> Any:
     return getattr(problem_of(name), function, None) or getattr(import_module(f"benchmarker_problems.{name}"), function)
 
 
-def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32") -> Workload:
-    """A model in PyTorch on the CPU, with random weights."""
-    hooks = registry.load(["framework.torch", f"workload.{name}.torch"]).hook
+def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32", **options: bool) -> Workload:
+    """A problem in PyTorch on the CPU, with random data; the options are those of `Case`."""
+    hooks = registry.load(["framework.torch"]).hook
+    framework = hooks.make_framework(device="cpu", precision=precision, threads=None, profiling="no")
+    return _workload(name, "torch", framework, size, mode, precision, **options)
+
+
+def jax_workload(name: str, size: Any, mode: Mode, precision: str = "fp32") -> Workload:
+    """A problem in JAX on the CPU, with random data; fp64 needs the fixture `x64`."""
+    import jax
+
+    from benchmarker_plugins.frameworks.jax import JaxFramework
+
+    return _workload(name, "jax", JaxFramework(jax.devices("cpu")[0]), size, mode, precision)
+
+
+def _workload(
+    name: str, framework: str, opened: Any, size: Any, mode: Mode, precision: str, **options: bool
+) -> Workload:
     problem = problem_of(name)
-    made: Workload = hooks.build_workload(
-        framework=hooks.make_framework(device="cpu", precision=precision, threads=None, profiling="no"),
+    made: Workload = registry.load([f"workload.{name}.{framework}"]).hook.build_workload(
+        framework=opened,
         problem=problem,
-        case=Case(problem=name, framework="torch", device="cpu", mode=mode, precision=precision, params={}),
+        case=Case(
+            problem=name, framework=framework, device="cpu", mode=mode, precision=precision, params={}, **options
+        ),
         params=size,
         data=problem.data(size, precision, np.random.default_rng(0), 1),
     )
@@ -49,6 +68,25 @@ def cpu_kernels() -> dict[Any, Any]:
             sdpa_backward_flop_count(d_out, q, k, v)
         ),
     }
+
+
+def counted_flops(workload: Workload) -> int:
+    """FLOPs of a step as PyTorch counts them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False, custom_mapping=cpu_kernels()) as counter:
+        workload.step()
+    flops: int = counter.get_total_flops()
+    return flops
+
+
+def profiled_names(workload: Workload) -> Counter[str]:
+    """How often each name, such as that of a scope, occurs in PyTorch's profile of a step."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+        workload.step()
+    return Counter(event.name for event in profiler.events())
 
 
 def batch_shapes(name: str, size: Any) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -15,10 +15,33 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.bert.reference import forward, masked_loss
-from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers import (
+    DERIVED,
+    Shapes,
+    block_shapes,
+    fill,
+    linear_shapes,
+    norm_shapes,
+    require_multiples,
+    size_of,
+)
 from benchmarker_problems.layers.data import draw, sequences
-from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
-from benchmarker_problems.steps import AdamW
+from benchmarker_problems.layers.work import (
+    Layers,
+    block_flops,
+    block_parts,
+    block_recomputed_flops,
+    block_scopes,
+    times,
+)
+from benchmarker_problems.steps import (
+    MICROBATCHES_HELP,
+    RECOMPUTE_HELP,
+    AdamW,
+    refuse_without_backward,
+    step_scopes,
+    steps_title,
+)
 from benchmarker_problems.steps.reference import steps
 
 Size = Literal["base", "large", "roberta-base", "roberta-large"]
@@ -77,12 +100,13 @@ class BertParams:
         Meta(description="positions with logits: all, as in transformers, or only those that the loss needs"),
     ] = "all"
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
+    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model})
-        if self.d_model % self.n_head:
-            raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
+        require_multiples(self, d_model="n_head", batch_size="microbatches")
 
     @property
     def family(self) -> Family:
@@ -148,8 +172,9 @@ class Bert(Problem):
         vocabulary = "" if p.vocab_size == SIZES[p.size]["vocab_size"] else f" V={p.vocab_size}"
         head = "" if p.head == "all" else " masked head"
         impl = "" if p.impl == BertParams.impl else f" {p.impl}"
+        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{head}{impl}"
+        return f"{size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{head}{impl}{steps}"
 
     def scopes(self, params: BertParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks.
@@ -157,14 +182,12 @@ class Bert(Problem):
         `gather_masked` selects the masked positions: before the head, or from its logits for the loss.
         """
         gather = () if params.head == "all" and mode == "inference" else ("gather_masked",)
-        loss = () if mode == "inference" else ("loss",)
-        optimizer = ("optimizer",) if mode == "training" else ()
-        head = ("head_fc", "head_gelu", "head_ln", "lm_head")
-        return {
+        scopes = {
             **dict.fromkeys(("embed", "ln_embed"), 1),
             **dict.fromkeys(block_scopes(params.impl), params.n_layer),
-            **dict.fromkeys((*head, *gather, *loss, *optimizer), 1),
+            **dict.fromkeys(("head_fc", "head_gelu", "head_ln", "lm_head", *gather), 1),
         }
+        return step_scopes(scopes, mode, params.microbatches)
 
     def cost(self, params: BertParams, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each product of the forward pass."""
@@ -190,8 +213,10 @@ class Bert(Problem):
     def parts(self, params: BertParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
         p, backward = params, mode != "inference"
-        tokens = p.batch_size * p.seq_len
-        layers, head, masked = (Layers(rows, precision, backward) for rows in (tokens, p.head_rows, p.masked))
+        tokens, head_rows, masked_rows = (
+            rows // p.microbatches for rows in (p.batch_size * p.seq_len, p.head_rows, p.masked)
+        )
+        layers, head, masked = (Layers(rows, precision, backward) for rows in (tokens, head_rows, masked_rows))
         gathered = p.d_model if p.head == "masked" else p.vocab_size
         parts = {
             "embed": layers.pointwise(0, p.d_model, weights=(tokens + p.seq_len + 1) * p.d_model),
@@ -203,9 +228,14 @@ class Bert(Problem):
             "lm_head": head.linear(p.d_model, p.vocab_size),
             "gather_masked": masked.pointwise(gathered, gathered),
             "loss": masked.pointwise(p.vocab_size, 0),
-            "optimizer": Work(0, AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes),
         }
+        optimizer = Work(0, AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
         return {name: parts[name] for name in self.scopes(p, mode)}
+
+    def refuse(self, params: BertParams, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: BertParams) -> int:
         """Return the number of weights; the decoder shares those of the embedding, and has a bias of its own."""
@@ -226,7 +256,7 @@ class Bert(Problem):
             d_ff=160,
             vocab_size=97,
             seq_len=32,
-            batch_size=4,
+            batch_size=4 * params.microbatches,
         )
 
     def reference(self, params: BertParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
@@ -239,6 +269,26 @@ class Bert(Problem):
             lambda logits_V, batch: masked_loss(logits_V, batch["masked"], batch["targets"], params),
             adamw(params),
         )
+
+
+def recomputed_flops(params: BertParams, *, scores: bool, qkv: bool = True) -> int:
+    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`.
+
+    `qkv` is whether a block that is computed again repeats its first product, whose input is kept.
+    """
+    p = params
+    tokens = p.batch_size * p.seq_len
+    repeated = block_recomputed_flops(
+        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute, post_norm=True
+    )
+    kept = 0 if qkv or not p.recompute else 2 * tokens * 3 * p.d_model**2
+    return p.n_layer * (repeated - kept)
+
+
+def within_microbatches(params: BertParams, data: Data) -> Data:
+    """Return the data with the indices of masked tokens counted from the first token of their microbatch."""
+    tokens = params.batch_size // params.microbatches * params.seq_len
+    return replace(data, batches=tuple({**batch, "masked": batch["masked"] % tokens} for batch in data.batches))
 
 
 @hookimpl

@@ -2,6 +2,9 @@
 
 In mixed precision, fp32 weights are cast for each product. In 16-bit types LayerNorm and softmax accumulate in fp32,
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
+
+With `--recompute` on a CPU, XLA finds that the first product of a block, `attn_qkv`, has the same input in both passes,
+and computes it once. It is then a part of the recomputation in a profile.
 """
 
 from collections.abc import Callable
@@ -14,9 +17,8 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
-from benchmarker_problems.bert import BertParams, adamw
+from benchmarker_problems.bert import BertParams, adamw, recomputed_flops, within_microbatches
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -49,9 +51,10 @@ class BertModel(nn.Module):
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + (wpe_PC[first : first + p.seq_len] + wtt_SC[0])
         x_BTC = layer_norm(name="ln_embed")(x_BTC)
-        block = partial(TransformerBlock, p.n_head, p.d_ff, eps, p.impl, self.kernel, self.dtype, post_norm=True)
+        fields = (p.n_head, p.d_ff, eps, p.impl, self.kernel, self.dtype)
+        block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            x_BTC = block(name=f"h.{layer}")(x_BTC)
+            x_BTC = block(*fields, post_norm=True, name=f"h.{layer}")(x_BTC)
         x_C = x_BTC if p.head == "all" else gather_masked(x_BTC, masked_N)
         x_C = nn.Dense(p.d_model, dtype=self.dtype, name="head_fc")(x_C)
         with jax.named_scope("head_gelu"):
@@ -73,18 +76,18 @@ def build_workload(framework: JaxFramework, case: Case, params: BertParams, data
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, kernel = params, fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
     return workload(
         framework,
         case,
-        data,
+        within_microbatches(p, data),
         "logits",
         logits_of,
         loss_of,
         terms=p.masked,
         inputs=("tokens", "masked"),
         settings=adamw(p),
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel), qkv=case.device != "cpu"),
     )
 
 

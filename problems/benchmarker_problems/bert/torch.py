@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import recomputes_scores
-from benchmarker_problems.bert import BertParams, adamw
+from benchmarker_problems.bert import BertParams, adamw, recomputed_flops, within_microbatches
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, workload
+from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
 
 
 @hookimpl
@@ -35,6 +34,7 @@ class BertModel(nn.Module):
         self.wpe = nn.Parameter(torch.empty(p.positions, p.d_model))
         self.wtt = nn.Parameter(torch.empty(p.family.token_types, p.d_model))
         self.ln_embed = nn.LayerNorm(p.d_model, eps=eps)
+        self.run = recomputing if p.recompute else plainly
         self.h = nn.ModuleList(
             TransformerBlock(p.d_model, p.n_head, p.d_ff, eps=eps, impl=p.impl, post_norm=True)
             for _ in range(p.n_layer)
@@ -51,7 +51,7 @@ class BertModel(nn.Module):
         with scope("ln_embed"):
             x_BTC = self.ln_embed(x_BTC)
         for block in self.h:
-            x_BTC = block(x_BTC)
+            x_BTC = self.run(block, x_BTC)
         x_C = x_BTC if self.params.head == "all" else gather_masked(x_BTC, masked_N)
         with scope("head_fc"):
             x_C = self.head_fc(x_C)
@@ -74,8 +74,7 @@ def build_workload(framework: TorchFramework, case: Case, params: BertParams, da
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, types = params, PRECISIONS[case.precision]
     model = load(framework, lambda: BertModel(p), data, DTYPES[types.parameter])
-    recomputes = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    scores = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
 
     def loss_of(tokens: Tensor, masked: Tensor, targets: Tensor) -> Tensor:
         logits_V = model(tokens, masked)
@@ -84,7 +83,7 @@ def build_workload(framework: TorchFramework, case: Case, params: BertParams, da
     return workload(
         framework,
         case,
-        data,
+        within_microbatches(p, data),
         model,
         "logits",
         model,
@@ -92,5 +91,6 @@ def build_workload(framework: TorchFramework, case: Case, params: BertParams, da
         terms=p.masked,
         inputs=("tokens", "masked"),
         settings=adamw(p),
-        recomputed_flops=scores_flops if recomputes else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=scores),
     )

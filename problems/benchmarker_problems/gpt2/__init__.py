@@ -11,13 +11,27 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
-from benchmarker_problems.attention import IMPL_HELP, Impl, product_flops
+from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.gpt2.reference import forward
-from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, size_of
+from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw, next_tokens
 from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
-from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
+from benchmarker_problems.layers.work import (
+    Layers,
+    block_flops,
+    block_parts,
+    block_recomputed_flops,
+    block_scopes,
+    times,
+)
+from benchmarker_problems.steps import (
+    ADAMW,
+    MICROBATCHES_HELP,
+    RECOMPUTE_HELP,
+    refuse_without_backward,
+    step_scopes,
+    steps_title,
+)
 from benchmarker_problems.steps.reference import steps
 
 Size = Literal["small", "medium", "large", "xl", "2.7b"]
@@ -59,10 +73,7 @@ class Gpt2Params:
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
-        if self.d_model % self.n_head:
-            raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
-        if self.batch_size % self.microbatches:
-            raise ValueError(f"batch_size={self.batch_size} is not a multiple of microbatches={self.microbatches}")
+        require_multiples(self, d_model="n_head", batch_size="microbatches")
 
     @property
     def positions(self) -> int:
@@ -109,11 +120,8 @@ class Gpt2(Problem):
 
     def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        loss = () if mode == "inference" else ("loss",)
-        once = dict.fromkeys(("ln_f", "lm_head", *loss), 1)
-        optimizer = {"optimizer": 1} if mode == "training" else {}
-        counts = {"embed": 1, **dict.fromkeys(block_scopes(params.impl), params.n_layer), **once}
-        return {name: params.microbatches * count for name, count in counts.items()} | optimizer
+        blocks = dict.fromkeys(block_scopes(params.impl), params.n_layer)
+        return step_scopes({"embed": 1, **blocks, "ln_f": 1, "lm_head": 1}, mode, params.microbatches)
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each product of the forward pass.
@@ -139,24 +147,19 @@ class Gpt2(Problem):
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p, backward = params, mode != "inference"
-        batch_size = p.batch_size // p.microbatches
-        tokens = batch_size * p.seq_len
-        layers = Layers(tokens, precision, backward)
+        p = params
+        tokens = p.batch_size // p.microbatches * p.seq_len
+        layers = Layers(tokens, precision, backward=mode != "inference")
         parts = {
             "embed": layers.pointwise(0, p.d_model, weights=(tokens + p.seq_len) * p.d_model),
             **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
             "ln_f": layers.norm(p.d_model),
             "lm_head": layers.linear(p.d_model, p.vocab_size),
+            "loss": layers.pointwise(p.vocab_size, 0),
         }
-        if backward:
-            parts["loss"] = layers.pointwise(p.vocab_size, 0)
-        parts = times(p.microbatches, parts)
-        if mode == "training":
-            weight_bytes = self.parameter_count(p) * layers.weight_bytes
-            # AdamW reads the weights, their gradients and two moments, and writes all but the gradients.
-            parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
-        return parts
+        optimizer = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
+        return {name: parts[name] for name in self.scopes(p, mode)}
 
     def refuse(self, params: Gpt2Params, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass."""
@@ -197,17 +200,12 @@ class Gpt2(Problem):
 
 
 def recomputed_flops(params: Gpt2Params, *, scores: bool) -> int:
-    """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and blocks if asked.
-
-    The last product of a block is not repeated, because no gradient needs its result.
-    """
+    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`."""
     p = params
-    flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim) if scores else 0
-    if not p.recompute:
-        return flops
-    cost = Gpt2().cost(p, "inference", "fp32")
-    outside = p.d_model * p.vocab_size + p.n_layer * p.d_ff * p.d_model
-    return flops + cost.flops - 2 * p.batch_size * p.seq_len * outside
+    tokens = p.batch_size * p.seq_len
+    return p.n_layer * block_recomputed_flops(
+        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute
+    )
 
 
 @hookimpl

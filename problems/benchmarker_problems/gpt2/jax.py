@@ -43,19 +43,10 @@ class Gpt2Model(nn.Module):
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + wpe_PC[: p.seq_len]
-        block = partial(
-            nn.remat(TransformerBlock) if p.recompute else TransformerBlock,
-            p.n_head,
-            p.d_ff,
-            LAYER_NORM_EPS,
-            p.impl,
-            self.kernel,
-            self.dtype,
-            causal=True,
-            tanh_gelu=True,
-        )
+        fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
+        block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            x_BTC = block(name=f"h.{layer}")(x_BTC)
+            x_BTC = block(*fields, causal=True, tanh_gelu=True, name=f"h.{layer}")(x_BTC)
         x_BTC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC)
         with jax.named_scope("lm_head"):
             return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T

@@ -22,6 +22,14 @@ def fill(params: Any, values: Mapping[str, Any]) -> None:
             object.__setattr__(params, name, value)
 
 
+def require_multiples(params: Any, **of: str) -> None:
+    """Raise `ValueError` unless each parameter is a multiple of the other one, as in `d_model="n_head"`."""
+    for name, other in of.items():
+        value, divisor = getattr(params, name), getattr(params, other)
+        if value % divisor:
+            raise ValueError(f"{name}={value} is not a multiple of {other}={divisor}")
+
+
 def linear_shapes(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Shapes:
     """Return the shapes of a product with weights; a `kernel` is [inputs, outputs]."""
     shapes: Shapes = {f"{name}.kernel": (inputs, outputs)}

@@ -82,6 +82,20 @@ def block_flops(tokens: int, seq_len: int, d_model: int, d_ff: int) -> int:
     return 2 * tokens * (4 * d_model**2 + 2 * d_model * d_ff + 2 * seq_len * d_model)
 
 
+def block_recomputed_flops(
+    tokens: int, seq_len: int, d_model: int, d_ff: int, *, scores: bool, recompute: bool, post_norm: bool = False
+) -> int:
+    """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and the block if asked.
+
+    The last product is not repeated if no gradient needs its result; that of LayerNorm after it (`post_norm`) does.
+    """
+    flops = 2 * tokens * seq_len * d_model if scores else 0
+    if not recompute:
+        return flops
+    unneeded = 0 if post_norm else 2 * tokens * d_ff * d_model
+    return flops + block_flops(tokens, seq_len, d_model, d_ff) - unneeded
+
+
 def block_parts(
     layers: Layers, seq_len: int, d_model: int, n_head: int, d_ff: int, impl: attention.Impl
 ) -> dict[str, Work]:

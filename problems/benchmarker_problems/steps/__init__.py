@@ -66,6 +66,13 @@ def refuse_without_backward(mode: Mode, *, recompute: bool, microbatches: int) -
         )
 
 
+def step_scopes(scopes: Mapping[str, int], mode: Mode, microbatches: int) -> dict[str, int]:
+    """Return how often the scopes of a step run: those of the model and `loss` in each microbatch, `optimizer` once."""
+    loss = {} if mode == "inference" else {"loss": 1}
+    optimizer = {"optimizer": 1} if mode == "training" else {}
+    return {name: microbatches * count for name, count in {**scopes, **loss}.items()} | optimizer
+
+
 def steps_title(*, recompute: bool, microbatches: int) -> str:
     """Return what a title says of these options; nothing if they have their defaults."""
     return " recompute" * recompute + f" in {microbatches} parts" * (microbatches > 1)

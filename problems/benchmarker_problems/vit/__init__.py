@@ -12,11 +12,34 @@ from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
-from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, linear_shapes, norm_shapes, size_of
+from benchmarker_problems.layers import (
+    DERIVED,
+    Shapes,
+    block_shapes,
+    fill,
+    linear_shapes,
+    norm_shapes,
+    require_multiples,
+    size_of,
+)
 from benchmarker_problems.layers.data import draw, labelled_images
 from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
-from benchmarker_problems.steps import ADAMW
+from benchmarker_problems.layers.work import (
+    Layers,
+    block_flops,
+    block_parts,
+    block_recomputed_flops,
+    block_scopes,
+    times,
+)
+from benchmarker_problems.steps import (
+    ADAMW,
+    MICROBATCHES_HELP,
+    RECOMPUTE_HELP,
+    refuse_without_backward,
+    step_scopes,
+    steps_title,
+)
 from benchmarker_problems.steps.reference import steps
 from benchmarker_problems.vit.reference import forward
 
@@ -47,14 +70,13 @@ class VitParams:
     classes: Annotated[int, Meta(ge=2, description="number of classes")] = CLASSES
     batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
+    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model})
-        if self.d_model % self.n_head:
-            raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
-        if self.image_size % self.patch_size:
-            raise ValueError(f"image_size={self.image_size} is not a multiple of patch_size={self.patch_size}")
+        require_multiples(self, d_model="n_head", image_size="patch_size", batch_size="microbatches")
 
     @property
     def patches(self) -> int:
@@ -105,18 +127,15 @@ class Vit(Problem):
         inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
         classes = "" if p.classes == CLASSES else f" {p.classes} classes"
         impl = "" if p.impl == VitParams.impl else f" {p.impl}"
+        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{classes} {what}, B={p.batch_size} {p.image_size}×{p.image_size}{impl}"
+        return f"{size}{inner}{classes} {what}, B={p.batch_size} {p.image_size}×{p.image_size}{impl}{steps}"
 
     def scopes(self, params: VitParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        loss = () if mode == "inference" else ("loss",)
-        optimizer = ("optimizer",) if mode == "training" else ()
-        return {
-            **dict.fromkeys(("patch_embed", "embed"), 1),
-            **dict.fromkeys(block_scopes(params.impl), params.n_layer),
-            **dict.fromkeys(("ln_f", "head", *loss, *optimizer), 1),
-        }
+        blocks = dict.fromkeys(block_scopes(params.impl), params.n_layer)
+        scopes = {"patch_embed": 1, "embed": 1, **blocks, "ln_f": 1, "head": 1}
+        return step_scopes(scopes, mode, params.microbatches)
 
     def cost(self, params: VitParams, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each of the forward pass, but images no gradient."""
@@ -139,21 +158,26 @@ class Vit(Problem):
     def parts(self, params: VitParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
         p, backward = params, mode != "inference"
-        rows = (p.batch_size * p.patches, p.batch_size * p.seq_len, p.batch_size)
+        batch_size = p.batch_size // p.microbatches
+        rows = (batch_size * p.patches, batch_size * p.seq_len, batch_size)
         patches, layers, images = (Layers(each, precision, backward) for each in rows)
-        embedded = p.batch_size * p.patches * p.d_model
         parts = {
             "patch_embed": patches.first_linear(p.patch_len, p.d_model),
             "embed": layers.part(
-                0, read=embedded, written=layers.rows * p.d_model, weights=(p.seq_len + 1) * p.d_model
+                0, read=patches.rows * p.d_model, written=layers.rows * p.d_model, weights=(p.seq_len + 1) * p.d_model
             ),
             **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
             "ln_f": images.norm(p.d_model),
             "head": images.linear(p.d_model, p.classes),
             "loss": images.pointwise(p.classes, 0),
-            "optimizer": Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes),
         }
+        optimizer = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
         return {name: parts[name] for name in self.scopes(p, mode)}
+
+    def refuse(self, params: VitParams, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: VitParams) -> int:
         """Return the number of weights."""
@@ -176,7 +200,7 @@ class Vit(Problem):
             patch_size=4,
             image_size=20,
             classes=7,
-            batch_size=5,
+            batch_size=5 * params.microbatches,
         )
 
     def reference(self, params: VitParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
@@ -188,6 +212,15 @@ class Vit(Problem):
             lambda weights, batch: forward(weights, batch["images"].astype(np.float64), params),
             lambda logits_BK, batch: cross_entropy(logits_BK, batch["targets"]),
         )
+
+
+def recomputed_flops(params: VitParams, *, scores: bool) -> int:
+    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`."""
+    p = params
+    tokens = p.batch_size * p.seq_len
+    return p.n_layer * block_recomputed_flops(
+        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute
+    )
 
 
 @hookimpl

@@ -15,12 +15,11 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
-from benchmarker_problems.vit import VitParams
+from benchmarker_problems.vit import VitParams, recomputed_flops
 from benchmarker_problems.vit.reference import LAYER_NORM_EPS
 
 
@@ -49,9 +48,10 @@ class VitModel(nn.Module):
         with jax.named_scope("embed"):
             class_B1C = jnp.broadcast_to(class_token_C, (len(images_BHW3), 1, p.d_model))
             x_BTC = jnp.concatenate([class_B1C, patches_BNC], axis=1) + wpe_TC
-        block = partial(TransformerBlock, p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
+        fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
+        block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            x_BTC = block(name=f"h.{layer}")(x_BTC)
+            x_BTC = block(*fields, name=f"h.{layer}")(x_BTC)
         x_BC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC[:, 0])
         return nn.Dense(p.classes, dtype=self.dtype, name="head")(x_BC)
 
@@ -61,7 +61,6 @@ def build_workload(framework: JaxFramework, case: Case, params: VitParams, data:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, kernel = params, fused_kernel(case)
     logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
     return workload(
         framework,
         case,
@@ -71,7 +70,8 @@ def build_workload(framework: JaxFramework, case: Case, params: VitParams, data:
         loss_of,
         terms=p.batch_size,
         inputs=("images",),
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
     )
 
 

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import recomputes_scores
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, patches
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, workload
-from benchmarker_problems.vit import VitParams
+from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
+from benchmarker_problems.vit import VitParams, recomputed_flops
 from benchmarker_problems.vit.reference import LAYER_NORM_EPS
 
 
@@ -34,6 +33,7 @@ class VitModel(nn.Module):
         self.patch_embed = nn.Linear(p.patch_len, p.d_model)
         self.class_token = nn.Parameter(torch.empty(p.d_model))
         self.wpe = nn.Parameter(torch.empty(p.seq_len, p.d_model))
+        self.run = recomputing if p.recompute else plainly
         self.h = nn.ModuleList(
             TransformerBlock(p.d_model, p.n_head, p.d_ff, eps=LAYER_NORM_EPS, impl=p.impl) for _ in range(p.n_layer)
         )
@@ -49,7 +49,7 @@ class VitModel(nn.Module):
             class_B1C = self.class_token.expand(len(images_BHW3), 1, -1)
             x_BTC = torch.cat([class_B1C, patches_BNC], dim=1) + self.wpe
         for block in self.h:
-            x_BTC = block(x_BTC)
+            x_BTC = self.run(block, x_BTC)
         with scope("ln_f"):
             x_BC = self.ln_f(x_BTC[:, 0])
         with scope("head"):
@@ -62,8 +62,7 @@ def build_workload(framework: TorchFramework, case: Case, params: VitParams, dat
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     p, types = params, PRECISIONS[case.precision]
     model = load(framework, lambda: VitModel(p), data, DTYPES[types.parameter])
-    recomputes = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    scores = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
     return workload(
         framework,
         case,
@@ -74,5 +73,6 @@ def build_workload(framework: TorchFramework, case: Case, params: VitParams, dat
         lambda images, targets: cross_entropy(model(images), targets),
         terms=p.batch_size,
         inputs=("images",),
-        recomputed_flops=scores_flops if recomputes else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=scores),
     )
