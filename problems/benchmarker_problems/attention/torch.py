@@ -95,7 +95,7 @@ def attend(q_BTHD: Tensor, k_BtKD: Tensor, v_BtKD: Tensor, *, impl: Impl, bias_T
         return out_BKGTD.permute(0, 3, 1, 2, 4).flatten(2, 3)
 
 
-def attend_to_rows(q_B1HD: Tensor, k_RSD: Tensor, v_RSD: Tensor, bias_1S: Tensor | None, impl: Impl) -> Tensor:
+def attend_to_rows(q_B1HD: Tensor, k_RSD: Tensor, v_RSD: Tensor, bias_1S: Tensor, impl: Impl) -> Tensor:
     """Attend from one token of each sequence to a cache of S positions; R is batch · heads of K and V.
 
     Queries of a group are rows of one product with the keys that they share. `bias_1S` masks what is not filled.
@@ -112,8 +112,7 @@ def attend_to_rows(q_B1HD: Tensor, k_RSD: Tensor, v_RSD: Tensor, bias_1S: Tensor
         by_einsum = impl == "einsum"
         scores_RGS = torch.einsum("rgd,rsd->rgs", q_RGD, k_RSD) if by_einsum else q_RGD @ k_RSD.transpose(1, 2)
     with scope("attn_softmax"):
-        if bias_1S is not None:
-            scores_RGS = scores_RGS.add_(bias_1S)
+        scores_RGS = scores_RGS.add_(bias_1S)
         softmax_dtype = torch.promote_types(scores_RGS.dtype, torch.float32)
         weights_RGS = torch.softmax(scores_RGS, dim=-1, dtype=softmax_dtype).to(v_RSD.dtype)
     with scope("attn_att_v"):

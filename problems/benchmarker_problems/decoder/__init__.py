@@ -25,17 +25,24 @@ from benchmarker_problems.generation import (
     PromptLen,
     fill_lengths,
     phase_title,
-    positions,
     refuse_phase,
     small_lengths,
+    token_batches,
 )
 from benchmarker_problems.generation.reference import generated
-from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes
-from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, size_of
-from benchmarker_problems.layers.data import draw, next_tokens, sequences
+from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes, phase_scopes
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples, size_of
+from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
 from benchmarker_problems.layers.work import Layers, added, times
-from benchmarker_problems.steps import ADAMW, MICROBATCHES_HELP, RECOMPUTE_HELP, refuse_without_backward, steps_title
+from benchmarker_problems.steps import (
+    ADAMW,
+    MICROBATCHES_HELP,
+    RECOMPUTE_HELP,
+    refuse_without_backward,
+    step_scopes,
+    steps_title,
+)
 from benchmarker_problems.steps.reference import steps
 
 Sizes = Mapping[Any, Mapping[str, Any]]
@@ -71,12 +78,9 @@ class DecoderParams:
     def __post_init__(self) -> None:
         fill(self, self.sizes[self.size])
         fill_lengths(self)
+        require_multiples(self, n_head="n_kv_head", batch_size="microbatches")
         if self.d_model % (2 * self.n_head):
             raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
-        if self.n_head % self.n_kv_head:
-            raise ValueError(f"n_head={self.n_head} is not a multiple of n_kv_head={self.n_kv_head}")
-        if self.batch_size % self.microbatches:
-            raise ValueError(f"batch_size={self.batch_size} is not a multiple of microbatches={self.microbatches}")
 
     @property
     def head_dim(self) -> int:
@@ -152,14 +156,10 @@ class Decoder(Problem):
 
     def scopes(self, params: DecoderParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        p, phased = params, params.phase != "none"
-        cache = ("cache_write",) if phased else ()
-        attended = ("norm_1", "attn_qkv", "rope", *cache, *attention.scopes(p.impl), "attn_proj")
-        last = ("next_token",) if phased else () if mode == "inference" else ("loss",)
-        count = p.microbatches * sum(each.count for each in passes(p))
-        blocks = dict.fromkeys((*attended, "norm_2", *self.mlp_scopes), count * p.n_layer)
-        optimizer = {"optimizer": 1} if mode == "training" else {}
-        return {"embed": count, **blocks, **dict.fromkeys(("norm_f", "lm_head", *last), count)} | optimizer
+        p = params
+        block = ("norm_1", "attn_qkv", "rope", *attention.scopes(p.impl), "attn_proj", "norm_2", *self.mlp_scopes)
+        scopes = {"embed": 1, **dict.fromkeys(block, p.n_layer), "norm_f": 1, "lm_head": 1}
+        return step_scopes(phase_scopes(p, scopes), mode, p.microbatches)
 
     def cost(self, params: DecoderParams, mode: Mode, precision: str) -> Cost:
         """Count the work.
@@ -181,45 +181,36 @@ class Decoder(Problem):
 
     def parts(self, params: DecoderParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p = params
-        parts = added(
-            times(p.microbatches * each.count, self.parts_of_pass(p, mode, precision, each)) for each in passes(p)
-        )
-        if mode == "training":
-            weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-            parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
-        return parts
-
-    def parts_of_pass(self, params: DecoderParams, mode: Mode, precision: str, each: Pass) -> dict[str, Work]:
-        """Return the work of the scopes of one pass through the model."""
         p, backward = params, mode != "inference"
-        batch_size = p.batch_size // p.microbatches
+        parts = added(
+            times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
+        )
+        weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
+        parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
+        return {name: parts[name] for name in self.scopes(p, mode)}
+
+    def _pass(self, params: DecoderParams, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
+        p, batch_size = params, params.batch_size // params.microbatches
         layers = Layers(batch_size * each.tokens, precision, backward)
         head = Layers(batch_size * each.logits, precision, backward)
         rotated = (p.n_head + p.n_kv_head) * p.head_dim
-        attended = attention_parts(layers, each, p.n_head, p.n_kv_head, p.head_dim, p.impl)
         block = {
             "norm_1": layers.norm(p.d_model, bias=False),
             "attn_qkv": layers.linear(p.d_model, sum(p.heads) * p.head_dim),
             "rope": layers.pointwise(rotated, rotated),
-            **attended,
+            **attention_parts(layers, each, p.n_head, p.n_kv_head, p.head_dim, p.impl),
             "attn_proj": layers.linear(p.d_model, p.d_model, residual=True),
             "norm_2": layers.norm(p.d_model, bias=False),
             **self.mlp_parts(p, layers),
         }
-        parts = {
+        return {
             "embed": layers.pointwise(0, p.d_model, weights=layers.rows * p.d_model),
             **times(p.n_layer, block),
             "norm_f": head.norm(p.d_model, bias=False),
             "lm_head": head.linear(p.d_model, p.vocab_size),
+            "loss": head.pointwise(p.vocab_size, 0),
+            "next_token": head.pointwise(p.vocab_size, 0),
         }
-        if backward:
-            parts["loss"] = layers.pointwise(p.vocab_size, 0)
-        if p.phase == "none":
-            parts.pop("cache_write")
-        else:
-            parts["next_token"] = head.pointwise(p.vocab_size, 0)
-        return parts
 
     def refuse(self, params: DecoderParams, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass, and phases elsewhere."""
@@ -258,13 +249,9 @@ class Decoder(Problem):
         return draw(self.weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
 
     def data(self, params: DecoderParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw weights, and tokens that can be learned; in a phase, those of every position."""
-        p = params
-        weights = self.weights(p, precision, rng)
-        if p.phase != "none":
-            drawn = sequences(p.batch_size, positions(p), p.vocab_size, rng, batches)
-            return Data(weights, tuple({"tokens": tokens} for tokens in drawn))
-        return Data(weights, next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches))
+        """Draw weights, and tokens that can be learned."""
+        weights = self.weights(params, precision, rng)
+        return Data(weights, token_batches(params, rng, batches))
 
     def small(self, params: Any) -> Any:
         """Return at most two layers with dimensions that all differ, and groups of queries if there are any."""

@@ -4,7 +4,7 @@ In mixed precision, fp32 weights are cast for each product. In 16-bit types RMSN
 the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,17 +26,14 @@ from benchmarker_problems.attention.jax import (
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import jax as generation
-from benchmarker_problems.generation.jax import Cache, Keys, attention_into
+from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.layers.jax import cross_entropy, rope
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 
-SUPPORT = Support(
-    DONE,
-    exclusions=(*FUSED_EXCLUSIONS, {"impl": "fused", "phase": "decode"}, {"impl": "fused", "phase": "generate"}),
-)
-"""All precisions, except those that JAX's fused attention does not support; it does not fit a cache [R, S, D]."""
+SUPPORT = Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE))
+"""All precisions, except those that JAX's fused attention does not support."""
 
 Mlp = Callable[[Array, Array, Any, Any], Array]
 """From the normalised input and the residual [B, T, C], the parameters and the type of products; it makes modules."""
@@ -80,32 +77,28 @@ class DecoderModel(nn.Module):
 
     @nn.compact
     def __call__(
-        self, tokens_BT: Array, cache: Cache | None = None, position: Array | int = 0
-    ) -> Array | tuple[Array, Cache]:
-        """Return the logits of every position, [B, T, V]; with a cache, those of the last, [B, V], and the cache."""
+        self, tokens_BT: Array, position: Array | int = 0, attentions: Sequence[Attention] | None = None
+    ) -> Array:
+        """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         p = self.params
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
         cos_Td, sin_Td = map(jnp.asarray, rope_tables(p.seq_len, p.head_dim, p.rope_theta))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT]
-            if cache is not None:
+            if attentions:
                 at = partial(jax.lax.dynamic_slice_in_dim, start_index=position, slice_size=tokens_BT.shape[1])
                 cos_Td, sin_Td = at(cos_Td), at(sin_Td)
         block = nn.remat(Block) if p.recompute else Block
-        written: list[Keys] = []
         for layer in range(p.n_layer):
             made = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")
-            into = attention_into(cache[layer], position, p.impl, self.kernel, written) if cache else None
-            x_BTC = made(x_BTC, (cos_Td, sin_Td), into)
-        if cache is not None:
+            x_BTC = made(x_BTC, (cos_Td, sin_Td), attentions[layer] if attentions else None)
+        if attentions:
             x_BTC = x_BTC[:, -1]
         x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
-        if p.tied_head:
-            with jax.named_scope("lm_head"):
-                logits_BTV = x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
-        else:
-            logits_BTV = nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
-        return logits_BTV if cache is None else (logits_BTV, tuple(written))
+        if not p.tied_head:
+            return nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
+        with jax.named_scope("lm_head"):
+            return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
 
 
 def build(
@@ -114,7 +107,7 @@ def build(
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
-        model: Any = partial(apply, DecoderModel(p, mlp, dtype, kernel))
+        model = partial(apply, DecoderModel(p, mlp, dtype, kernel))
         return generation.workload(framework, case, p, data, model, p.cache_shape)
     logits_of, loss_of = functions(p, mlp, dtype, kernel)
     return workload(

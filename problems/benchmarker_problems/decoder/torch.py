@@ -5,8 +5,9 @@ fp32.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from benchmarker_problems.attention.torch import Attention, attend, causal_bias,
 from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
-from benchmarker_problems.generation.torch import Cache, attention_into, rows_of_mask
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, rope
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -72,7 +72,6 @@ class DecoderModel(nn.Module):
     def __init__(self, params: DecoderParams, block: Callable[[Any], Block]) -> None:
         super().__init__()
         p = params
-        self.params = p
         self.wte = nn.Parameter(torch.empty(p.vocab_size, p.d_model))
         self.run = recomputing if params.recompute else plainly
         self.h = nn.ModuleList(block(p) for _ in range(p.n_layer))
@@ -84,21 +83,17 @@ class DecoderModel(nn.Module):
         tokens_BT: Tensor,
         tables: tuple[Tensor, Tensor],
         bias_TT: Tensor | None,
-        cache: Cache | None = None,
         positions_T: Tensor | None = None,
+        attentions: Sequence[Attention] | None = None,
     ) -> Tensor:
-        """Return the logits of every position, [B, T, V]; with a cache, those of the last, [B, V]."""
+        """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         with scope("embed"):
             x_BTC = F.embedding(tokens_BT, self.wte)
             if positions_T is not None:
                 tables = tables[0][positions_T], tables[1][positions_T]
-                bias_TT = rows_of_mask(positions_T, self.params.seq_len, tables[0].dtype)
-        for layer, block in enumerate(self.h):
-            into = None
-            if cache is not None and positions_T is not None:
-                into = attention_into(cache[layer], positions_T, bias_TT, self.params.impl)
-            x_BTC = self.run(block, x_BTC, tables, bias_TT, into)
-        if cache is not None:
+        for block, attention in zip(self.h, attentions or repeat(None), strict=False):
+            x_BTC = self.run(block, x_BTC, tables, bias_TT, attention)
+        if attentions:
             x_BTC = x_BTC[:, -1]
         with scope("norm_f"):
             x_BTC = self.norm_f(x_BTC)
@@ -122,8 +117,8 @@ def build(
     tables = framework.put(cos_Td[:, None], compute_dtype), framework.put(sin_Td[:, None], compute_dtype)
     if p.phase != "none":
 
-        def continued(tokens_BT: Tensor, cache: Cache, positions_T: Tensor) -> Tensor:
-            logits_BV: Tensor = model(tokens_BT, tables, None, cache, positions_T)
+        def continued(tokens_BT: Tensor, positions_T: Tensor, attentions: Sequence[Attention]) -> Tensor:
+            logits_BV: Tensor = model(tokens_BT, tables, None, positions_T, attentions)
             return logits_BV
 
         return generation.workload(framework, case, p, data, continued, p.cache_shape)

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta
 
 from benchmarker import Mode, UserError
 from benchmarker_problems.layers import DERIVED
+from benchmarker_problems.layers.data import next_tokens, sequences
 
 Phase = Literal["none", "prefill", "decode", "generate"]
 Decoding = Literal["greedy", "forced"]
@@ -91,6 +93,15 @@ def phase_title(params: Any) -> str:
 Run = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 """A pass: from a sequence [B, S], the tokens [B, T] of the pass, and the position of the first of them, to the token
 that follows [B, 1], its position, and the result."""
+
+
+def token_batches(params: Any, rng: np.random.Generator, batches: int) -> tuple[Mapping[str, np.ndarray], ...]:
+    """Return batches of `tokens` that can be learned, and of `targets`; in a phase, the tokens of every position."""
+    p = params
+    if p.phase == "none":
+        return next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches)
+    drawn = sequences(p.batch_size, positions(p), p.vocab_size, rng, batches)
+    return tuple({"tokens": tokens} for tokens in drawn)
 
 
 def step_of(params: Any, sequences: Sequence[Any], zero: Any, run: Run) -> Callable[[], dict[str, Any]]:

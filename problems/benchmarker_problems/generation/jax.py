@@ -3,7 +3,7 @@
 Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,18 +14,20 @@ from jax import Array
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows
+from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows, fused_kernel
 from benchmarker_problems.generation import step_of
 from benchmarker_problems.steps.jax import Weights
 
 Keys = tuple[Array, Array]
 """Keys and values [R, S, D] of a block: of the layouts tried, the one that XLA does not copy on a CPU."""
 Cache = tuple[Keys, ...]
-Model = Callable[[Weights, Array, Cache, Array], tuple[Array, Cache]]
-"""From weights, tokens [B, T], the cache and the position of the first token to the last one's logits and the cache."""
+NO_FUSED_CACHE = ({"impl": "fused", "phase": "decode"}, {"impl": "fused", "phase": "generate"})
+"""JAX's fused attention does not fit such a cache."""
+Model = Callable[[Weights, Array, Array, Sequence[Attention]], Array]
+"""From weights, tokens [B, T], the position of the first and the attention of each block to the last one's logits."""
 
 
-def attention_into(keys: Keys, position: Array | int, impl: Impl, kernel: Kernel, written: list[Keys]) -> Attention:
+def attention_into(keys: Keys, position: Array, impl: Impl, kernel: Kernel, written: list[Keys]) -> Attention:
     """Return the attention of a block that writes keys and values to its cache, and appends that to `written`.
 
     The tokens are those from `position` on. Several tokens are the prompt, which is first and attends to itself.
@@ -57,12 +59,15 @@ def workload(
     cache: Cache = tuple(
         (jnp.zeros(of_block, dtype, device=device), jnp.zeros(of_block, dtype, device=device)) for _ in range(blocks)
     )
-    forced = params.decoding == "forced"
+    forced, kernel = params.decoding == "forced", fused_kernel(case)
 
     def advance(
         weights: Weights, cache: Cache, sequence_BS: Array, tokens_BT: Array, position: Array
     ) -> tuple[Cache, tuple[Array, Array, Array]]:
-        logits_BV, cache = model(weights, tokens_BT, cache, position)
+        written: list[Keys] = []
+        attentions = [attention_into(keys, position, params.impl, kernel, written) for keys in cache]
+        logits_BV = model(weights, tokens_BT, position, attentions)
+        cache = tuple(written)
         with jax.named_scope("next_token"):
             position += tokens_BT.shape[1]
             if forced:

@@ -3,7 +3,7 @@
 Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,37 +20,32 @@ from benchmarker_problems.generation import step_of
 Keys = tuple[Tensor, Tensor]
 """Keys and values [R, S, D] of a block."""
 Cache = list[Keys]
-Model = Callable[[Tensor, Cache, Tensor], Tensor]
-"""From tokens [B, T], the cache, which it changes, and the positions [T] of the tokens to the last one's logits."""
+Model = Callable[[Tensor, Tensor, Sequence[Attention]], Tensor]
+"""From tokens [B, T], their positions [T] and the attention of each block to the last one's logits [B, V]."""
 
 
-def rows_of_mask(positions_T: Tensor, room: int, dtype: torch.dtype) -> Tensor:
-    """Return the mask to add to the scores: −∞ at keys that come after a token.
-
-    It is [T, T] for a prompt, which attends to itself, and [1, S] for a single token.
-    """
-    device = positions_T.device
-    if len(positions_T) > 1:
-        return causal_bias(len(positions_T), dtype, device)
-    after_1S = torch.arange(room, device=device) > positions_T[:, None]
-    return torch.zeros(after_1S.shape, dtype=dtype, device=device).masked_fill_(after_1S, -torch.inf)
-
-
-def attention_into(keys: Keys, positions_T: Tensor, bias_TS: Tensor | None, impl: Impl) -> Attention:
-    """Return the attention of a block that writes keys and values to its cache.
+def attentions_into(cache: Cache, positions_T: Tensor, impl: Impl) -> list[Attention]:
+    """Return the attention of each block, which writes keys and values to the cache.
 
     Several tokens are the prompt, which is first and attends to itself.
     """
+    (k_RSD, _), *_ = cache
+    device, length = k_RSD.device, len(positions_T)
+    if length > 1:
+        bias_TS = causal_bias(length, k_RSD.dtype, device)
+    else:
+        after_1S = torch.arange(k_RSD.shape[1], device=device) > positions_T[:, None]
+        bias_TS = torch.zeros(after_1S.shape, dtype=k_RSD.dtype, device=device).masked_fill_(after_1S, -torch.inf)
 
-    def attention(q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
+    def attention(keys: Keys, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
         with scope("cache_write"):
             for into_RSD, new_BTKD in zip(keys, (k_BTKD, v_BTKD), strict=True):
                 into_RSD.index_copy_(1, positions_T, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
-        if q_BTHD.shape[1] > 1:
+        if length > 1:
             return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias_TS)
         return attend_to_rows(q_BTHD, *keys, bias_TS, impl)
 
-    return attention
+    return [partial(attention, keys) for keys in cache]
 
 
 def workload(
@@ -66,7 +61,7 @@ def workload(
 
     def advance(sequence_BS: Tensor, tokens_BT: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast(device.type, compute_dtype, enabled=types.is_mixed):
-            logits_BV = model(tokens_BT, cache, positions_T)
+            logits_BV = model(tokens_BT, positions_T, attentions_into(cache, positions_T, params.impl))
         with scope("next_token"):
             if forced:
                 following_1 = torch.clamp(positions_T[-1:] + 1, max=sequence_BS.shape[1] - 1)

@@ -1,6 +1,6 @@
 """Work of a decoder by formula, in whole sequences and in the phases of text generation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,15 @@ def passes(params: Any) -> tuple[Pass, ...]:
     if p.phase == "prefill":
         return (prefill,)
     return (prefill, Pass(p.new_tokens - 1, 1, p.prompt_len + p.new_tokens / 2, 1))
+
+
+def phase_scopes(params: Any, scopes: Mapping[str, int]) -> dict[str, int]:
+    """Return how often the scopes of a pass run in a step, with those that a phase adds."""
+    if params.phase == "none":
+        return dict(scopes)
+    count = sum(each.count for each in passes(params))
+    within = {**scopes, "cache_write": params.n_layer, "next_token": 1}
+    return {name: count * times for name, times in within.items()}
 
 
 def cached(each: Pass) -> float:

@@ -12,13 +12,28 @@ from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
+from benchmarker_problems.generation import (
+    SEQ_LEN_HELP,
+    DecodingOption,
+    Depth,
+    NewTokens,
+    PhaseOption,
+    PromptLen,
+    fill_lengths,
+    phase_title,
+    refuse_phase,
+    small_lengths,
+    token_batches,
+)
+from benchmarker_problems.generation.reference import generated
+from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes, phase_scopes
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
-from benchmarker_problems.layers.data import draw, next_tokens
+from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import cross_entropy
 from benchmarker_problems.layers.work import (
     Layers,
-    block_flops,
+    added,
     block_parts,
     block_recomputed_flops,
     block_scopes,
@@ -64,16 +79,22 @@ class Gpt2Params:
     n_head: Annotated[int, Meta(ge=1, description="attention heads")] = DERIVED
     d_ff: Annotated[int, Meta(ge=1, description="width within the MLP; 4·d_model if omitted")] = DERIVED
     vocab_size: Annotated[int, Meta(ge=2, description="number of distinct tokens; 50257 if omitted")] = DERIVED
-    seq_len: Annotated[int, Meta(ge=1, description="sequence length")] = 128
+    seq_len: Annotated[int, Meta(ge=1, description=SEQ_LEN_HELP)] = DERIVED
     batch_size: Annotated[int, Meta(ge=1, description="sequences per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
     recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
     microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
+    phase: PhaseOption = "none"
+    prompt_len: PromptLen = DERIVED
+    depth: Depth = DERIVED
+    new_tokens: NewTokens = DERIVED
+    decoding: DecodingOption = "greedy"
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
         require_multiples(self, d_model="n_head", batch_size="microbatches")
+        fill_lengths(self)
 
     @property
     def positions(self) -> int:
@@ -84,6 +105,11 @@ class Gpt2Params:
     def head_dim(self) -> int:
         """Width of one head."""
         return self.d_model // self.n_head
+
+    @property
+    def cache_shape(self) -> tuple[int, int, int, int]:
+        """Blocks, and the shape of the keys, and of the values, in each: sequences · heads, positions, and width."""
+        return self.n_layer, self.batch_size * self.n_head, self.seq_len, self.head_dim
 
 
 class Gpt2(Problem):
@@ -115,54 +141,55 @@ class Gpt2(Problem):
         vocabulary = "" if p.vocab_size == VOCAB_SIZE else f" V={p.vocab_size}"
         impl = "" if p.impl == Gpt2Params.impl else f" {p.impl}"
         steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
-        what = mode.replace("forward_backward", "fwd+bwd")
-        return f"GPT-2 {size}{inner}{vocabulary} {what}, B={p.batch_size} T={p.seq_len}{impl}{steps}"
+        what = f"{mode.replace('forward_backward', 'fwd+bwd')}, B={p.batch_size} T={p.seq_len}"
+        what = what if p.phase == "none" else phase_title(p)
+        return f"GPT-2 {size}{inner}{vocabulary} {what}{impl}{steps}"
 
     def scopes(self, params: Gpt2Params, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
         blocks = dict.fromkeys(block_scopes(params.impl), params.n_layer)
-        return step_scopes({"embed": 1, **blocks, "ln_f": 1, "lm_head": 1}, mode, params.microbatches)
+        scopes = phase_scopes(params, {"embed": 1, **blocks, "ln_f": 1, "lm_head": 1})
+        return step_scopes(scopes, mode, params.microbatches)
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
-        """Count the work; the backward pass has two products for each product of the forward pass.
+        """Count the work; the output head reads the whole embedding."""
+        p, weights = params, self.parameter_count(params)
 
-        Training reads the weights, writes their gradients, writes the weights, and reads and writes two moments.
-        """
-        p, types = params, PRECISIONS[precision]
-        tokens = p.batch_size * p.seq_len
-        flops = p.n_layer * block_flops(tokens, p.seq_len, p.d_model, p.d_ff) + 2 * tokens * p.d_model * p.vocab_size
-        weights = self.parameter_count(p) * types.parameter_bytes
-        tokens_bytes, logits_bytes = 4 * tokens, tokens * p.vocab_size * types.compute_bytes
-        moved = {
-            "inference": weights + tokens_bytes + logits_bytes,
-            "forward_backward": 2 * weights + 2 * tokens_bytes,
-            "training": ADAMW.WEIGHTS_MOVED * weights + 2 * tokens_bytes,
-        }
-        return Cost(
-            flops=flops if mode == "inference" else 3 * flops,
-            bytes=moved[mode],
-            samples=p.batch_size,
-            tokens=tokens,
-        )
+        def of_block(tokens: int) -> int:
+            return 2 * tokens * (4 * p.d_model**2 + 2 * p.d_model * p.d_ff)
+
+        return cost(p, mode, precision, weights=weights, d_kv=p.d_model, block_flops=of_block)
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
-        p = params
-        tokens = p.batch_size // p.microbatches * p.seq_len
-        layers = Layers(tokens, precision, backward=mode != "inference")
-        parts = {
-            "embed": layers.pointwise(0, p.d_model, weights=(tokens + p.seq_len) * p.d_model),
-            **times(p.n_layer, block_parts(layers, p.seq_len, p.d_model, p.n_head, p.d_ff, p.impl)),
-            "ln_f": layers.norm(p.d_model),
-            "lm_head": layers.linear(p.d_model, p.vocab_size),
-            "loss": layers.pointwise(p.vocab_size, 0),
-        }
-        optimizer = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
-        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
+        p, backward = params, mode != "inference"
+        parts = added(
+            times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
+        )
+        weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
+        parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
         return {name: parts[name] for name in self.scopes(p, mode)}
 
+    def _pass(self, params: Gpt2Params, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
+        p, batch_size = params, params.batch_size // params.microbatches
+        layers = Layers(batch_size * each.tokens, precision, backward)
+        head = Layers(batch_size * each.logits, precision, backward)
+        block = {
+            **block_parts(layers, each.tokens, p.d_model, p.n_head, p.d_ff, p.impl),
+            **attention_parts(layers, each, p.n_head, p.n_head, p.head_dim, p.impl),
+        }
+        return {
+            "embed": layers.pointwise(0, p.d_model, weights=(layers.rows + each.tokens) * p.d_model),
+            **times(p.n_layer, block),
+            "ln_f": head.norm(p.d_model),
+            "lm_head": head.linear(p.d_model, p.vocab_size),
+            "loss": head.pointwise(p.vocab_size, 0),
+            "next_token": head.pointwise(p.vocab_size, 0),
+        }
+
     def refuse(self, params: Gpt2Params, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass."""
+        """Refuse in inference what concerns the backward pass, and phases elsewhere."""
+        refuse_phase(params, mode)
         refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: Gpt2Params) -> int:
@@ -171,9 +198,8 @@ class Gpt2(Problem):
 
     def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw GPT-2's initial weights, random biases and gains too, and tokens that can be learned."""
-        p = params
-        weights = draw(weight_shapes(p), precision, rng, residuals=2 * p.n_layer)
-        return Data(weights, next_tokens(p.batch_size, p.seq_len, p.vocab_size, rng, batches))
+        weights = draw(weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
+        return Data(weights, token_batches(params, rng, batches))
 
     def small(self, params: Gpt2Params) -> Gpt2Params:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
@@ -184,17 +210,24 @@ class Gpt2(Problem):
             n_head=3,
             d_ff=160,
             vocab_size=97,
-            seq_len=32,
             batch_size=4 * params.microbatches,
+            **small_lengths(params),
         )
+
+    def check_steps(self, params: Gpt2Params) -> int:
+        """Return the tokens that a phase `decode` chooses before it begins again."""
+        return params.new_tokens if params.phase == "decode" else 1
 
     def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""
+        p = params
+        if p.phase != "none":
+            return generated(data, p, lambda weights, tokens_BT: forward(weights, tokens_BT, p.n_layer, p.n_head)[0])
         return steps(
             data,
             mode,
             "logits",
-            lambda weights, batch: forward(weights, batch["tokens"], params.n_layer, params.n_head),
+            lambda weights, batch: forward(weights, batch["tokens"], p.n_layer, p.n_head),
             lambda logits_BTV, batch: cross_entropy(logits_BTV, batch["targets"]),
         )
 

@@ -4,7 +4,7 @@ In mixed precision, fp32 weights are cast for each product. In 16-bit types Laye
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,9 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, fused_kernel, recomputes_scores
+from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attention, Kernel, fused_kernel, recomputes_scores
+from benchmarker_problems.generation import jax as generation
+from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
@@ -25,7 +27,7 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=FUSED_EXCLUSIONS)
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE))
 
 
 class Gpt2Model(nn.Module):
@@ -36,17 +38,22 @@ class Gpt2Model(nn.Module):
     kernel: Kernel
 
     @nn.compact
-    def __call__(self, tokens_BT: Array) -> Array:
-        """Return the logits of every position, [B, T, V]."""
+    def __call__(
+        self, tokens_BT: Array, position: Array | int = 0, attentions: Sequence[Attention] | None = None
+    ) -> Array:
+        """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         p = self.params
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
-            x_BTC = wte_VC[tokens_BT] + wpe_PC[: p.seq_len]
+            x_BTC = wte_VC[tokens_BT] + jax.lax.dynamic_slice_in_dim(wpe_PC, position, tokens_BT.shape[1])
         fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            x_BTC = block(*fields, causal=True, tanh_gelu=True, name=f"h.{layer}")(x_BTC)
+            made = block(*fields, causal=True, tanh_gelu=True, name=f"h.{layer}")
+            x_BTC = made(x_BTC, attentions[layer] if attentions else None)
+        if attentions:
+            x_BTC = x_BTC[:, -1]
         x_BTC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC)
         with jax.named_scope("lm_head"):
             return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
@@ -54,9 +61,12 @@ class Gpt2Model(nn.Module):
 
 @hookimpl
 def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
-    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    p, kernel = params, fused_kernel(case)
-    logits_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
+    p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
+    if p.phase != "none":
+        model = partial(apply, Gpt2Model(p, dtype, kernel))
+        return generation.workload(framework, case, p, data, model, p.cache_shape)
+    logits_of, loss_of = functions(p, dtype, kernel)
     return workload(
         framework,
         case,

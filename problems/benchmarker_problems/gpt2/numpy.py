@@ -8,8 +8,8 @@ from benchmarker_problems.steps.numpy import DONE, workload
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return the types that BLAS supports; there is no fused attention."""
-    return Support(DONE, choices={"impl": ("einsum", "matmul")})
+    """Return the types that BLAS supports; there is no fused attention, and no cache."""
+    return Support(DONE, choices={"impl": ("einsum", "matmul"), "phase": ("none",)})
 
 
 @hookimpl

@@ -4,13 +4,17 @@ Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and sof
 is fp32.
 """
 
+from collections.abc import Sequence
+from itertools import repeat
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention.torch import causal_bias, recomputes_scores
+from benchmarker_problems.attention.torch import Attention, causal_bias, recomputes_scores
+from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
@@ -39,12 +43,21 @@ class Gpt2Model(nn.Module):
         )
         self.ln_f = nn.LayerNorm(p.d_model, eps=LAYER_NORM_EPS)
 
-    def forward(self, tokens_BT: Tensor, bias_TT: Tensor) -> Tensor:
-        """Return the logits of every position, [B, T, V]."""
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        bias_TT: Tensor | None,
+        positions_T: Tensor | None = None,
+        attentions: Sequence[Attention] | None = None,
+    ) -> Tensor:
+        """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         with scope("embed"):
-            x_BTC = F.embedding(tokens_BT, self.wte) + self.wpe[: tokens_BT.shape[1]]
-        for block in self.h:
-            x_BTC = self.run(block, x_BTC, bias_TT)
+            of_position_TC = self.wpe[: tokens_BT.shape[1]] if positions_T is None else self.wpe[positions_T]
+            x_BTC = F.embedding(tokens_BT, self.wte) + of_position_TC
+        for block, attention in zip(self.h, attentions or repeat(None), strict=False):
+            x_BTC = self.run(block, x_BTC, bias_TT, attention)
+        if attentions:
+            x_BTC = x_BTC[:, -1]
         with scope("ln_f"):
             x_BTC = self.ln_f(x_BTC)
         with scope("lm_head"):
@@ -53,10 +66,17 @@ class Gpt2Model(nn.Module):
 
 @hookimpl
 def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Workload:
-    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, types, device = params, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
     model = load(framework, lambda: Gpt2Model(p), data, DTYPES[types.parameter])
+    if p.phase != "none":
+
+        def continued(tokens_BT: Tensor, positions_T: Tensor, attentions: Sequence[Attention]) -> Tensor:
+            logits_BV: Tensor = model(tokens_BT, None, positions_T, attentions)
+            return logits_BV
+
+        return generation.workload(framework, case, p, data, continued, p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 

@@ -14,7 +14,7 @@ import optax
 from jax import Array
 
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.jax import Kernel, attend
+from benchmarker_problems.attention.jax import Attention, Kernel, attend
 
 
 class TransformerBlock(nn.Module):
@@ -35,8 +35,8 @@ class TransformerBlock(nn.Module):
     post_norm: bool = False
 
     @nn.compact
-    def __call__(self, x_BTC: Array) -> Array:
-        """Apply the block."""
+    def __call__(self, x_BTC: Array, attention: Attention | None = None) -> Array:
+        """Apply the block, with another attention than that of whole sequences if it is given."""
         d_model = x_BTC.shape[-1]
         linear = partial(nn.Dense, dtype=self.dtype)
         ln_1, ln_2 = (nn.LayerNorm(epsilon=self.eps, name=name) for name in ("ln_1", "ln_2"))
@@ -46,7 +46,8 @@ class TransformerBlock(nn.Module):
         q_BTHD, k_BTHD, v_BTHD = (
             part.reshape(*part.shape[:2], self.n_head, -1) for part in jnp.split(qkv_BTE, 3, axis=-1)
         )
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, causal=self.causal, kernel=self.kernel)
+        attention = attention or partial(attend, impl=self.impl, causal=self.causal, kernel=self.kernel)
+        heads_BTHD = attention(q_BTHD, k_BTHD, v_BTHD)
         attended_BTC = linear(d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
         with jax.named_scope("attn_proj"):
             x_BTC = x_BTC + attended_BTC

@@ -4,13 +4,15 @@ Shapes: B batch, T sequence, C width of the model, F width within the MLP, H hea
 images, H height, W width, C channels, N patches, P numbers of a patch.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from benchmarker_plugins.frameworks.torch import scope
 from benchmarker_problems.attention import Impl
-from benchmarker_problems.attention.torch import attend
+from benchmarker_problems.attention.torch import Attention, attend
 
 
 class TransformerBlock(nn.Module):
@@ -43,12 +45,13 @@ class TransformerBlock(nn.Module):
         self.mlp_fc = nn.Linear(d_model, d_ff)
         self.mlp_proj = nn.Linear(d_ff, d_model)
 
-    def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None) -> Tensor:
-        """Apply the block; the attention is causal if `bias_TT` is given."""
+    def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None, attention: Attention | None = None) -> Tensor:
+        """Apply the block; the attention is causal if `bias_TT` is given, or another one if that is given."""
         h_BTC = x_BTC if self.post_norm else normed(self.ln_1, "ln_1", x_BTC)
         with scope("attn_qkv"):
             q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
-        heads_BTHD = attend(q_BTHD, k_BTHD, v_BTHD, impl=self.impl, bias_Tt=bias_TT)
+        attention = attention or partial(attend, impl=self.impl, bias_Tt=bias_TT)
+        heads_BTHD = attention(q_BTHD, k_BTHD, v_BTHD)
         with scope("attn_proj"):
             x_BTC = x_BTC + self.attn_proj(heads_BTHD.flatten(2))
         if self.post_norm:
