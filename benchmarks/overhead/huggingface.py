@@ -3,8 +3,8 @@
 In each of several fresh processes, steps of this project's PyTorch model alternate in random order with steps of
 transformers' model. Both have the same weights and batches, scaled-dot-product attention, and the same size, precision
 and optimizer (fused AdamW). The ratio of each process is the median over its pairs; the interval is over processes.
-A machine that does something else besides needs OMP_NUM_THREADS=1: PyTorch's threads wait for each other in every
-product, and the ratios of processes then differ by a factor of two.
+On a machine that does something else besides, set OMP_NUM_THREADS=1: PyTorch's threads wait for each other in every
+product.
 """
 
 from __future__ import annotations
