@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarker import Data
+from benchmarker_problems.generation import positions
 from benchmarker_problems.layers.reference import Weights
 
 LogitsOf = Callable[[Weights, np.ndarray], np.ndarray]
@@ -20,7 +21,8 @@ def generated(data: Data, params: Any, logits_of: LogitsOf) -> Iterator[Mapping[
         tokens_BT = batch["tokens"]
         first = p.prompt_len + p.depth - 1
         if p.decoding == "greedy":
-            tokens_BT = continued(tokens_BT[:, : first + 1], p.new_tokens, lambda tokens: logits_of(weights, tokens))
+            new_tokens = positions(p) - (first + 1)
+            tokens_BT = continued(tokens_BT[:, : first + 1], new_tokens, lambda tokens: logits_of(weights, tokens))
         logits_BTV = logits_of(weights, tokens_BT)
         for step in steps_of(p, logits_BTV[:, first:]):
             yield {"logits": step} if p.decoding == "forced" else {"tokens": step.argmax(axis=-1)}

@@ -1,0 +1,251 @@
+"""Text generation: tokens and logits with a cache are those without one, and its work is counted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.models import counted_flops, jax_workload, problem_of, torch_workload
+
+from benchmarker import Case, UserError, Workload
+from benchmarker.worker.correctness import check
+
+DECODERS = ("gpt2", "llama", "moe")
+PHASES = ("prefill", "decode", "generate")
+TINY = {"n_layer": 2, "d_model": 24, "n_head": 4, "d_ff": 40, "vocab_size": 61, "batch_size": 3}
+IMPLS = ("einsum", "matmul", "fused")
+OTHERS = ("fp64", "tf32", "bf16", "fp16", "mixed_bf16", "mixed_fp16")
+"""Precisions other than fp32."""
+
+
+def tiny(name, phase, **options):
+    """A tiny decoder in a phase."""
+    lengths = {"prefill": {"prompt_len": 9}, "decode": {"depth": 9, "new_tokens": 6}}
+    lengths["generate"] = {"prompt_len": 9, "new_tokens": 7}
+    grouped = {} if name == "gpt2" else {"n_kv_head": 2}
+    return problem_of(name).params(**{**TINY, **grouped, "phase": phase, **lengths[phase], **options})
+
+
+def made(framework, name, params, precision="fp32") -> Workload:
+    """A phase as a step of a framework; skips where it is not installed."""
+    pytest.importorskip(framework)
+    return {"jax": jax_workload, "torch": torch_workload}[framework](name, params, "inference", precision)
+
+
+def tokens_of(workload: Workload, steps: int) -> np.ndarray:
+    """The tokens that so many steps choose, [B, N]."""
+    return joined(workload.outputs(workload.step())["tokens"] for _ in range(steps))
+
+
+def tokens_of_reference(name: str, params: Any) -> np.ndarray:
+    """The tokens that the reference chooses for the data of `made`."""
+    problem = problem_of(name)
+    data = problem.data(params, "fp32", np.random.default_rng(0), 1)
+    return joined(step["tokens"] for step in problem.reference(params, data, "inference"))
+
+
+def joined(steps: Iterable[np.ndarray]) -> np.ndarray:
+    """The tokens of steps, each [B] or [B, N], as [B, N]."""
+    return np.concatenate([step.reshape(len(step), -1) for step in steps], axis=1)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_greedy_tokens_are_those_of_the_reference_without_a_cache(name, framework, phase):
+    """In fp32 the weights drawn here have no near ties."""
+    params = tiny(name, phase)
+    steps = {"prefill": 1, "decode": 6, "generate": 1}[phase]
+    found = tokens_of(made(framework, name, params), steps)
+    assert found.shape == (3, {"prefill": 1, "decode": 6, "generate": 7}[phase])
+    assert (found == tokens_of_reference(name, params)).all()
+    assert phase == "prefill" or len(np.unique(found)) > 2
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_decode_begins_again_at_its_depth(framework):
+    params = tiny("llama", "decode")
+    found = tokens_of(made(framework, "llama", params), 13)
+    assert (found[:, 6:12] == found[:, :6]).all()
+    assert (found[:, 12] == found[:, 0]).all()
+    assert (found[:, :6] == tokens_of_reference("llama", params)).all()
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_room_that_stays_empty_changes_nothing(framework):
+    fit, wide = (
+        tokens_of(made(framework, "gpt2", tiny("gpt2", "generate", **room)), 1) for room in ({}, {"seq_len": 40})
+    )
+    assert (fit == wide).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("impl", "precision"), [*((impl, "fp32") for impl in IMPLS), *(("matmul", x) for x in OTHERS)])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_logits_of_every_step_are_right(request, name, framework, impl, precision):
+    """Every phase in fp32, but for JAX's fused attention, which does not fit the cache; then both in turn."""
+    if framework == "jax" and precision == "fp64":
+        request.getfixturevalue("x64")
+    problem = problem_of(name)
+    phases = ("generate",) if precision != "fp32" else PHASES[:1] if (framework, impl) == ("jax", "fused") else PHASES
+    for phase in phases:
+        params = problem.small(problem.params(phase=phase, impl=impl))
+        data = problem.data(params, precision, np.random.default_rng(0), 1)
+        case = Case(problem=name, framework=framework, device="cpu", mode="inference", precision=precision, params={})
+        found = check(made(framework, name, params, precision), data, problem, params, case)
+        assert found.ok, (phase, found)
+
+
+def test_a_wrong_cache_fails_the_check():
+    """The check has teeth: with the keys of another position, it fails."""
+    torch = pytest.importorskip("torch")
+    problem = problem_of("llama")
+    params = problem.small(problem.params(phase="decode"))
+    data = problem.data(params, "fp32", np.random.default_rng(0), 1)
+    case = Case(problem="llama", framework="torch", device="cpu", mode="inference", precision="fp32", params={})
+    copy = torch.Tensor.index_copy_
+
+    def shifted(self, dim, index, source):
+        return copy(self, dim, torch.clamp(index - 1, min=0), source)
+
+    with pytest.MonkeyPatch.context() as patch:
+        workload = made("torch", "llama", params)
+        patch.setattr(torch.Tensor, "index_copy_", shifted)
+        assert not check(workload, data, problem, params, case).ok
+
+
+@pytest.mark.parametrize("mode", ["forward_backward", "training"])
+def test_a_phase_needs_inference(mode):
+    with pytest.raises(UserError, match="--phase=decode needs --mode=inference"):
+        problem_of("llama").refuse(tiny("llama", "decode"), mode)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompt_len": 8}, "prompt_len=8 needs phase=prefill or generate"),
+        ({"phase": "prefill", "depth": 8}, "depth=8 needs phase=decode"),
+        ({"phase": "decode", "new_tokens": 0}, "new_tokens=0 is too small for phase=decode: at least 1"),
+        ({"phase": "decode", "seq_len": 20, "depth": 20}, "seq_len=20 has no room for the 52 positions of the phase"),
+        ({"decoding": "forced"}, "decoding=forced needs a phase"),
+    ],
+)
+@pytest.mark.parametrize("name", DECODERS)
+def test_lengths_that_do_not_fit_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        problem_of(name).params(**options)
+
+
+def test_experts_with_a_capacity_have_no_phase():
+    with pytest.raises(ValueError, match="dispatch=capacity needs phase=none"):
+        problem_of("moe").params(phase="decode", dispatch="capacity")
+    assert problem_of("moe").params(phase="decode").dispatch == "grouped"
+    assert problem_of("moe").params().dispatch == "capacity"
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        ({"phase": "prefill", "prompt_len": 512}, "GPT-2 small prefill, B=1 P=512"),
+        ({"phase": "decode", "batch_size": 8}, "GPT-2 small decode, B=8 at 128+32"),
+        ({"phase": "generate", "seq_len": 1024}, "GPT-2 small generate, B=1 P=128 N=32 S=1024"),
+    ],
+)
+def test_the_title_states_the_phase_and_its_lengths(options, title):
+    problem = problem_of("gpt2")
+    assert problem.title(problem.params(**options), "inference") == title
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("impl", ["matmul", "fused"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_parts_are_the_scopes_and_their_flops_add_up(name, impl, phase):
+    problem, params = problem_of(name), tiny(name, phase, impl=impl)
+    parts = problem.parts(params, "inference", "bf16")
+    assert parts.keys() == problem.scopes(params, "inference").keys()
+    assert {"cache_write", "next_token"} < parts.keys()
+    assert sum(work.flops for work in parts.values()) == problem.cost(params, "inference", "bf16").flops
+    assert all(work.bytes > 0 for work in parts.values())
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_text_costs_its_prompt_and_each_token_at_its_position(name):
+    problem = problem_of(name)
+
+    def cost(phase, **options):
+        return problem.cost(tiny(name, phase, **options), "inference", "fp32")
+
+    whole, prompt = cost("generate"), cost("prefill")
+    tokens = [cost("decode", depth=9 + number, new_tokens=1) for number in range(6)]
+    assert whole.flops == prompt.flops + sum(each.flops for each in tokens)
+    assert whole.bytes == prompt.bytes + sum(each.bytes for each in tokens)
+    assert (whole.samples, whole.tokens) == (3, 21)
+    # A step of decode counts at the mean of the positions that it goes through.
+    assert 6 * cost("decode").flops == sum(each.flops for each in tokens)
+    assert 6 * cost("decode").bytes == sum(each.bytes for each in tokens)
+
+
+def test_the_cost_of_a_token_by_hand():
+    problem = problem_of("llama")
+    cost = problem.cost(
+        problem.params(size="llama-3.1-8b", phase="decode", depth=1023, new_tokens=1), "inference", "bf16"
+    )
+    read = 7_504_924_672 + 4096  # all weights but the rows of the embedding that no token selects
+    assert cost.bytes == 2 * read + 1024 * 128 * 1024 + 8  # 128 KiB of keys and values a position, and two tokens
+    of_layer = 2 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14_336) + 4 * 1024 * 4096
+    assert cost.flops == 32 * of_layer + 2 * 4096 * 128_256
+    assert cost.tokens == 1
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_flops_as_pytorch_counts_them(name, phase):
+    pytest.importorskip("torch")
+    params = tiny(name, phase)
+    workload = made("torch", name, params)
+    # A product over the whole cache computes positions that are masked: more than the work.
+    steps = {"prefill": 0, "decode": 1, "generate": 6}[phase]
+    keys = {"decode": 9 + 7 / 2, "generate": 9 + 7 / 2}.get(phase, 0)
+    masked = steps * (params.seq_len - keys) * 4 * params.batch_size * params.n_layer * params.d_model
+    assert counted_flops(workload) == problem_of(name).cost(params, "inference", "fp32").flops + masked
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_no_step_of_jax_copies_the_cache(name, batch_size):
+    """XLA may copy a donated array: then a step needs temporary memory of its size."""
+    jax = pytest.importorskip("jax")
+    lowered = []
+    jit = jax.jit
+
+    def kept(function, **options):
+        compiled = jit(function, **options)
+
+        def call(*args):
+            lowered.append(compiled.lower(*args))
+            return compiled(*args)
+
+        return call
+
+    wide = {"d_model": 128, "n_head": 4, "d_ff": 64, "vocab_size": 31, "batch_size": batch_size}
+    heads = {} if name == "gpt2" else {"n_kv_head": 4}
+    params = tiny(name, "decode", **wide, **heads, depth=1000, new_tokens=24)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "jit", kept)
+        workload = made("jax", name, params)
+        workload.step()
+    compiled = lowered[-1].compile()
+    memory = compiled.memory_analysis()
+    blocks, rows, room, width = params.cache_shape
+    of_cache = 2 * blocks * rows * room * width * 4
+    assert memory.alias_size_in_bytes >= of_cache
+    assert memory.temp_size_in_bytes < of_cache / 4, (memory.temp_size_in_bytes, of_cache)
+
+
+def test_options_of_a_phase_are_recorded_as_they_count():
+    params = dataclasses.asdict(tiny("gpt2", "decode"))
+    assert (params["depth"], params["new_tokens"], params["prompt_len"], params["seq_len"]) == (9, 6, 0, 15)
