@@ -4,7 +4,7 @@ In mixed precision, fp32 weights are cast for each product. In 16-bit types Laye
 and the loss is fp32. Flax creates a scope for each of its modules; the other scopes are set explicitly.
 
 With `--recompute` on a CPU, XLA finds that the first product of a block, `attn_qkv`, has the same input in both passes,
-and computes it once. It is then a part of the recomputation in a profile.
+and computes it once. A profile has it in the forward pass or in the recomputation.
 """
 
 from collections.abc import Callable
