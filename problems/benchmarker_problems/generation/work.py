@@ -9,6 +9,8 @@ from benchmarker_problems.attention import Impl
 from benchmarker_problems.layers.work import Layers
 from benchmarker_problems.steps import ADAMW
 
+PHASE_FORMULA = "a --phase: logits of the last token only, attention to the filled cache, and bytes of that"
+
 
 @dataclass(frozen=True)
 class Pass:

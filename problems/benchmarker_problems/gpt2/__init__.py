@@ -26,7 +26,7 @@ from benchmarker_problems.generation import (
     token_batches,
 )
 from benchmarker_problems.generation.reference import generated
-from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes, phase_scopes
+from benchmarker_problems.generation.work import PHASE_FORMULA, Pass, attention_parts, cost, passes, phase_scopes
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw
@@ -126,7 +126,8 @@ class Gpt2(Problem):
     )
     cost_formula = (
         "flops = 2·B·T·(L·(4·d_model² + 2·d_model·d_ff + 2·T·d_model) + d_model·vocab), 3 times that with backward\n"
-        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
+        + PHASE_FORMULA
     )
 
     def title(self, params: Gpt2Params, mode: Mode) -> str:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from benchmarker import Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, DecoderParams, Sizes
+from benchmarker_problems.generation.work import PHASE_FORMULA
 from benchmarker_problems.layers import Shapes, linear_shapes
 from benchmarker_problems.layers.reference import Pullback, Weights, mlp, swiglu
 from benchmarker_problems.layers.work import Layers
@@ -93,7 +94,8 @@ class Llama(Decoder):
     cost_formula = (
         "flops = 2·B·T·(L·(2·d_model² + 2·d_model·d_kv + 3·d_model·d_ff + 2·T·d_model) + d_model·vocab), "
         "3 times that with backward; d_kv = d_model·n_kv_head/n_head\n"
-        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
+        + PHASE_FORMULA
     )
     published = (
         Published({"size": "llama-3.2-1b"}, _CHECKPOINT, parameters=1_235_814_400),

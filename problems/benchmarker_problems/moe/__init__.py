@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from benchmarker import Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, DecoderParams, Sizes
+from benchmarker_problems.generation.work import PHASE_FORMULA
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
 from benchmarker_problems.layers.reference import Pullback, Weights
 from benchmarker_problems.layers.work import Layers
@@ -117,7 +118,8 @@ class Moe(Decoder):
         "flops = 2·B·T·(L·(2·d_model² + 2·d_model·d_kv + d_model·n_expert + 2·T·d_model) + d_model·vocab) "
         "+ 2·R·L·3·d_model·d_ff, 3 times that with backward; d_kv = d_model·n_kv_head/n_head\n"
         "R = B·T·top_k rows of experts; with --dispatch=capacity at most as many as there are slots\n"
-        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments"
+        "bytes = weights, tokens and logits once; 2·weights with backward; 7·weights with AdamW's two moments\n"
+        + PHASE_FORMULA
     )
     published = (Published({"size": "mixtral-8x7b"}, "the checkpoint's config and weights", parameters=46_702_792_704),)
 
