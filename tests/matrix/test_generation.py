@@ -54,7 +54,7 @@ def joined(steps: Iterable[np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ["gpt2", "llama", pytest.param("moe", marks=pytest.mark.slow)])
 def test_greedy_tokens_are_those_of_the_reference_without_a_cache(name, framework, phase):
     """In fp32 the weights drawn here have no near ties."""
     params = tiny(name, phase)
@@ -215,7 +215,7 @@ def test_flops_as_pytorch_counts_them(name, phase):
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_no_step_of_jax_copies_the_cache(name, batch_size):
     """XLA may copy a donated array: then a step needs temporary memory of its size."""
     jax = pytest.importorskip("jax")

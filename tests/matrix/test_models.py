@@ -29,9 +29,13 @@ WAYS = [
 """Implementations of each model. They differ in the attention, which the models share: all are tried on one."""
 
 
-@pytest.fixture(params=MODELS)
-def name(request):
-    return request.param
+def on_gpt2(*names):
+    """Values of `name` of which GPT-2 is tried on each change, and the others by the slow tests."""
+    return [pytest.param(name, marks=[] if name == "gpt2" else pytest.mark.slow) for name in names]
+
+
+RECOMPUTING = [name for name in MODELS if name != "dit"]
+"""Models whose blocks can be computed again."""
 
 
 @pytest.fixture
@@ -56,6 +60,7 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
 
 
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
+@pytest.mark.parametrize("name", RECOMPUTING)
 def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
     pytest.importorskip("torch")
 
@@ -65,7 +70,8 @@ def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem
     assert workload.recomputed_flops > 0.15 * problem.cost(size, "training", "fp32").flops
 
 
-@pytest.mark.parametrize("impl", ["matmul", "fused"])
+@pytest.mark.parametrize("impl", ["matmul", pytest.param("fused", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", on_gpt2(*RECOMPUTING))
 def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
 
@@ -78,6 +84,7 @@ def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
 
 
 @pytest.mark.parametrize("workload_of", [torch_workload, jax_workload])
+@pytest.mark.parametrize("name", on_gpt2(*RECOMPUTING))
 def test_gradients_of_recomputed_blocks_and_of_microbatches_are_those_of_the_reference(x64, problem, name, workload_of):
     pytest.importorskip("torch")
     small = problem.small(problem.params(**MODELS[name][0], batch_size=2, recompute=True, microbatches=2))
@@ -89,6 +96,7 @@ def test_gradients_of_recomputed_blocks_and_of_microbatches_are_those_of_the_ref
         assert np.linalg.norm(found[output] - exact) < 1e-13 * np.linalg.norm(exact), output
 
 
+@pytest.mark.parametrize("name", RECOMPUTING)
 def test_options_of_the_backward_pass_are_refused_in_inference(problem):
     for options, named in (
         ({"recompute": True}, "--recompute"),
@@ -113,6 +121,7 @@ def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     assert found == set(problem.scopes(size, mode))
 
 
+@pytest.mark.parametrize("name", on_gpt2(*MODELS))
 def test_gradients_of_the_reference_are_those_of_jax(x64, name, problem):
     from importlib import import_module
 

@@ -85,6 +85,7 @@ def test_all_that_is_listed_is_checked(setting):
     assert (outcome.verdict, outcome.reason) == ("PASS", "")
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_not_here(setting):
     with pytest.raises(NotHereError, match="absent is not installed"):
         tool.need(setting, "absent")

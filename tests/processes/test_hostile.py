@@ -97,12 +97,16 @@ def hostile(cli, tmp_path, monkeypatch, toy_folder):
     [
         ("settings", "part.types.settings[...]: Expected `str`, got `bool`"),
         ("threads -", "part.threads: Expected `int` >= 0"),
-        ("threads float", "part.threads: Expected `int | null`, got `float`"),
-        ("threads text", "part.threads: Expected `int | null`, got `str`"),
-        ("threads huge", "part.threads: Expected `int` <= 9223372036854775807"),
+        pytest.param("threads float", "part.threads: Expected `int | null`, got `float`", marks=pytest.mark.slow),
+        pytest.param("threads text", "part.threads: Expected `int | null`, got `str`", marks=pytest.mark.slow),
+        pytest.param("threads huge", "part.threads: Expected `int` <= 9223372036854775807", marks=pytest.mark.slow),
         ("memory -", "part.memory.device_peak_bytes: Expected `int` >= 0"),
-        ("memory text", "part.memory.device_peak_bytes: Expected `int | null`, got `str`"),
-        ("memory float", "part.memory.device_peak_bytes: Expected `int | null`, got `float`"),
+        pytest.param(
+            "memory text", "part.memory.device_peak_bytes: Expected `int | null`, got `str`", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "memory float", "part.memory.device_peak_bytes: Expected `int | null`, got `float`", marks=pytest.mark.slow
+        ),
         ("stray", r"a line that is no event: hello\x1b[31m"),
         ("list", "an event: Expected `object`, got `array`"),
         ("unknown", "an event: Object contains unknown field `surprise`"),

@@ -295,6 +295,7 @@ def test_a_setting_left_at_its_default_may_be_varied(cli):
     assert all(record["case"]["measuring"]["warmup_steps"] == 1 for record in records(done))
 
 
+@pytest.mark.slow
 def test_the_time_left_includes_what_follows_the_plan(cli, tmp_path):
     class Hears:
         left = []
