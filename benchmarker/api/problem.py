@@ -145,6 +145,10 @@ class Problem(ABC):
         """
         return PRECISIONS[precision].bound
 
+    def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the defaults on devices other than a CPU, for options that are given as values or as text."""
+        return self.accelerator
+
     def check_steps(self, params: Any) -> int:
         """Return how many successive steps a check compares; of training, it compares three in any case."""
         return 1

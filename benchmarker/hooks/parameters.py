@@ -102,7 +102,7 @@ def resolve(problem: Problem, given: Mapping[str, Any], platform: str) -> dict[s
 
     Raises `UserError` if the problem does not have a parameter or the parameter does not accept a value.
     """
-    defaults = {} if platform == "cpu" else problem.accelerator
+    defaults = {} if platform == "cpu" else problem.accelerator_defaults(given)
     return dataclasses.asdict(convert(problem.params, {**defaults, **given}))
 
 

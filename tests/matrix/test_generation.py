@@ -11,9 +11,11 @@ import pytest
 from support.models import counted_flops, jax_workload, problem_of, torch_workload
 
 from benchmarker import Case, UserError, Workload
+from benchmarker.hooks import parameters
 from benchmarker.worker.correctness import check
 
 DECODERS = ("gpt2", "llama", "moe")
+SIZE = {"gpt2": "small", "llama": "llama-3.2-1b", "moe": "moe-small"}
 PHASES = ("prefill", "decode", "generate")
 TINY = {"n_layer": 2, "d_model": 24, "n_head": 4, "d_ff": 40, "vocab_size": 61, "batch_size": 3}
 IMPLS = ("einsum", "matmul", "fused")
@@ -249,3 +251,13 @@ def test_no_step_of_jax_copies_the_cache(name, batch_size):
 def test_options_of_a_phase_are_recorded_as_they_count():
     params = dataclasses.asdict(tiny("gpt2", "decode"))
     assert (params["depth"], params["new_tokens"], params["prompt_len"], params["seq_len"]) == (9, 6, 0, 15)
+
+
+@pytest.mark.parametrize(("phase", "impl"), [("none", "fused"), ("prefill", "fused"), ("decode", "matmul")])
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_defaults_of_accelerators_suit_a_phase(name, phase, impl):
+    values = parameters.resolve(problem_of(name), {"phase": phase, "size": SIZE[name]}, "cuda")
+    assert values["impl"] == impl
+    assert values["seq_len"] == {"none": 1024, "prefill": 128, "decode": 160}[phase]
+    given = parameters.resolve(problem_of(name), {"phase": "decode", "impl": "fused", "seq_len": "512"}, "cuda")
+    assert (given["impl"], given["seq_len"]) == ("fused", 512)

@@ -23,6 +23,7 @@ from benchmarker_problems.generation import (
     NewTokens,
     PhaseOption,
     PromptLen,
+    accelerator_defaults,
     fill_lengths,
     phase_title,
     refuse_phase,
@@ -267,6 +268,10 @@ class Decoder(Problem):
             batch_size=3 * params.microbatches,
             **lengths,
         )
+
+    def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
+        return accelerator_defaults(self.accelerator, given)
 
     def check_steps(self, params: DecoderParams) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""

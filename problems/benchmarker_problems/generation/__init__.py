@@ -69,6 +69,13 @@ def fill_lengths(params: Any) -> None:
         raise ValueError(f"decoding={params.decoding} needs a phase")
 
 
+def accelerator_defaults(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the defaults on accelerators that suit a phase: a cache that fits, and an attention that all have."""
+    phase = given.get("phase", "none")
+    unsuited = {"none": (), "prefill": ("seq_len",)}.get(phase, ("seq_len", "impl"))
+    return {name: value for name, value in defaults.items() if name not in unsuited}
+
+
 def positions(params: Any) -> int:
     """Return the positions that a phase fills; the last token that is chosen has none."""
     last: bool = params.phase == "generate"

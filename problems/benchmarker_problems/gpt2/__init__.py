@@ -5,7 +5,7 @@ As published (Radford et al., 2019), with a bias in every linear layer, but with
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -19,6 +19,7 @@ from benchmarker_problems.generation import (
     NewTokens,
     PhaseOption,
     PromptLen,
+    accelerator_defaults,
     fill_lengths,
     phase_title,
     refuse_phase,
@@ -214,6 +215,10 @@ class Gpt2(Problem):
             batch_size=4 * params.microbatches,
             **small_lengths(params),
         )
+
+    def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
+        return accelerator_defaults(self.accelerator, given)
 
     def check_steps(self, params: Gpt2Params) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""
