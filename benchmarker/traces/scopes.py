@@ -93,7 +93,8 @@ def _opened(rows: pd.DataFrame) -> pd.DataFrame:
 def _fused(rows: pd.DataFrame) -> pd.DataFrame:
     """For instructions: executions and time of each scope that contains one of their members.
 
-    A path ran as often as its most frequent instruction on one device; within a loop, that is more than once per run.
+    In each program, a path ran as often as its most frequent instruction on one device; within a loop, that is more
+    than once per run.
     Instructions in a loop that is itself within the scope say nothing of this; they are among those of `_opened`.
     """
     columns = ["device", "program_id", "op", "name", "phase", "members"]
@@ -102,7 +103,7 @@ def _fused(rows: pd.DataFrame) -> pd.DataFrame:
     lines["line"] = np.arange(len(lines))
     each = lines.explode("path").astype({"phase": object})
     each["leaf"] = [path.rpartition("/")[2] for path in each["path"]]
-    ran = each.groupby(["leaf", "phase", "path"])["size"].max().groupby(["leaf", "phase"]).sum()
+    ran = each.groupby(["leaf", "phase", "path", "program_id"])["size"].max().groupby(["leaf", "phase"]).sum()
     time = each.drop_duplicates(["line", "leaf"]).groupby(["leaf", "phase"])["sum"].sum()
     return pd.DataFrame({"ran": ran, "any_ns": time}).reset_index()
 

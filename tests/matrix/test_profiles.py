@@ -118,6 +118,21 @@ def test_recomputed_blocks_and_each_microbatch_are_counted(cli, tmp_path, proble
     assert flops.sum() == record.cost.flops + record.cost.recomputed_flops + begun
 
 
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_scopes_of_a_prompt_and_of_each_token_are_counted(cli, tmp_path, framework):
+    """In JAX they are two programs with the same paths; in the second, every product has a single row."""
+    lengths = ("--phase=generate", "--prompt-len=16", "--new-tokens=4", "--seq-len=32", "--batch-size=1")
+    words = (f"--framework={framework}", "--problem=gpt2", *SIZE[:-2], *lengths)
+    record, _ = profiled(cli, tmp_path, *words)
+    assert record.trace is not None
+    assert record.trace.complete, record.trace.missing
+    found = {each.scope: each for each in record.scopes if each.scope and each.phase == "forward"}
+    for name in ("cache_write", "attn_qkv", "attn_q_k", "mlp_proj"):
+        assert found[name].occurrences == found[name].expected == 4 * LAYERS * STEPS
+    assert found["next_token"].occurrences == found["next_token"].expected == 4 * STEPS
+    assert record.trace.outside_ns < 0.2 * record.trace.busy_ns
+
+
 @pytest.mark.parametrize(("impl", "scopes"), [("einsum", 3), ("fused", 1)])
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framework, impl, scopes):

@@ -13,7 +13,7 @@ import pandas as pd
 from benchmarker.traces.attribution.categories import categorize
 from benchmarker.traces.attribution.paths import leaf, scope_path, to_leaf
 from benchmarker.traces.events import Kinds, codes, grouped, words
-from benchmarker.traces.formats.hlo import Instruction, Program
+from benchmarker.traces.formats.hlo import REWRITTEN, Instruction, Program
 
 _NOT_SYMBOL = re.compile(r"\W")
 
@@ -131,6 +131,6 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
 def _path(instruction: Instruction, members: list[Instruction], program: Program) -> str:
     """The path of an instruction; if it has none, like copies that XLA adds, that of a member or of its result."""
     path = next((each.paths[0] for each in (instruction, *reversed(members)) if each.paths), "")
-    if not path and any(each.opcode == "convolution" for each in members):
+    if not path and any(each.opcode in REWRITTEN for each in members):
         return program.path_of_result(instruction)
     return path

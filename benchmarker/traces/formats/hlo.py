@@ -100,6 +100,10 @@ class Instruction:
     kernel_output_feature: int = -1
 
 
+REWRITTEN = {"convolution": "/conv_general_dilated", "dot": "/dot_general"}
+"""Products that XLA's CPU compiler may replace by others without a path, and how the path ends on what follows."""
+
+
 @dataclass(frozen=True)
 class Program:
     """A compiled module: its instructions by name, and by the computation that contains them."""
@@ -140,20 +144,21 @@ class Program:
                     left.append(each.id)
         return found
 
-    def path_of_result(self, convolution: Instruction) -> str:
-        """The path that a rewritten convolution left on what follows it; empty if there is none.
+    def path_of_result(self, product: Instruction) -> str:
+        """The path that a rewritten product left on what follows it; empty if there is none.
 
-        XLA's CPU compiler replaces a convolution by one of another layout, without a path, and a transposition of its
-        result, which has the path.
+        XLA's CPU compiler replaces a convolution, and a product with a single row, by one of another layout, without a
+        path, and a transposition of its result, which has the path.
         """
-        left, seen = [convolution.id], {convolution.id}
+        opcode = next(each.opcode for each in self._members(product) if each.opcode in REWRITTEN)
+        left, seen = [product.id], {product.id}
         while left:
             for user in self._users.get(left.pop(), ()):
                 within = [user, *(each for call in user.calls for each in self.computations.get(call, []))]
-                if any(each.opcode == "convolution" for each in within):
+                if any(each.opcode == opcode for each in within):
                     continue
                 for each in within:
-                    if each.paths and each.paths[0].endswith("/conv_general_dilated"):
+                    if each.paths and each.paths[0].endswith(REWRITTEN[opcode]):
                         return each.paths[0]
                 if not user.paths and user.id not in seen:
                     seen.add(user.id)

@@ -290,3 +290,19 @@ def test_a_rewritten_convolution_left_its_path_on_the_transposition():
     assert other.path_of_result(other.instructions["x"]) == ""
     norm = parse(y, instruction("n", "add", 3, shape(2), [2], [], "jit(f)/norm1/add"))
     assert norm.path_of_result(norm.instructions["y"]) == ""
+
+
+def test_a_rewritten_product_with_a_single_row_left_its_path_on_what_follows():
+    path = "jit(f)/attn_qkv/dot_general"
+    x = instruction("x", "dot", 1, shape(2))
+    fused = parse(
+        main=[x, instruction("f", "fusion", 4, shape(2), [1], [2])],
+        inner=[
+            instruction("b", "bitcast", 5, shape(2), [], [], path),
+            instruction("a", "add", 6, shape(2), [5], [], "jit(f)/attn_qkv/add"),
+        ],
+    )
+    assert fused.path_of_result(fused.instructions["x"]) == path
+    # Another op of the result says nothing of the product.
+    added = parse(x, instruction("a", "add", 3, shape(2), [1], [], "jit(f)/attn_qkv/add"))
+    assert added.path_of_result(added.instructions["x"]) == ""
