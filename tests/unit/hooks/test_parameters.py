@@ -27,6 +27,9 @@ class SampleProblem:
     params: Any = Sample
     accelerator: ClassVar = {"n_row": 4}
 
+    def accelerator_defaults(self, given):
+        return self.accelerator
+
 
 def test_fields_carry_all_that_a_user_needs():
     row, ratio, kind, flip, width = parameters.fields(SampleProblem())
