@@ -34,10 +34,6 @@ def on_gpt2(*names):
     return [pytest.param(name, marks=[] if name == "gpt2" else pytest.mark.slow) for name in names]
 
 
-RECOMPUTING = [name for name in MODELS if name != "dit"]
-"""Models whose blocks can be computed again."""
-
-
 @pytest.fixture
 def problem(name):
     return problem_of(name)
@@ -60,7 +56,7 @@ def test_flops_and_scopes_in_pytorch(name, problem, impl, mode):
 
 
 @pytest.mark.parametrize("impl", ["matmul", "fused"])
-@pytest.mark.parametrize("name", RECOMPUTING)
+@pytest.mark.parametrize("name", MODELS)
 def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem, impl):
     pytest.importorskip("torch")
 
@@ -71,20 +67,20 @@ def test_flops_of_recomputed_blocks_and_of_microbatches_in_pytorch(name, problem
 
 
 @pytest.mark.parametrize("impl", ["matmul", pytest.param("fused", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", on_gpt2(*RECOMPUTING))
+@pytest.mark.parametrize("name", on_gpt2(*MODELS))
 def test_flops_of_recomputed_blocks_in_xla(name, problem, impl):
     pytest.importorskip("jax")
 
     given, wide = MODELS[name]
     size = problem.params(**given, **wide, impl=impl, recompute=True)
-    on_cpu = {"qkv": False} if name == "bert" else {}
+    on_cpu = {"bert": {"qkv": False}, "dit": {"modulation": False}}.get(name, {})
     repeated = function_of(name, "recomputed_flops")(size, scores=False, **on_cpu)
     flops = lowered(name, size, "forward_backward").compile().cost_analysis()["flops"]
     assert flops == pytest.approx(problem.cost(size, "forward_backward", "fp32").flops + repeated, rel=0.01)
 
 
 @pytest.mark.parametrize("workload_of", [torch_workload, jax_workload])
-@pytest.mark.parametrize("name", on_gpt2(*RECOMPUTING))
+@pytest.mark.parametrize("name", on_gpt2(*MODELS))
 def test_gradients_of_recomputed_blocks_and_of_microbatches_are_those_of_the_reference(x64, problem, name, workload_of):
     pytest.importorskip("torch")
     small = problem.small(problem.params(**MODELS[name][0], batch_size=2, recompute=True, microbatches=2))
@@ -96,7 +92,7 @@ def test_gradients_of_recomputed_blocks_and_of_microbatches_are_those_of_the_ref
         assert np.linalg.norm(found[output] - exact) < 1e-13 * np.linalg.norm(exact), output
 
 
-@pytest.mark.parametrize("name", RECOMPUTING)
+@pytest.mark.parametrize("name", MODELS)
 def test_options_of_the_backward_pass_are_refused_in_inference(problem):
     for options, named in (
         ({"recompute": True}, "--recompute"),
@@ -119,6 +115,28 @@ def test_flops_and_scopes_in_xla(name, problem, impl, mode):
     assert step.cost_analysis()["flops"] == pytest.approx(problem.cost(size, mode, "fp32").flops, rel=0.01)
     found = set(re.findall(r"\w+", step.as_text(debug_info=True))) & every_scope(problem)
     assert found == set(problem.scopes(size, mode))
+
+
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("mixed_fp16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", on_gpt2(*MODELS))
+def test_training_in_jax_is_compiled_once(name, problem, precision):
+    """A state that is of another kind than the one it becomes would be compiled for, too, in the second step."""
+    jax = pytest.importorskip("jax")
+    compiled = []
+    workload = jax_workload(name, problem.small(problem.params(**MODELS[name][0])), "training", precision)
+
+    def note(event, *_, **__):
+        compiled.append(event == "/jax/core/compile/backend_compile_duration")
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    counts = []
+    try:
+        for _ in range(3):
+            workload.step()
+            counts.append(sum(compiled))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+    assert counts == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", on_gpt2(*MODELS))

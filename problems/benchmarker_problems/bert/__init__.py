@@ -279,7 +279,7 @@ def recomputed_flops(params: BertParams, *, scores: bool, qkv: bool = True) -> i
     p = params
     tokens = p.batch_size * p.seq_len
     repeated = block_recomputed_flops(
-        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute, post_norm=True
+        tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute, result_needed=True
     )
     kept = 0 if qkv or not p.recompute else 2 * tokens * 3 * p.d_model**2
     return p.n_layer * (repeated - kept)

@@ -15,10 +15,24 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.dit.reference import FREQUENCIES, LATENT_CHANNELS, TIMESTEPS, forward, noise_loss
-from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, size_of
+from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw, labelled_images
-from benchmarker_problems.layers.work import Layers, block_flops, block_parts, block_scopes, times
-from benchmarker_problems.steps import AdamW
+from benchmarker_problems.layers.work import (
+    Layers,
+    block_flops,
+    block_parts,
+    block_recomputed_flops,
+    block_scopes,
+    times,
+)
+from benchmarker_problems.steps import (
+    MICROBATCHES_HELP,
+    RECOMPUTE_HELP,
+    AdamW,
+    refuse_without_backward,
+    step_scopes,
+    steps_title,
+)
 from benchmarker_problems.steps.reference import steps
 
 Size = Literal["s2", "s4", "s8", "b2", "b4", "b8", "l2", "l4", "l8", "xl2", "xl4", "xl8"]
@@ -62,12 +76,13 @@ class DitParams:
     classes: Annotated[int, Meta(ge=2, description="number of classes, without the null class")] = CLASSES
     batch_size: Annotated[int, Meta(ge=1, description="images per step")] = 1
     impl: Annotated[Impl, Meta(description=IMPL_HELP)] = "matmul"
+    recompute: Annotated[bool, Meta(description=RECOMPUTE_HELP)] = False
+    microbatches: Annotated[int, Meta(ge=1, description=MICROBATCHES_HELP)] = 1
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model})
-        if self.d_model % self.n_head:
-            raise ValueError(f"d_model={self.d_model} is not a multiple of n_head={self.n_head}")
+        require_multiples(self, d_model="n_head", batch_size="microbatches")
         if self.d_model % 4:
             raise ValueError(f"d_model={self.d_model} is not a multiple of 4: sine and cosine of a row and of a column")
         if self.image_size % (REDUCTION * self.patch_size):
@@ -135,18 +150,18 @@ class Dit(Problem):
         inner = "" if p.d_ff == 4 * p.d_model else f" d_ff={p.d_ff}"
         classes = "" if p.classes == CLASSES else f" {p.classes} classes"
         impl = "" if p.impl == DitParams.impl else f" {p.impl}"
+        steps = steps_title(recompute=p.recompute, microbatches=p.microbatches)
         what = mode.replace("forward_backward", "fwd+bwd")
-        return f"{size}{inner}{classes} {what}, B={p.batch_size} {p.image_size}×{p.image_size}{impl}"
+        return f"{size}{inner}{classes} {what}, B={p.batch_size} {p.image_size}×{p.image_size}{impl}{steps}"
 
     def scopes(self, params: DitParams, mode: Mode) -> Mapping[str, int]:
         """Return the parts of a block, which run once per layer, and those before and after the blocks."""
-        loss = () if mode == "inference" else ("loss",)
-        optimizer = ("optimizer",) if mode == "training" else ()
-        return {
+        scopes = {
             **dict.fromkeys(("patch_embed", "time_fc", "time_silu", "time_out", "label_embed"), 1),
             **dict.fromkeys(("modulation", *block_scopes(params.impl)), params.n_layer),
-            **dict.fromkeys(("modulation_f", "ln_f", "head", *loss, *optimizer), 1),
+            **dict.fromkeys(("modulation_f", "ln_f", "head"), 1),
         }
+        return step_scopes(scopes, mode, params.microbatches)
 
     def cost(self, params: DitParams, mode: Mode, precision: str) -> Cost:
         """Count the work; the backward pass has two products for each of the forward pass, but data no gradient."""
@@ -169,7 +184,8 @@ class Dit(Problem):
     def parts(self, params: DitParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
         p, backward = params, mode != "inference"
-        images, patches = (Layers(rows, precision, backward) for rows in (p.batch_size, p.batch_size * p.seq_len))
+        batch_size = p.batch_size // p.microbatches
+        images, patches = (Layers(rows, precision, backward) for rows in (batch_size, batch_size * p.seq_len))
         hidden = patches.rows * p.d_model
         condition = images.rows * p.d_model
 
@@ -198,9 +214,14 @@ class Dit(Problem):
             "ln_f": norm,
             "head": patches.linear(p.d_model, 2 * p.patch_len),
             "loss": patches.pointwise(2 * p.patch_len, 0),
-            "optimizer": Work(0, adamw(p).WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes),
         }
+        optimizer = Work(0, adamw(p).WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes)
+        parts = {**times(p.microbatches, parts), "optimizer": optimizer}
         return {name: parts[name] for name in self.scopes(p, mode)}
+
+    def refuse(self, params: DitParams, mode: Mode) -> None:
+        """Refuse in inference what concerns the backward pass."""
+        refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: DitParams) -> int:
         """Return the number of weights; the positions are fixed."""
@@ -228,7 +249,7 @@ class Dit(Problem):
             patch_size=2,
             image_size=80,
             classes=7,
-            batch_size=6,
+            batch_size=6 * params.microbatches,
         )
 
     def reference(self, params: DitParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
@@ -241,6 +262,20 @@ class Dit(Problem):
             lambda prediction_BHWE, batch: noise_loss(prediction_BHWE, batch["noise"]),
             adamw(params),
         )
+
+
+def recomputed_flops(params: DitParams, *, scores: bool, modulation: bool = True) -> int:
+    """Return the FLOPs that the backward pass of the blocks repeats, with Q·Kᵀ if fused kernels repeat the `scores`.
+
+    The last product of a block is among them: the gradient of its gate needs the result. `modulation` is whether a
+    block that is computed again repeats that product, whose input is kept.
+    """
+    p = params
+    flops = block_recomputed_flops(
+        p.batch_size * p.seq_len, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute, result_needed=True
+    )
+    repeated = 2 * p.batch_size * 6 * p.d_model**2 if p.recompute and modulation else 0
+    return p.n_layer * (flops + repeated)
 
 
 @hookimpl

@@ -17,9 +17,8 @@ from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Kernel, attend, fused_kernel, recomputes_scores
-from benchmarker_problems.dit import DitParams, adamw
+from benchmarker_problems.dit import DitParams, adamw, recomputed_flops
 from benchmarker_problems.dit.reference import LATENT_CHANNELS, LAYER_NORM_EPS, position_table, time_table
 from benchmarker_problems.layers.jax import patches
 from benchmarker_problems.steps import DONE
@@ -106,8 +105,9 @@ class DitModel(nn.Module):
         with jax.named_scope("label_embed"):
             condition_BC = nn.silu(time_BC + label_embed_KC[labels_B])
 
+        block = nn.remat(Block) if p.recompute else Block
         for layer in range(p.n_layer):
-            x_BNC = Block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BNC, condition_BC)
+            x_BNC = block(p, self.dtype, self.kernel, name=f"h.{layer}")(x_BNC, condition_BC)
         modulation_BE = linear(2 * p.d_model, name="modulation_f")(condition_BC)
         x_BNC = AdaptiveNorm(name="ln_f")(x_BNC, *jnp.split(modulation_BE[:, None], 2, axis=-1))
         tiles_BNP = linear(2 * p.patch_len, name="head")(x_BNC)
@@ -121,7 +121,6 @@ def build_workload(framework: JaxFramework, case: Case, params: DitParams, data:
     """Build a step: the prediction; the loss and its gradients; or the loss and an update of the weights."""
     p, kernel = params, fused_kernel(case)
     prediction_of, loss_of = functions(p, DTYPES[PRECISIONS[case.precision].compute], kernel)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
     return workload(
         framework,
         case,
@@ -132,7 +131,8 @@ def build_workload(framework: JaxFramework, case: Case, params: DitParams, data:
         terms=p.batch_size * p.seq_len,
         inputs=("latents", "timesteps", "labels"),
         settings=adamw(p),
-        recomputed_flops=scores_flops if recomputes_scores(p.impl, kernel) else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel), modulation=case.device != "cpu"),
     )
 
 

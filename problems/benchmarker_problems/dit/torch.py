@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
-from benchmarker_problems.attention import product_flops
 from benchmarker_problems.attention.torch import attend, recomputes_scores
-from benchmarker_problems.dit import DitParams, adamw
+from benchmarker_problems.dit import DitParams, adamw, recomputed_flops
 from benchmarker_problems.dit.reference import (
     FREQUENCIES,
     LATENT_CHANNELS,
@@ -23,7 +22,7 @@ from benchmarker_problems.dit.reference import (
 )
 from benchmarker_problems.layers.torch import patches
 from benchmarker_problems.steps import DONE
-from benchmarker_problems.steps.torch import load, workload
+from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
 
 
 @hookimpl
@@ -83,6 +82,7 @@ class DitModel(nn.Module):
         self.time_fc = nn.Linear(FREQUENCIES, p.d_model)
         self.time_out = nn.Linear(p.d_model, p.d_model)
         self.label_embed = nn.Parameter(torch.empty(p.classes + 1, p.d_model))
+        self.run = recomputing if p.recompute else plainly
         self.h = nn.ModuleList(Block(p) for _ in range(p.n_layer))
         self.modulation_f = nn.Linear(p.d_model, 2 * p.d_model)
         self.head = nn.Linear(p.d_model, 2 * p.patch_len)
@@ -103,7 +103,7 @@ class DitModel(nn.Module):
         with scope("label_embed"):
             condition_BC = F.silu(time_BC + F.embedding(labels_B, self.label_embed))
         for block in self.h:
-            x_BNC = block(x_BNC, condition_BC)
+            x_BNC = self.run(block, x_BNC, condition_BC)
         with scope("modulation_f"):
             shift_B1C, scale_B1C = self.modulation_f(condition_BC)[:, None].chunk(2, dim=-1)
         with scope("ln_f"):
@@ -128,8 +128,7 @@ def build_workload(framework: TorchFramework, case: Case, params: DitParams, dat
     dtype = DTYPES[types.parameter]
     model = load(framework, lambda: DitModel(p), data, dtype)
     tables = [framework.put(table, dtype) for table in (position_table(p.side, p.d_model), time_table())]
-    recomputes = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
-    scores_flops = p.n_layer * product_flops(p.batch_size, p.n_head, p.seq_len, p.head_dim)
+    scores = recomputes_scores(p.impl, False, p.head_dim, DTYPES[types.compute], framework.device)
 
     def prediction_of(latents: Tensor, timesteps: Tensor, labels: Tensor) -> Tensor:
         prediction_BHWE: Tensor = model(latents, timesteps, labels, *tables)
@@ -146,5 +145,6 @@ def build_workload(framework: TorchFramework, case: Case, params: DitParams, dat
         terms=p.batch_size * p.seq_len,
         inputs=("latents", "timesteps", "labels"),
         settings=adamw(p),
-        recomputed_flops=scores_flops if recomputes else 0,
+        microbatches=p.microbatches,
+        recomputed_flops=recomputed_flops(p, scores=scores),
     )

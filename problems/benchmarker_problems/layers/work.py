@@ -83,16 +83,16 @@ def block_flops(tokens: int, seq_len: int, d_model: int, d_ff: int) -> int:
 
 
 def block_recomputed_flops(
-    tokens: int, seq_len: int, d_model: int, d_ff: int, *, scores: bool, recompute: bool, post_norm: bool = False
+    tokens: int, seq_len: int, d_model: int, d_ff: int, *, scores: bool, recompute: bool, result_needed: bool = False
 ) -> int:
     """Return the FLOPs that a backward pass repeats: Q·Kᵀ if `scores`, as fused kernels do, and the block if asked.
 
-    The last product is not repeated if no gradient needs its result; that of LayerNorm after it (`post_norm`) does.
+    The last product is repeated only if a gradient needs its result, as that of a gate after it does.
     """
     flops = 2 * tokens * seq_len * d_model if scores else 0
     if not recompute:
         return flops
-    unneeded = 0 if post_norm else 2 * tokens * d_ff * d_model
+    unneeded = 0 if result_needed else 2 * tokens * d_ff * d_model
     return flops + block_flops(tokens, seq_len, d_model, d_ff) - unneeded
 
 

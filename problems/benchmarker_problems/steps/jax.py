@@ -91,7 +91,8 @@ def workload(
         step = forward_backward_step(function, weights, batches)
     else:
         optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
-        state = initial_state(weights, optimizer, case.precision)
+        # Where arrays are is part of what is compiled: it must be known of the first state as of those that steps return.
+        state = jax.device_put(initial_state(weights, optimizer, case.precision), framework.device)
         step = training_step(partial(training, loss_of, optimizer, microbatches), state, batches)
 
     def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
