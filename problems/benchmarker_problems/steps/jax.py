@@ -91,7 +91,7 @@ def workload(
         step = forward_backward_step(function, weights, batches)
     else:
         optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
-        # Where arrays are is part of what is compiled: it must be known of the first state as of those that steps return.
+        # Steps are compiled for the devices of their arrays: the first state must be as bound to one as those to come.
         state = jax.device_put(initial_state(weights, optimizer, case.precision), framework.device)
         step = training_step(partial(training, loss_of, optimizer, microbatches), state, batches)
 
