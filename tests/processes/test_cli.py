@@ -251,6 +251,16 @@ def test_describe_tells_all_of_a_problem(cli):
     assert "fp64 fp32" in text
 
 
+def test_describe_puts_published_figures_beside_those_of_the_formula(command):
+    lines = command("describe", "vit").stdout.splitlines()
+    heading = next(number for number, line in enumerate(lines) if line.startswith("published sizes: "))
+    assert re.split("  +", lines[heading + 1]) == ["options", "parameters", "published", "FLOPs", "published", "source"]
+    base = re.split("  +", lines[heading + 2])
+    assert base[:3] == ["--size=b16", "86,567,656", "86,567,656"]
+    assert base[3:5] == ["35.13 GFLOP", "35.13 GFLOP"]
+    assert base[5].startswith("torchvision's documentation")
+
+
 def test_env_describes_the_machine(cli):
     found = json.loads(cli("env", "--json").stdout)
     assert found["machine"]["cpu"]["usable_cores"] == len(os.sched_getaffinity(0))
