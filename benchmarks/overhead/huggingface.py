@@ -9,25 +9,16 @@ product.
 
 from __future__ import annotations
 
-import json
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import click
-import numpy as np
-from duet import play, ratio
+from peer import LEAST_PAIRS, MODES, alternate, compare
 
 from benchmarker import NotHereError, UserError
 from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, steps
 from benchmarker_plugins.gpu_proof.loops import BATCHES
-
-MODES = ("inference", "training")
-WARM_UP = 2
-LEAST_PAIRS = 3
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -63,22 +54,7 @@ def main(
         one_process(problem, process[0], int(process[1]), seconds, precision, size)
         return
     case = [f"--problem={problem}", f"--precision={precision}", *options]
-    load, cores = os.getloadavg()[0], os.cpu_count()
-    print(f"{' '.join(case)}, PyTorch; load {load:.1f} on {cores} cores before")
-    print(f"{'mode':10} {'ours':>10} {'theirs':>10}   ours / theirs, 95% interval over {processes} processes")
-    for mode in MODES:
-        found = []
-        for seed in range(processes):
-            words = [sys.executable, __file__, *case, f"--seconds={seconds}", "--process", mode, str(seed)]
-            done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
-            if done.returncode:
-                sys.exit(done.returncode)
-            found.append(json.loads(done.stdout))
-            value, pairs = np.exp(statistics.median(found[-1]["logs"])), len(found[-1]["logs"])
-            print(f"{mode}, process {seed + 1} of {processes}: {value:.3f} in {pairs} pairs", file=sys.stderr)
-        ours, theirs = (statistics.median(each[side] for each in found) for side in ("ours_ms", "theirs_ms"))
-        medians = [statistics.median(each["logs"]) for each in found]
-        print(f"{mode:10} {ours:7.1f} ms {theirs:7.1f} ms   {ratio(medians)}", flush=True)
+    compare(__file__, case, processes, seconds)
     if not jax:
         return
     print("\nJAX and PyTorch, each in separate processes, measured with the tool:", flush=True)
@@ -97,24 +73,7 @@ def one_process(problem: str, mode: str, seed: int, seconds: float, precision: s
         ours, theirs = bench.build(bench.params, data).step, make_theirs(data)
     except (NotHereError, UserError) as error:
         raise click.ClickException(str(error)) from error
-    times: dict[str, list[int]] = {"ours_ms": [], "theirs_ms": []}
-
-    def timed(side, step):
-        def once() -> int:
-            start = time.perf_counter_ns()
-            step()
-            times[side].append(time.perf_counter_ns() - start)
-            return times[side][-1]
-
-        return once
-
-    baseline, contender = timed("theirs_ms", theirs), timed("ours_ms", ours)
-    for _ in range(WARM_UP):
-        pair_ns = baseline() + contender()
-    for each in times.values():
-        each.clear()
-    logs = play(baseline, contender, max(LEAST_PAIRS, round(seconds * 1e9 / pair_ns)), seed)
-    print(json.dumps({"logs": logs, **{side: statistics.median(each) / 1e6 for side, each in times.items()}}))
+    print(alternate(ours, theirs, seconds, seed))
 
 
 if __name__ == "__main__":
