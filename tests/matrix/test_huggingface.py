@@ -6,13 +6,21 @@ chosen cannot hang on rounding, as the data keeps the scores of the chosen and t
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.models import problem_of
 
 from benchmarker import UserError
-from benchmarker_plugins.gpu_proof.huggingface import PROBLEMS, arguments, configuration, make_model, translated
+from benchmarker_plugins.gpu_proof.huggingface import (
+    PROBLEMS,
+    arguments,
+    configuration,
+    generated,
+    make_model,
+    translated,
+)
 
 pytestmark = pytest.mark.slow
 CASES = [
@@ -64,6 +72,22 @@ def test_outputs_loss_and_gradients_are_those_of_transformers(name, options):
         # As one, because softmax makes the gradient of the bias of the keys zero.
         assert apart(joined(pieces.values()), joined(theirs.pop(each) for each in pieces)) < BOUND, weight
     assert not theirs
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize(("name", "options"), [("gpt2", {}), ("llama", {"size": "llama-3.2-1b"})])
+def test_greedy_tokens_are_those_that_transformers_generates(name, options, cache):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers", minversion="5", reason="transformers 5 is not installed")
+    problem = problem_of(name)
+    small = problem.small(problem.params(**options, phase="generate", batch_size=2))
+    small = replace(small, decoding="greedy", prompt_len=17, new_tokens=12, seq_len=32)
+    data = problem.data(small, "fp32", np.random.default_rng(0), 1)
+    (expected,) = problem.reference(small, data, "inference")
+    model = make_model(name, small, data.weights).eval()
+    prompt_BP = torch.tensor(data.batches[0]["tokens"][:, :17], dtype=torch.int64)
+    sequence_BS = generated(model, prompt_BP, 12, cache)
+    assert (sequence_BS[:, 17:].numpy() == expected["tokens"]).all()
 
 
 def test_a_mixture_that_drops_tokens_has_no_counterpart():
