@@ -1,9 +1,8 @@
 """Compare the time per generated token with that of Hugging Face `transformers`, greedy, from the same weights.
 
-In each of several fresh processes, three programs alternate in random order: this project in PyTorch, and transformers'
-`generate` with its dynamic and with its static cache. Each generates a text of one token and one of all tokens; the
-time per token is the difference over the tokens between. The tokens must be the same. With `--framework=jax`, this
-project's side is JAX.
+In each of several fresh processes, three programs alternate in random order: this project (`--phase=decode` in PyTorch,
+or in JAX), and transformers' `generate` with its dynamic and with its static cache. Each token is timed until it is
+ready; the prompt and the first token are left out. The tokens must be the same.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -59,52 +57,65 @@ def main(processes: int, process: int | None, **case: Any) -> None:
         print(f"ours / {side}: {ratio([float(np.log(each['ours'] / each[side])) for each in found])}")
 
 
+class Clock:
+    """What `generate` calls with the prompt and with every token: keeps the times, in s."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def put(self, _: Any) -> None:
+        """Note a token."""
+        self.times.append(time.perf_counter())
+
+    def end(self) -> None:
+        """Do nothing: the last token was noted."""
+
+
 def one_process(
-    seed: int, problem: str, size: str | None, framework: str, rounds: int, new_tokens: int, **lengths: int
+    seed: int,
+    problem: str,
+    size: str | None,
+    framework: str,
+    batch_size: int,
+    prompt_len: int,
+    new_tokens: int,
+    rounds: int,
 ) -> dict[str, float]:
-    """Return the milliseconds per token of each side, the median over the rounds."""
+    """Return the milliseconds per token of each side, the median over all tokens."""
     import torch
 
     given = {"size": size} if size else {}
-    # Greedy decoding of random weights repeats a token soon; what it costs does not depend on it.
-    cases = {
-        count: open_bench(problem, framework, "cpu", seed=seed, phase="generate", new_tokens=count, **given, **lengths)
-        for count in (1, new_tokens)
-    }
-    bench = cases[new_tokens]
+    lengths = {"batch_size": batch_size, "depth": prompt_len, "new_tokens": new_tokens}
+    bench = open_bench(problem, framework, "cpu", seed=seed, phase="decode", **lengths, **given)
     data = bench.data(bench.params, 1)
+    workload = bench.build(bench.params, data)
     model = make_model(problem, bench.params, data.weights).eval()
-    prompt_BP = torch.tensor(data.batches[0]["tokens"][:, : bench.params.prompt_len], dtype=torch.int64)
-    workloads = {count: case.build(case.params, data) for count, case in cases.items()}
+    prompt_BP = torch.tensor(data.batches[0]["tokens"][:, :prompt_len], dtype=torch.int64)
 
-    def ours(count: int) -> np.ndarray:
-        workload = workloads[count]
-        return workload.outputs(workload.step())["tokens"].reshape(len(prompt_BP), -1)
+    def ours() -> tuple[np.ndarray, list[float]]:
+        times, tokens = [time.perf_counter()], []
+        for _ in range(new_tokens):
+            tokens.append(workload.outputs(workload.step())["tokens"].reshape(-1))
+            times.append(time.perf_counter())
+        return np.stack(tokens, axis=1), times
 
-    def theirs(cache: str, count: int) -> np.ndarray:
-        tokens: np.ndarray = generated(model, prompt_BP, count, cache)[:, prompt_BP.shape[1] :].numpy()
-        return tokens
+    def theirs(cache: str) -> tuple[np.ndarray, list[float]]:
+        clock = Clock()
+        sequence_BS = generated(model, prompt_BP, new_tokens + 1, cache, clock)
+        return sequence_BS[:, prompt_len + 1 :].numpy(), clock.times[1:]
 
-    texts: dict[tuple[str, int], Callable[[], np.ndarray]] = {("ours", count): partial(ours, count) for count in cases}
-    texts |= {(cache, count): partial(theirs, cache, count) for cache in THEIRS for count in cases}
-    expected = {key: text() for key, text in texts.items()}
-    for (side, count), tokens in expected.items():
-        if not (tokens == expected["ours", count]).all():
+    sides = {"ours": ours, **{cache: partial(theirs, cache) for cache in THEIRS}}
+    expected, _ = ours()
+    for side, generate in sides.items():
+        if not (generate()[0] == expected).all():
             raise click.ClickException(f"the tokens of {side} are not ours")
-    seconds: dict[tuple[str, int], list[float]] = {key: [] for key in texts}
-    order, rng = list(texts), random.Random(seed)
+    gaps: dict[str, list[float]] = {side: [] for side in sides}
+    order, rng = list(sides), random.Random(seed)
     for _ in range(rounds):
         rng.shuffle(order)
-        for key in order:
-            start = time.perf_counter()
-            texts[key]()
-            seconds[key].append(time.perf_counter() - start)
-    return {
-        side: round(
-            1e3 * statistics.median(np.subtract(seconds[side, new_tokens], seconds[side, 1])) / (new_tokens - 1), 3
-        )
-        for side in ("ours", *THEIRS)
-    }
+        for side in order:
+            gaps[side] += np.diff(sides[side]()[1]).tolist()
+    return {side: round(1e3 * statistics.median(each), 3) for side, each in gaps.items()}
 
 
 if __name__ == "__main__":

@@ -256,11 +256,11 @@ def arguments(problem: str, params: Any, batch: Mapping[str, np.ndarray]) -> tup
     return inputs, {"labels": labels}
 
 
-def generated(model: Any, prompt_BP: Any, new_tokens: int, cache: str) -> Any:
+def generated(model: Any, prompt_BP: Any, new_tokens: int, cache: str, streamer: Any = None) -> Any:
     """Return the prompt and exactly `new_tokens` greedy tokens, with transformers' `dynamic` or `static` cache."""
-    length = {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens}
+    length = {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens, "pad_token_id": 0}
     return model.generate(
-        prompt_BP, do_sample=False, use_cache=True, cache_implementation=cache, pad_token_id=0, **length
+        prompt_BP, do_sample=False, use_cache=True, cache_implementation=cache, streamer=streamer, **length
     )
 
 
