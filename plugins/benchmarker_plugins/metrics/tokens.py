@@ -14,13 +14,13 @@ LEAST_GAPS = {50: 1, 90: 10, 95: 20, 99: 100}
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
     """Return the times of tokens, each waited for, and the rates of the timed blocks, which wait for none."""
-    return {**_times(record), **_rates(record)}
+    why = "" if record.token_times else record.reasons.get("token_times", "")
+    return {**_times(record, why), **_rates(record, why)}
 
 
-def _times(record: Record) -> dict[str, Metric]:
+def _times(record: Record, none: str) -> dict[str, Metric]:
     """Return TTFT, TPOT and end-to-end time, medians over requests, and percentiles of the gaps of all requests."""
     times = record.token_times
-    none = record.reasons.get("token_times", "")
     first_s = [each / 1e9 for each in times.first_ns] if times else []
     gaps_s = [np.array(gaps) / 1e9 for gaps in times.gap_ns] if times else []
     ends_s = [first + float(gaps.sum()) for first, gaps in zip(first_s, gaps_s, strict=False)]
@@ -41,20 +41,21 @@ def _times(record: Record) -> dict[str, Metric]:
     }
 
 
-def _rates(record: Record) -> dict[str, Metric]:
+def _rates(record: Record, none: str) -> dict[str, Metric]:
     """Return the tokens of all timed steps divided by the time of all timed blocks, input and output apart."""
     cost, blocks = record.cost, record.blocks
-    steps_per_s, why = 0.0, "no timed block"
+    steps_per_s = 0.0
     if cost and blocks:
         steps_per_s = blocks.steps_per_block * len(blocks.duration_ns) / (sum(blocks.duration_ns) / 1e9)
-        why = record.reasons.get("token_times", "")
+    else:
+        none = "no timed block"
     output_per_s = cost.output_tokens * steps_per_s if cost else 0.0
-    input_per_s = cost.input_tokens * steps_per_s if cost else 0.0
+    rates = {
+        "output_tokens_per_s": ("output", output_per_s),
+        "output_tokens_per_s_per_user": ("output", output_per_s / cost.samples if cost else 0.0),
+        "input_tokens_per_s": ("input", cost.input_tokens * steps_per_s if cost else 0.0),
+    }
     return {
-        name: Metric(value or None, "1/s", "higher", None if value else why or f"its steps have no {kind} tokens")
-        for name, kind, value in (
-            ("output_tokens_per_s", "output", output_per_s),
-            ("output_tokens_per_s_per_user", "output", output_per_s / cost.samples if cost else 0.0),
-            ("input_tokens_per_s", "input", input_per_s),
-        )
+        name: Metric(value or None, "1/s", "higher", None if value else none or f"its steps have no {kind} tokens")
+        for name, (kind, value) in rates.items()
     }

@@ -124,7 +124,7 @@ def test_metrics_by_hand():
     keep([make_ceiling(1000.0), make_ceiling(2.0, "memory")])
     derived = load_metrics()(make_record(2.0))
     assert derived["mfu_measured"].value == pytest.approx(0.5)
-    assert derived["roof_share"].value == pytest.approx(2.0)
+    assert derived["mbu_measured"].value == derived["roof_share"].value == pytest.approx(2.0)
     assert derived["bytes_per_s"].value == pytest.approx(4.0)
     assert derived["numeric_error"].value == 0.0
     assert derived["mfu"].value is None
@@ -138,7 +138,7 @@ def test_metrics_without_a_ceiling_or_a_timed_block_are_null_with_a_reason():
     failed = make_record(
         status="failed", error=FAILURE, blocks=None, cost=None, check=None, reasons=make_record().reasons | LACKING
     )
-    for name in ("mfu", "mfu_measured", "roof_share", "bytes_per_s", "numeric_error"):
+    for name in ("mfu", "mfu_measured", "mbu", "mbu_measured", "roof_share", "bytes_per_s", "numeric_error"):
         assert load_metrics()(failed)[name].value is None
         assert load_metrics()(failed)[name].reason
 
