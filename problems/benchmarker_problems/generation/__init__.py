@@ -1,10 +1,10 @@
 """Text generation: the phases of a decoder with a cache of keys and values, their options, and their steps.
 
-`prefill` computes the prompt and chooses the first new token; a step is a prompt for the whole batch, and its time is
-the time to first token (TTFT) without a server. A step of `decode` chooses one token for each sequence of the batch,
-with a cache that holds `depth` positions and more with every step; its time is the time per output token (TPOT) there.
-After `new_tokens` steps it begins at `depth` again. A step of `generate` is both: a prompt, and `new_tokens` tokens.
-The token with the largest logit is chosen (greedy), and no token ends a sequence.
+`prefill` computes the prompt and chooses the first new token; a step is a prompt for the whole batch. A step of
+`decode` chooses one token for each sequence of the batch, with a cache that holds `depth` positions and more with every
+step. After `new_tokens` steps it begins at `depth` again. A step of `generate` is both: a prompt, and `new_tokens`
+tokens. Steps do not wait for a token; requests do the same work, and fetch every token to the host. The token with the
+largest logit is chosen (greedy), and no token ends a sequence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
