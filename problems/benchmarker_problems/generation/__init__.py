@@ -127,12 +127,10 @@ def step_and_tokens(
     """
     p = params
     name = "logits" if p.decoding == "forced" else "tokens"
-    prompts = [np.ascontiguousarray(batch["tokens"][:, : p.prompt_len + p.depth]) for batch in data.batches]
-    sequences = [put(batch["tokens"]) for batch in data.batches]
-    on_host = cycle(zip(sequences, prompts, strict=True))
-    on_device = cycle(
-        [(sequence_BS, put(prompt_BP)) for sequence_BS, prompt_BP in zip(sequences, prompts, strict=True)]
-    )
+    length = p.prompt_len + p.depth
+    texts = [(put(batch["tokens"]), np.ascontiguousarray(batch["tokens"][:, :length])) for batch in data.batches]
+    on_host = cycle(texts)
+    on_device = cycle([(sequence_BS, put(prompt_BP)) for sequence_BS, prompt_BP in texts])
 
     def passes(sequence_BS: Any, tokens_BT: Any, position: Any, count: int) -> Iterator[tuple[Any, Any, Any]]:
         for _ in range(count):
@@ -151,6 +149,8 @@ def step_and_tokens(
         steps = chain.from_iterable(at_depth() for _ in repeat(None))
         return lambda: {name: next(steps)[2]}, lambda: ready(at_depth(), repeat("next"))
 
+    new_tokens = p.new_tokens if p.phase == "generate" else 1
+
     def step() -> dict[str, Any]:
         results = [result for _, _, result in passes(*next(on_device), zero, new_tokens)]
         return {name: results if p.phase == "generate" else results[0]}
@@ -159,7 +159,6 @@ def step_and_tokens(
         sequence_BS, prompt_BP = next(on_host)
         return ready(passes(sequence_BS, put(prompt_BP), zero, new_tokens), chain(["first"], repeat("next")))
 
-    new_tokens = p.new_tokens if p.phase == "generate" else 1
     return step, tokens
 
 

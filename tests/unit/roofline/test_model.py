@@ -12,7 +12,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
 from benchmarker.records.profile import Kernel, Scope, Trace
-from benchmarker.records.record import CostPart, Failure
+from benchmarker.records.record import CostPart, DeviceInfo, Failure
 from benchmarker.roofline.model import Roof, beyond, measured_roof, point, rooflines
 
 A100 = Roof(312e12, 1555e9)
@@ -129,6 +129,19 @@ def test_metrics_by_hand():
     assert derived["numeric_error"].value == 0.0
     assert derived["mfu"].value is None
     assert "vendor" in derived["mfu"].reason
+
+
+def test_utilisation_of_the_vendors_peaks_by_hand():
+    """An H200 has 4.8 TB/s and 989 TFLOP/s in bf16 (NVIDIA's data sheet); a step moves 2.4 TB and does 98.9 TFLOP."""
+    record = make_record(
+        1.0,
+        case={"device": "cuda", "precision": "bf16"},
+        device=DeviceInfo("cuda", "NVIDIA H200", None, None, None),
+        cost=CostPart(98_900_000_000_000, 0, 2_400_000_000_000, 1, None),
+    )
+    derived = load_metrics()(record)
+    assert derived["mbu"].value == pytest.approx(0.5)
+    assert derived["mfu"].value == pytest.approx(0.1, rel=1e-3)
 
 
 def test_metrics_without_a_ceiling_or_a_timed_block_are_null_with_a_reason():
