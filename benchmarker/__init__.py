@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric
     from benchmarker.api.precision import PRECISIONS, Precision
-    from benchmarker.api.problem import Cost, Data, Problem, Published, Support, Work, Workload
+    from benchmarker.api.problem import Cost, Data, Problem, Published, Support, Token, Work, Workload
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
@@ -60,6 +60,7 @@ __all__ = [
     "StepMarker",
     "Stepper",
     "Support",
+    "Token",
     "Unavailable",
     "UserError",
     "Work",
@@ -119,6 +120,7 @@ _MODULES = {
         "Problem",
         "Published",
         "Support",
+        "Token",
         "Work",
         "Workload",
     ),

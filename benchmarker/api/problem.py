@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from benchmarker.api.case import Mode
 from benchmarker.api.precision import PRECISIONS, Precision
@@ -37,13 +37,16 @@ class Cost:
 
     `flops` follows the problem's `cost_formula`: those of the matrix products that the mode needs, or those that are
     customarily counted for another computation. It counts a multiply-add as 2 and excludes recomputation. `bytes` is
-    the minimum traffic: each weight and input read once and each result written once.
+    the minimum traffic: each weight and input read once and each result written once. In text generation,
+    `input_tokens` are those of the prompts that a step computes, and `output_tokens` those that it generates.
     """
 
     flops: int
     bytes: int
     samples: int
     tokens: int | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,10 @@ class Data:
     batches: tuple[Mapping[str, np.ndarray], ...]
 
 
+Token = Literal["first", "next"]
+"""A token of a request for text: the first after its prompt, or one that follows another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A case that is ready to run: weights and inputs are on the device.
@@ -84,12 +91,15 @@ class Workload:
     copies the result of a step to the host, under the names that `Problem.reference` uses. `recomputed_flops` is
     the forward work of a step that the implementation repeats in its backward pass. `verify` returns why the result
     of a step is wrong, or None; it is called at full size, where the reference would take too long, after timing.
+    `tokens` runs one request for text, with its prompts on the host at first; it yields a token as soon as that of
+    every sequence is on the host.
     """
 
     step: Callable[[], Any]
     outputs: Callable[[Any], Mapping[str, np.ndarray]]
     recomputed_flops: int = 0
     verify: Callable[[Any], str | None] = lambda _: None
+    tokens: Callable[[], Iterator[Token]] | None = None
 
 
 class Problem(ABC):

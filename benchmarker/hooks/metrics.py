@@ -32,7 +32,7 @@ def load_metrics(results: Iterable[Path] = ()) -> Derive:
     plugin derives its metrics at once; of others, when one of them is asked for.
     """
     known = ceilings.known(results)
-    sources = [_Source(address) for address in reversed(registry.registered("metric"))]  # throughput first
+    sources = [_Source(address) for address in reversed(registry.registered("metric"))]  # tokens and throughput first
     seen = False
 
     def derive(record: Record) -> Mapping[str, Metric]:

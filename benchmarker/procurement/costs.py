@@ -2,6 +2,7 @@
 
     cost_per_s = price / (lifetime_years * YEAR_S * utilisation) + power_W * pue * electricity_price_per_kWh / J_PER_KWH
     samples_per_cost = samples_per_s / cost_per_s
+    cost_per_million_output_tokens = 1e6 * cost_per_s / output_tokens_per_s
 
 PUE is the energy of a data centre divided by that of its IT equipment (ISO/IEC 30134-2).
 """
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 COST_METRIC = "samples_per_cost"
+OUTPUT_COST_METRIC = "cost_per_million_output_tokens"
+COST_METRICS = (COST_METRIC, OUTPUT_COST_METRIC)
 YEAR_S = 365 * 24 * 3600
 J_PER_KWH = 3.6e6
 
@@ -114,19 +117,21 @@ def mean_power(record: Record) -> float | None:
 
 
 def with_costs(derive: Derive, inputs: Mapping[str, Inputs], currency: str) -> Derive:
-    """Extend `derive` by `samples_per_cost`; `inputs` holds the costs of each trial's side by the trial's id."""
+    """Extend `derive` by `COST_METRICS`; `inputs` holds the costs of each trial's side by the trial's id."""
 
     def derived(record: Record) -> dict[str, Metric]:
         metrics = dict(derive(record))
-        costs, rate = inputs[record.trial_id], metrics["samples_per_s"]
+        costs, samples, tokens = inputs[record.trial_id], metrics["samples_per_s"], metrics["output_tokens_per_s"]
         power = mean_power(record) or costs.power_W
-        value, reason = None, rate.reason
-        if rate.value is not None and power is not None:
-            value = rate.value / costs.per_s(power)
-        elif rate.value is not None:
-            why = record.reasons.get("energy") or record.reasons.get("energy.total_J") or "no energy was measured"
-            reason = f"{why}; set power_W in the cost file to use a fixed power"
-        return metrics | {COST_METRIC: Metric(value, f"1/{currency}", "higher", reason)}
+        per_s = None if power is None else costs.per_s(power)
+        why = record.reasons.get("energy") or record.reasons.get("energy.total_J") or "no energy was measured"
+        no_power = None if per_s else f"{why}; set power_W in the cost file to use a fixed power"
+        per_cost = samples.value / per_s if samples.value is not None and per_s else None
+        of_tokens = 1e6 * per_s / tokens.value if tokens.value and per_s else None
+        return metrics | {
+            COST_METRIC: Metric(per_cost, f"1/{currency}", "higher", samples.reason or no_power),
+            OUTPUT_COST_METRIC: Metric(of_tokens, currency, "lower", tokens.reason or no_power),
+        }
 
     return derived
 

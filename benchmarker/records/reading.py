@@ -60,6 +60,9 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 6:
         fields["suite"] = None
         reasons["suite"] = new
-    fields.get("machine", {})["model"] = None
-    reasons["machine.model"] = new
+    if version < 7:
+        fields.get("machine", {})["model"] = None
+        reasons["machine.model"] = new
+    fields["token_times"] = None
+    reasons["token_times"] = new
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

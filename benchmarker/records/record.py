@@ -9,6 +9,7 @@ Schema history (`SCHEMA_VERSION`):
 5  renamed: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
 6  `suite` (the suite or plan file that the trial comes from)
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
+8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[7] = 7
+SCHEMA_VERSION: Literal[8] = 8
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -83,14 +84,30 @@ class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
     stopped_by: StoppedBy
 
 
+class TokenTimes(Struct, frozen=True, forbid_unknown_fields=True):
+    """When tokens were ready on the host, each waited for: those of one request for text after the other.
+
+    `first_ns` is the time from each request to its first token, `gap_ns` the times from one token to the next. A
+    request without a prompt has no first token, and one that ends with its first token has no gaps.
+    """
+
+    first_ns: list[Positive]
+    gap_ns: list[list[Positive]]
+
+
 class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
-    """Work of one step by formula; `recomputed_flops` is forward work that is repeated in the backward pass."""
+    """Work of one step by formula; `recomputed_flops` is forward work that is repeated in the backward pass.
+
+    In text generation, `input_tokens` are those of the prompts, and `output_tokens` those that are generated.
+    """
 
     flops: Count
     recomputed_flops: Count
     bytes: Count
     samples: Count
     tokens: Annotated[Count | None, null_because("{case.problem} has no tokens")]
+    input_tokens: Count = 0
+    output_tokens: Count = 0
 
 
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,7 +237,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    schema_version: Literal[7]
+    schema_version: Literal[8]
     run_id: str
     trial_id: str
     trial: Count
@@ -240,6 +257,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Annotated[Check | None, NOT_REACHED]
     preheat: Annotated[Preheat | None, NOT_REACHED]
     blocks: Annotated[Blocks | None, NOT_REACHED]
+    token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]
     memory: Annotated[Memory | None, SHARED]
     interference: Annotated[Interference | None, NOT_REACHED]

@@ -170,5 +170,17 @@ class RecordBuilder:
         return reason(path, self.case)
 
 
-_MEASURED = ("device", "types", "build_s", "compile_s", "check", "preheat", "blocks", "cost", "memory", "interference")
+_MEASURED = (
+    "device",
+    "types",
+    "build_s",
+    "compile_s",
+    "check",
+    "preheat",
+    "blocks",
+    "token_times",
+    "cost",
+    "memory",
+    "interference",
+)
 """Parts of the record that the worker sends."""

@@ -28,7 +28,7 @@ from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
 from benchmarker.machine import counters
 from benchmarker.power.window import Edges
-from benchmarker.records.record import Blocks, CostPart, Memory, StoppedBy
+from benchmarker.records.record import Blocks, CostPart, Memory, StoppedBy, TokenTimes
 from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
@@ -205,6 +205,10 @@ def _measure(benches: list[Bench], stages: _Stages, rng: random.Random, edges: E
             _time(steppers[0], benches[0].case.measuring, stages, edges)
         else:
             _time_duet(steppers, benches[0].case.measuring, stages, rng)
+    if any(workload.tokens for workload in workloads.values()):
+        with stages("tokens"):
+            for bench in each():
+                _time_tokens(workloads[bench], bench.case.measuring, stages)
     with stages("verify"):
         if len(benches) == 1:
             peak = benches[0].framework.peak_memory_bytes()
@@ -285,6 +289,18 @@ def _time_duet(steppers: list[timing.Stepper], measuring: Measuring, stages: _St
                 )
             stages.send(part=part)
         stages.of = failed
+
+
+def _time_tokens(workload: Workload, measuring: Measuring, stages: _Stages) -> None:
+    """Time single tokens, if the workload generates any; requests that ended before an error are sent in any case."""
+    if workload.tokens is None:
+        return
+    times = TokenTimes([], [])
+    try:
+        timing.token_times(workload.tokens, measuring, times.first_ns, times.gap_ns, stages.tell)
+    finally:
+        if times.first_ns or times.gap_ns:
+            stages.send(part={"token_times": times})
 
 
 def _peak_rss_bytes() -> int:

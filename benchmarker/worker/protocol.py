@@ -24,6 +24,7 @@ from benchmarker.records.record import (
     Memory,
     Preheat,
     Seconds,
+    TokenTimes,
     Types,
 )
 
@@ -61,6 +62,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Check | UnsetType = UNSET
     preheat: Preheat | UnsetType = UNSET
     blocks: Blocks | UnsetType = UNSET
+    token_times: TokenTimes | UnsetType = UNSET
     cost: CostPart | UnsetType = UNSET
     memory: Memory | UnsetType = UNSET
     interference: Interference | UnsetType = UNSET

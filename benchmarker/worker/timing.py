@@ -22,9 +22,10 @@ from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_ha
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from benchmarker.api.case import Measuring
+    from benchmarker.api.problem import Token
 
 MIN_BLOCK_S = 0.01
 """Shortest block, s: 100,000 times the cost of reading the clock."""
@@ -36,6 +37,10 @@ PLATEAU = 0.01
 """Two consecutive windows are a plateau if their rates and their powers differ by no more than this fraction."""
 PLATEAU_C = 1.0
 """For a plateau, their temperatures must not differ by more than this either, °C."""
+TIMED_TOKENS = 1000
+"""Tokens that are timed one by one; above the 99th percentile are ten of so many."""
+TOKENS_S = 10.0
+"""Longest time after which another request is made to time its tokens, s."""
 
 Tell = Callable[[int, float], None]
 """Called between blocks with the number of blocks so far and the last block's seconds per step."""
@@ -173,6 +178,37 @@ def timed_blocks(
                 return "median_precision"
         if time.perf_counter() >= deadline:
             return "seconds" if measuring.seconds >= least_s else "power_min"
+
+
+def token_times(
+    tokens: Callable[[], Iterable[Token]],
+    measuring: Measuring,
+    first_ns: list[int],
+    gap_ns: list[list[int]],
+    tell: Tell,
+) -> None:
+    """Time each token of requests, one after the other, until there are `TIMED_TOKENS` or the time is up.
+
+    There are at most as many requests as blocks are requested, and at least one. `first_ns` and `gap_ns` are filled as
+    the requests end, so that an error loses none of them.
+    """
+    start = time.perf_counter()
+    deadline, timed = start + min(measuring.seconds, TOKENS_S), 0
+    for done in range(1, measuring.blocks + 1):
+        found: dict[Token, list[int]] = {"first": [], "next": []}
+        begun = last = time.perf_counter_ns()
+        for token in tokens():
+            now = time.perf_counter_ns()
+            found[token].append(now - last)
+            last = now
+        first_ns += found["first"]
+        if found["next"]:
+            gap_ns.append(found["next"])
+        count = len(found["first"]) + len(found["next"])
+        timed += count
+        tell(done, (last - begun) / max(1, count) / 1e9)
+        if timed >= TIMED_TOKENS or time.perf_counter() >= deadline:
+            return
 
 
 def duet_blocks(

@@ -13,6 +13,7 @@ from support.models import counted_flops, jax_workload, problem_of, torch_worklo
 from benchmarker import Case, UserError, Workload
 from benchmarker.hooks import parameters
 from benchmarker.worker.correctness import check
+from benchmarker_problems.generation import step_and_tokens
 
 DECODERS = ("gpt2", "llama", "moe")
 SIZE = {"gpt2": "small", "llama": "llama-3.2-1b", "moe": "moe-small"}
@@ -65,6 +66,46 @@ def test_greedy_tokens_are_those_of_the_reference_without_a_cache(name, framewor
     assert found.shape == (3, {"prefill": 1, "decode": 6, "generate": 7}[phase])
     assert (found == tokens_of_reference(name, params)).all()
     assert phase == "prefill" or len(np.unique(found)) > 2
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_a_request_gives_each_token_of_a_step_and_leaves_the_steps_as_they_are(framework, phase):
+    params = tiny("gpt2", phase)
+    workload, other = made(framework, "gpt2", params), made(framework, "gpt2", params)
+    assert workload.tokens
+    expected = {"prefill": ["first"], "decode": ["next"] * 6, "generate": ["first"] + ["next"] * 6}
+    found = []
+    for _ in range(2):
+        assert list(workload.tokens()) == expected[phase]
+        found.append(tokens_of(workload, 1))
+    assert (np.concatenate(found, axis=1) == np.concatenate([tokens_of(other, 1) for _ in range(2)], axis=1)).all()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_request_begins_with_its_prompt_on_the_host_and_each_token_is_fetched(phase):
+    """Passes of a request have the shapes and strides of a step, so that nothing is compiled again."""
+    params = tiny("gpt2", phase)
+    data = problem_of("gpt2").data(params, "fp32", np.random.default_rng(0), 2)
+    log = []
+
+    def put(array):
+        log.append(("put", array.shape))
+        return array
+
+    def run(sequence_BS, tokens_BT, position):
+        log.append(("run", tokens_BT.shape, tokens_BT.strides))
+        return sequence_BS[:, :1].copy(), position + tokens_BT.shape[1], None
+
+    step, tokens = step_and_tokens(params, data, put, lambda token: log.append(("fetch", token.shape)), 0, run)
+    log.clear()
+    step()
+    of_step = list(log)
+    log.clear()
+    names = list(tokens())
+    assert [each for each in log if each[0] == "run"][: len(of_step)] == of_step
+    assert [each[0] for each in log] == [*(["put"] if phase != "decode" else []), *["run", "fetch"] * len(names)]
+    assert {each[1] for each in log if each[0] == "fetch"} == {(3, 1)}
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
@@ -185,7 +226,9 @@ def test_a_text_costs_its_prompt_and_each_token_at_its_position(name):
     tokens = [cost("decode", depth=9 + number, new_tokens=1) for number in range(6)]
     assert whole.flops == prompt.flops + sum(each.flops for each in tokens)
     assert whole.bytes == prompt.bytes + sum(each.bytes for each in tokens)
-    assert (whole.samples, whole.tokens) == (3, 21)
+    assert (whole.samples, whole.tokens, whole.input_tokens, whole.output_tokens) == (3, 21, 27, 21)
+    assert (prompt.tokens, prompt.input_tokens, prompt.output_tokens) == (27, 27, 0)
+    assert (tokens[0].tokens, tokens[0].input_tokens, tokens[0].output_tokens) == (3, 0, 3)
     # A step of decode counts at the mean of the positions that it goes through.
     assert 6 * cost("decode").flops == sum(each.flops for each in tokens)
     assert 6 * cost("decode").bytes == sum(each.bytes for each in tokens)

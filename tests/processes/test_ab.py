@@ -101,7 +101,7 @@ def test_the_partner_of_what_fails_fails_with_it(cli, tmp_path):
         (["--a=--ms=1", "--b=--precision=fp64", "--design=duet"], "the cases differ in precision (fp32, fp64)"),
         (["--budget=soon"], "'soon' is not a duration: write 250ms, 90s, 10m or 1.5h"),
         (["--target=0"], "'0' is not a share"),
-        (["--a=--ms=1", "--b=--ms=2", "--metric=speed"], "no metric is named 'speed'; there are: samples_per_s"),
+        (["--a=--ms=1", "--b=--ms=2", "--metric=speed"], "no metric is named 'speed'; there are: ttft_s"),
         (["--a=--ms='1"], "--a: No closing quotation"),
     ],
 )

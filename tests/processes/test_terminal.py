@@ -18,6 +18,7 @@ from benchmarker.files import atomic
 from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import resolve
 from benchmarker.records import ceilings
+from benchmarker.records.record import TokenTimes
 
 pytestmark = pytest.mark.slow
 CASES = [
@@ -37,6 +38,7 @@ show old
 show old new
 show old --trials
 show old --metric=samples_per_s,flop_per_s,compile_s
+show text
 compare old new
 compare old --by=framework
 compare old --by=framework --verbose
@@ -131,6 +133,8 @@ def place(tmp_path_factory):
     results["one"] = [
         each for each in results["one"] if each.case.precision == "fp32" and each.case.framework != "numpy"
     ]
+    times = {"token_times": TokenTimes([1_234_567] * 9, [[123_456] * 31] * 9)}
+    results["text"] = [msgspec.structs.replace(each, **times) for each in results["old"]]
     for result, records in results.items():
         (folder / result).mkdir()
         for record in records:

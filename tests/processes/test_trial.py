@@ -43,6 +43,26 @@ def test_a_trial_that_works(cli, tmp_path):
     assert sorted(path.suffix for path in folder.iterdir()) == [".json"] * 3
 
 
+def test_each_token_of_a_request_has_its_time(cli):
+    done = cli("run", "--framework=toy", "--problem=chat", "--power=none", "--blocks=3", "--json")
+    (record,) = records(done)
+    first_ns, gap_ns = record["token_times"]["first_ns"], record["token_times"]["gap_ns"]
+    assert (len(first_ns), [len(gaps) for gaps in gap_ns]) == (3, [3, 3, 3])  # of 4 tokens each
+    assert min(first_ns) >= 20e6
+    assert min(map(min, gap_ns)) >= 5e6
+    assert list(record["harness"]["stages_s"])[-3:] == ["timed", "tokens", "verify"]
+    assert record["metrics"]["itl_p50_s"]["value"] >= 0.005
+    assert record["metrics"]["input_tokens_per_s"]["value"] > record["metrics"]["output_tokens_per_s"]["value"]
+
+
+def test_tokens_that_fail_lose_neither_blocks_nor_earlier_requests(cli):
+    done = cli("run", "--framework=toy", "--problem=chat", "--power=none", "--blocks=3", "--last-words=2", "--json")
+    (record,) = records(done)
+    assert (record["error"]["stage"], record["error"]["message"]) == ("tokens", "ValueError: out of words")
+    assert len(record["blocks"]["duration_ns"]) == 3
+    assert len(record["token_times"]["first_ns"]) == 2
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "stage", "message", "exit_status"),
     [

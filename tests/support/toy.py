@@ -1,4 +1,4 @@
-"""A third-party distribution with a framework and a problem that do as they are told."""
+"""A third-party distribution with a framework and problems that do as they are told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 ENTRY_POINTS = {
     "framework.toy": "toy.framework",
+    "problem.chat": "toy.chat",
     "problem.nap": "toy.nap",
+    "workload.chat.toy": "toy.chat_toy",
     "workload.nap.toy": "toy.nap_toy",
 }
 
@@ -35,6 +37,63 @@ TOY = {
             def threads(self): return 1
             def settings(self): return {}
             def peak_memory_bytes(self): return None
+    """,
+    "chat.py": """
+        from dataclasses import dataclass
+        import numpy as np
+        from benchmarker import Cost, Data, Problem, hookimpl
+
+        @dataclass(frozen=True)
+        class ChatParams:
+            first_ms: float = 20.0
+            gap_ms: float = 5.0
+            new_tokens: int = 4
+            last_words: int = 0
+
+        class Chat(Problem):
+            summary = "text of which each token sleeps; it fails in the request after so many"
+            params = ChatParams
+            cost_formula = "flops = 1000"
+            def scopes(self, params, mode): return {}
+            def cost(self, params, mode, precision):
+                output = 2 * params.new_tokens
+                return Cost(1000, 8, 2, output, input_tokens=20, output_tokens=output)
+            def data(self, params, precision, rng, batches): return Data({}, ({},))
+            def small(self, params): return params
+            def reference(self, params, data, mode): yield {"x": np.array(1.0)}
+
+        @hookimpl
+        def make_problem():
+            return Chat()
+    """,
+    "chat_toy.py": """
+        import time
+        import numpy as np
+        from benchmarker import Support, Workload, hookimpl
+
+        @hookimpl
+        def describe_workload():
+            return Support({"inference": ("fp32",)})
+
+        @hookimpl
+        def build_workload(params):
+            requests = 0
+
+            def tokens():
+                nonlocal requests
+                if params.last_words and requests == params.last_words: raise ValueError("out of words")
+                requests += 1
+                time.sleep(params.first_ms / 1000)
+                yield "first"
+                for _ in range(params.new_tokens - 1):
+                    time.sleep(params.gap_ms / 1000)
+                    yield "next"
+
+            def step():
+                time.sleep(0.001)
+                return 1.0
+
+            return Workload(step, lambda _: {"x": np.array(1.0)}, tokens=tokens)
     """,
     "nap.py": """
         from dataclasses import dataclass

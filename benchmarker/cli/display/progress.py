@@ -128,8 +128,9 @@ class Progress:
         elif "progress" in event:
             done, step_s = event["progress"]
             of = f" of {self._blocks}" if self._stage == "timed" and done <= self._blocks else ""
-            counted = "block" if self._stage == "timed" else "window" if self._preheat else "step"
-            self._show(f", {counted} {done}{of}, {si(step_s, 's')} per step")
+            steps = ("window" if self._preheat else "step", "step")
+            counted, per = {"timed": ("block", "step"), "tokens": ("request", "token")}.get(self._stage, steps)
+            self._show(f", {counted} {done}{of}, {si(step_s, 's')} per {per}")
 
     def end(self, records: Sequence[Record]) -> None:
         """Print one permanent line for a process that has ended, with --quiet only if it failed."""

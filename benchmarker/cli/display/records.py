@@ -161,9 +161,10 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     if record.error:
         click.echo(clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}"))
     click.echo()
+    known_first = sorted(metrics.items(), key=lambda each: each[1].value is None)
     print_table(
         ["metric", "value", "note"],
-        [[name, si(metric.value, metric.unit), _note(record, metric)] for name, metric in metrics.items()],
+        [[name, si(metric.value, metric.unit), _note(record, metric)] for name, metric in known_first],
     )
     click.echo()
     rows = [["parameters", " ".join(f"{name}={value}" for name, value in case.params.items())], *_how(record)]
@@ -224,6 +225,10 @@ def _how(record: Record) -> list[list[str]]:
                 f"{sum(blocks.duration_ns) / 1e9:.1f} s, stopped by {blocks.stopped_by}",
             ]
         )
+    if record.token_times:
+        requests = max(len(record.token_times.first_ns), len(record.token_times.gap_ns))
+        gaps = sum(map(len, record.token_times.gap_ns))
+        rows.append(["tokens", f"{count(requests, 'request')}, {count(gaps, 'gap')}, each token waited for"])
     if record.design.partner:
         rows.append(["duet", f"alternating with trial {record.design.partner} in one process"])
     if record.interference:

@@ -188,8 +188,8 @@ def _print_costs(scores: Scores) -> None:
         print_text(f"{_letter(index)}  {_cost(basis, scores.currency or '')}", "   ")
     if scores.costs:
         print_text(
-            "  samples_per_cost = samples_per_s / (price / (lifetime x 365 d x utilisation) "
-            "+ power x PUE x electricity price); power is that of the trial, or else that of the cost file",
+            "  cost per second = price / (lifetime x 365 d x utilisation) + power x PUE x electricity price; "
+            "power is that of the trial, or else that of the cost file",
             "    ",
         )
 

@@ -1,4 +1,4 @@
-"""Utilisation of the device: model FLOP/s utilisation, and the share of the roof."""
+"""Utilisation of the device: of its FLOP/s (MFU), of its memory bandwidth (MBU), and the share of the roof."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,12 @@ from benchmarker import Ceilings, Metric, Record, hookimpl, measured_roof, vendo
 
 @hookimpl
 def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
-    """Return the shares of the vendor's peak, of the measured GEMM ceiling and of the measured roof.
+    """Return the shares of the vendor's peaks, of the measured ceilings and of the measured roof.
 
     `mfu` is relative to the vendor's peak (Chowdhery et al., PaLM, 2022, appendix B), `mfu_measured` to the GEMM
-    ceiling, `roof_share` to min(π, β·I) with measured π and β. FLOPs are those of the model, without recomputation.
+    ceiling, `roof_share` to min(π, β·I) with measured π and β. `mbu` and `mbu_measured` relate the minimum bytes to the
+    vendor's and the measured bandwidth (Databricks, LLM Inference Performance Engineering, 2023). FLOPs are those of
+    the model, without recomputation.
     """
     reason = "no timed block" if record.cost is None or record.blocks is None else None
     measured, vendor = measured_roof(record, ceilings), vendor_roof(record)
@@ -28,5 +30,7 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     return {
         "mfu": Metric(share(flops / vendor.flop_per_s if vendor else None), "1", "higher", no_vendor),
         "mfu_measured": Metric(share(flops / measured.flop_per_s if measured else None), "1", "higher", no_ceiling),
+        "mbu": Metric(share(bytes_ / vendor.bytes_per_s if vendor else None), "1", "higher", no_vendor),
+        "mbu_measured": Metric(share(bytes_ / measured.bytes_per_s if measured else None), "1", "higher", no_ceiling),
         "roof_share": Metric(share(measured.time_s(flops, bytes_) if measured else None), "1", "higher", no_ceiling),
     }

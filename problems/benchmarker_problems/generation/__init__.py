@@ -1,20 +1,21 @@
 """Text generation: the phases of a decoder with a cache of keys and values, their options, and their steps.
 
-`prefill` computes the prompt and chooses the first new token; a step is a prompt for the whole batch, and its time is
-the time to first token (TTFT) without a server. A step of `decode` chooses one token for each sequence of the batch,
-with a cache that holds `depth` positions and more with every step; its time is the time per output token (TPOT) there.
-After `new_tokens` steps it begins at `depth` again. A step of `generate` is both: a prompt, and `new_tokens` tokens.
-The token with the largest logit is chosen (greedy), and no token ends a sequence.
+`prefill` computes the prompt and chooses the first new token; a step is a prompt for the whole batch. A step of
+`decode` chooses one token for each sequence of the batch, with a cache that holds `depth` positions and more with every
+step. After `new_tokens` steps it begins at `depth` again. A step of `generate` is both: a prompt, and `new_tokens`
+tokens. Steps do not wait for a token; requests do the same work, and fetch every token to the host. The token with the
+largest logit is chosen (greedy), and no token ends a sequence.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, cycle, repeat
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Mode, UserError
+from benchmarker import Data, Mode, Token, UserError
 from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.data import next_tokens, sequences
 
@@ -111,47 +112,54 @@ def token_batches(params: Any, rng: np.random.Generator, batches: int) -> tuple[
     return tuple({"tokens": tokens} for tokens in drawn)
 
 
-def step_of(params: Any, sequences: Sequence[Any], zero: Any, run: Run) -> Callable[[], dict[str, Any]]:
-    """Return the step of a phase: its result is each token that it chooses or, with forced decoding, the logits.
+def step_and_tokens(
+    params: Any,
+    data: Data,
+    put: Callable[[np.ndarray], Any],
+    fetch: Callable[[Any], object],
+    zero: Any,
+    run: Run,
+) -> tuple[Callable[[], dict[str, Any]], Callable[[], Iterator[Token]]]:
+    """Return the step of a phase, and the same work as requests of which each token is fetched to the host.
 
-    `sequences` are the tokens [B, S] of each batch, `zero` is the first position.
+    The result of a step is each token that it chooses or, with forced decoding, the logits. `zero` is the first
+    position.
     """
     p = params
     name = "logits" if p.decoding == "forced" else "tokens"
-    batches = cycle([(tokens_BS, tokens_BS[:, : p.prompt_len + p.depth]) for tokens_BS in sequences])
+    length = p.prompt_len + p.depth
+    texts = [(put(batch["tokens"]), np.ascontiguousarray(batch["tokens"][:, :length])) for batch in data.batches]
+    on_host = cycle(texts)
+    on_device = cycle([(sequence_BS, put(prompt_BP)) for sequence_BS, prompt_BP in texts])
 
-    def prefill() -> dict[str, Any]:
-        sequence_BS, prompt_BP = next(batches)
-        return {name: run(sequence_BS, prompt_BP, zero)[2]}
+    def passes(sequence_BS: Any, tokens_BT: Any, position: Any, count: int) -> Iterator[tuple[Any, Any, Any]]:
+        for _ in range(count):
+            tokens_BT, position, result = run(sequence_BS, tokens_BT, position)
+            yield tokens_BT, position, result
 
-    def generate() -> dict[str, Any]:
-        sequence_BS, prompt_BP = next(batches)
-        token_B1, position, result = run(sequence_BS, prompt_BP, zero)
-        results = [result]
-        for _ in range(p.new_tokens - 1):
-            token_B1, position, result = run(sequence_BS, token_B1, position)
-            results.append(result)
-        return {name: results}
-
-    def decode_at_depth() -> Callable[[], dict[str, Any]]:
-        sequence_BS, prompt_BP = next(batches)
-        after_prompt = run(sequence_BS, prompt_BP, zero)
-        token_B1, position, _ = after_prompt
-        done = 0
-
-        def decode() -> dict[str, Any]:
-            nonlocal token_B1, position, done
-            if done == p.new_tokens:
-                (token_B1, position, _), done = after_prompt, 0
-            token_B1, position, result = run(sequence_BS, token_B1, position)
-            done += 1
-            return {name: result}
-
-        return decode
+    def ready(found: Iterator[tuple[Any, Any, Any]], names: Iterable[Token]) -> Iterator[Token]:
+        for (token_B1, _, _), token in zip(found, names, strict=False):
+            fetch(token_B1)
+            yield token
 
     if p.phase == "decode":
-        return decode_at_depth()
-    return prefill if p.phase == "prefill" else generate
+        sequence_BS, prompt_BP = next(on_device)
+        ((token_B1, depth, _),) = passes(sequence_BS, prompt_BP, zero, 1)
+        at_depth = partial(passes, sequence_BS, token_B1, depth, p.new_tokens)
+        steps = chain.from_iterable(at_depth() for _ in repeat(None))
+        return lambda: {name: next(steps)[2]}, lambda: ready(at_depth(), repeat("next"))
+
+    new_tokens = p.new_tokens if p.phase == "generate" else 1
+
+    def step() -> dict[str, Any]:
+        results = [result for _, _, result in passes(*next(on_device), zero, new_tokens)]
+        return {name: results if p.phase == "generate" else results[0]}
+
+    def tokens() -> Iterator[Token]:
+        sequence_BS, prompt_BP = next(on_host)
+        return ready(passes(sequence_BS, put(prompt_BP), zero, new_tokens), chain(["first"], repeat("next")))
+
+    return step, tokens
 
 
 def small_lengths(params: Any) -> dict[str, Any]:

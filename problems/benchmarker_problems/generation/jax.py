@@ -15,7 +15,7 @@ from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows, fused_kernel
-from benchmarker_problems.generation import step_of
+from benchmarker_problems.generation import step_and_tokens
 from benchmarker_problems.steps.jax import Weights
 
 Keys = tuple[Array, Array]
@@ -88,5 +88,6 @@ def workload(
             for name, value in result.items()
         }
 
-    sequences = [framework.put(batch["tokens"]) for batch in data.batches]
-    return Workload(step_of(params, sequences, framework.put(np.zeros((), np.int32)), run), outputs)
+    zero = framework.put(np.zeros((), np.int32))
+    step, tokens = step_and_tokens(params, data, framework.put, np.asarray, zero, run)
+    return Workload(step, outputs, tokens=tokens)

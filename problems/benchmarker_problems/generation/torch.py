@@ -15,7 +15,7 @@ from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attention, attend, attend_to_rows, causal_bias
-from benchmarker_problems.generation import step_of
+from benchmarker_problems.generation import step_and_tokens
 
 Keys = tuple[Tensor, Tensor]
 """Keys and values [R, S, D] of a block."""
@@ -84,5 +84,6 @@ def workload(
         }
 
     positions = torch.arange(params.seq_len, device=device)
-    sequences = [framework.put(batch["tokens"], torch.int64) for batch in data.batches]
-    return Workload(step_of(params, sequences, 0, run), outputs)
+    put = partial(framework.put, dtype=torch.int64)
+    step, tokens = step_and_tokens(params, data, put, Tensor.cpu, 0, run)
+    return Workload(step, outputs, tokens=tokens)

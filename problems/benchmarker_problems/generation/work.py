@@ -106,9 +106,12 @@ def cost(
         tokens += each.count * rows
     if mode == "training":
         moved = ADAMW.WEIGHTS_MOVED * weight_bytes + 8 * tokens
+    output_tokens = p.batch_size * {"decode": 1, "generate": p.new_tokens}.get(p.phase, 0)
     return Cost(
         flops=flops if mode == "inference" else 3 * flops,
         bytes=moved,
         samples=p.batch_size,
-        tokens=p.batch_size * p.new_tokens if p.phase == "generate" else tokens,
+        tokens=output_tokens or tokens,
+        input_tokens=p.batch_size * p.prompt_len,
+        output_tokens=output_tokens,
     )

@@ -83,3 +83,12 @@ def test_the_time_of_a_duet_contains_both_profiles(capsys):
         progress.begin("[1/1] a duet", records[0].case, None)
         progress.end(records)
     assert capsys.readouterr().err == "[1/1] a duet: done in 17.0 s\n"
+
+
+def test_while_tokens_are_timed_requests_are_counted(capsys):
+    with Progress() as progress:
+        progress.begin("[1/1] toy chat", make_record().case, None)
+        progress._verbose = True
+        progress.hear({"stage": "tokens"})
+        progress.hear({"progress": (3, 0.04)})
+    assert capsys.readouterr().err.endswith("[1/1] toy chat: tokens, request 3, 40 ms per token\n")

@@ -9,8 +9,10 @@ from support.records import QUIET, make_record
 
 from benchmarker.cli.display.records import _headings
 from benchmarker.files import atomic
+from benchmarker.records.record import CostPart, TokenTimes
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
+TEXT = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=8, input_tokens=20, output_tokens=8)
 STEPS = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
 
 
@@ -90,7 +92,29 @@ def test_metrics_are_chosen_by_name_each_with_its_spread(command, stored):
     }
     done = command("show", "results", "--metric=speed")
     assert done.returncode == 2
-    assert "no metric is named 'speed'; there are: samples_per_s" in done.stderr
+    assert "no metric is named 'speed'; there are: ttft_s" in done.stderr
+
+
+def test_times_of_tokens_stand_beside_the_step_time(command, stored):
+    text = [
+        make_record(step, trial=at, cost=TEXT, token_times=TokenTimes([round(1e9 * step)], [[20_000_000] * 3]))
+        for at, step in enumerate(STEPS)
+    ]
+    stored(*text)
+    _, headings, line = cells(command("show", "results").stdout)
+    assert headings[:4] == ["step time", "95% interval", "ttft", "tpot"]
+    assert line[2:4] == ["1.25 s", "20 ms"]
+    _, headings, line = cells(command("show", "results", "--metric=ttft_s,itl_p50_s").stdout)
+    assert (headings[:2], line[:2]) == (["ttft", "95% interval"], ["1.25 s", "1–1.5 s"])
+
+
+def test_one_record_shows_its_tokens_and_what_it_has_no_value_for_at_the_end(command, stored):
+    stored(make_record(cost=TEXT, token_times=TokenTimes([1_000_000] * 2, [[20_000_000] * 3] * 2)))
+    shown = command("show", "results").stdout
+    assert ["tokens", "2 requests, 6 gaps, each token waited for"] in cells(shown)
+    metrics = cells(shown)[4 : cells(shown).index([""], 4)]
+    assert sorted(metrics, key=lambda line: line[1] == "-") == metrics
+    assert {line[1] == "-" for line in metrics} == {True, False}
 
 
 def test_trials_are_lines_if_asked_for(command, stored):

@@ -7,7 +7,7 @@ from support.records import make_energy, make_record
 
 from benchmarker import Record
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.records.record import CostPart
+from benchmarker.records.record import Blocks, CostPart, TokenTimes
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_failed_trial_has_no_figures_but_reasons(recorded, derive):
 
 
 def test_every_metric_has_a_direction_and_a_unit(derive, plain):
-    shares = {"mfu", "mfu_measured", "roof_share"}
+    shares = {"mfu", "mfu_measured", "mbu", "mbu_measured", "roof_share"}
     for name, metric in derive(msgspec.convert(plain, Record)).items():
         assert (metric.unit == "1") == (name in {*shares, "numeric_error"})
         higher = name in shares or metric.unit.endswith(("/s", "/J"))
@@ -104,3 +104,59 @@ def test_without_energy_the_records_reason_stands(derive):
             metric = derive(record)[name]
             assert (metric.value, metric.reason, metric.headline) == (None, reasons["energy"], False)
     assert derive(make_record(energy=make_energy(0.0)))["samples_per_J"].reason == "the window has no energy"
+
+
+TEXT = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=8, input_tokens=20, output_tokens=8)
+"""A step that generates 4 tokens for each of 2 prompts of 10 tokens."""
+TIMES = TokenTimes(
+    first_ns=[500_000_000, 700_000_000, 600_000_000],
+    gap_ns=[[10_000_000, 20_000_000, 30_000_000], [10_000_000, 10_000_000, 10_000_000], [10_000_000, 60_000_000] * 2],
+)
+
+
+def test_times_of_tokens_by_hand(derive):
+    found = derive(make_record(cost=TEXT, token_times=TIMES))
+    assert found["ttft_s"].value == pytest.approx(0.6)
+    assert found["tpot_s"].value == pytest.approx(0.02)  # of the requests: 20, 10 and 35 ms
+    assert found["e2e_s"].value == pytest.approx(0.73)  # 560, 730 and 740 ms
+    assert found["itl_p50_s"].value == pytest.approx(0.01)  # of all 10 gaps, six are of 10 ms
+    assert found["itl_p90_s"].value == pytest.approx(0.06)
+    assert [name for name, metric in found.items() if metric.headline][:2] == ["ttft_s", "tpot_s"]
+
+
+@pytest.mark.parametrize(("percent", "least"), [(90, 10), (95, 20), (99, 100)])
+def test_a_percentile_needs_a_gap_above_it(derive, percent, least):
+    def metric(gaps):
+        times = TokenTimes([1], [[1_000_000 * (number + 1) for number in range(gaps)]])
+        return derive(make_record(cost=TEXT, token_times=times))[f"itl_p{percent}_s"]
+
+    few, enough = metric(least - 1), metric(least)
+    assert (few.value, few.reason) == (None, f"there are {least - 1} gaps, and {least} are needed")
+    assert enough.value == pytest.approx(np.percentile(np.arange(least) + 1, percent) / 1000)
+
+
+def test_output_and_input_tokens_have_rates_apart(derive):
+    found = derive(make_record(cost=TEXT, token_times=TIMES, blocks=Blocks(1, [500_000_000] * 3, "blocks")))
+    assert found["output_tokens_per_s"].value == pytest.approx(16)
+    assert found["output_tokens_per_s_per_user"].value == pytest.approx(8)
+    assert found["input_tokens_per_s"].value == pytest.approx(40)
+
+
+def test_a_phase_without_prompt_or_without_gaps_says_so(derive):
+    decode = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=2, output_tokens=2)
+    found = derive(make_record(cost=decode, token_times=TokenTimes([], [[1_000_000] * 4])))
+    assert found["ttft_s"].reason == "its requests have no prompt"
+    assert found["e2e_s"].reason == "its requests have no prompt, or only one token"
+    assert found["input_tokens_per_s"].reason == "its steps have no input tokens"
+    assert found["tpot_s"].value == pytest.approx(0.001)
+    prefill = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=20, input_tokens=20)
+    found = derive(make_record(cost=prefill, token_times=TokenTimes([1_000_000], [])))
+    assert found["itl_p50_s"].reason == found["tpot_s"].reason == "its requests have one token each"
+    assert found["output_tokens_per_s_per_user"].reason == "its steps have no output tokens"
+    assert found["ttft_s"].value == pytest.approx(0.001)
+
+
+def test_what_generates_no_text_has_no_times_of_tokens(derive):
+    found = derive(make_record())
+    for name in ("ttft_s", "tpot_s", "e2e_s", "itl_p50_s", "itl_p99_s", "output_tokens_per_s", "input_tokens_per_s"):
+        assert (found[name].value, found[name].reason) == (None, "its steps generate no text"), name

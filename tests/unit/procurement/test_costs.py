@@ -8,6 +8,7 @@ from benchmarker import UserError
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement.costs import basis, cost_notes, with_costs
 from benchmarker.procurement.costs import read as read_costs
+from benchmarker.records.record import CostPart
 
 SIDE = """
 price = 31536
@@ -44,6 +45,15 @@ def test_samples_for_money_go_by_the_power_of_all_that_is_seen(tmp_path):
     assert derived["samples_per_cost"].value == pytest.approx(100 / 0.0005)
     assert derived["samples_per_cost"].unit == "1/EUR"
     assert derived["mean_power_W"].value == pytest.approx(200)
+
+
+def test_the_cost_of_output_tokens_by_hand(tmp_path):
+    inputs = read(tmp_path, f'currency = "EUR"\n[side.baseline]{SIDE}power_W = 800').of("baseline", "")
+    text, image = make_record(0.02, cost=CostPart(1000, 0, 8, 2, 50, 30, 20)), make_record(0.02, trial=1)
+    derive = with_costs(load_metrics(), dict.fromkeys((text.trial_id, image.trial_id), inputs), "EUR")
+    metric = derive(text)["cost_per_million_output_tokens"]  # 1000 tokens/s for 0.0005 EUR/s
+    assert (metric.value, metric.unit, metric.better) == (pytest.approx(0.5), "EUR", "lower")
+    assert derive(image)["cost_per_million_output_tokens"].reason == "its steps generate no text"
 
 
 def test_without_energy_the_power_of_the_file_stands_in_or_there_is_none(tmp_path):

@@ -317,6 +317,10 @@ def test_weights_and_costs_are_printed(command, results):
         (["old", "new", "--metric=,"], "--metric names no metric"),
         (["old", "new", "--metric=speed"], "no metric is named 'speed'; there are: "),
         (["old", "new", "--metric=samples_per_cost"], "--metric=samples_per_cost and --cost=FILE go together"),
+        (
+            ["old", "new", "--metric=cost_per_million_output_tokens"],
+            "--metric=cost_per_million_output_tokens and --cost=FILE go together",
+        ),
         (["old", "new", "--cost=none.toml"], "cannot read none.toml: No such file"),
         (["old", "new", "--weights=none.toml"], "cannot read none.toml: No such file"),
     ],

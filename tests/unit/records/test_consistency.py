@@ -11,7 +11,7 @@ from benchmarker.records.consistency import contradictions, contradictions_betwe
 from benchmarker.records.record import Record
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
-NUMPY, *_, TORCH = sorted(FIXTURES.glob("v7/2*.json"), key=lambda path: "torch" in path.read_text())
+NUMPY, *_, TORCH = sorted(FIXTURES.glob("v8/2*.json"), key=lambda path: "torch" in path.read_text())
 SENSOR = {
     "meter": "nvml",
     "id": "GPU-a",
@@ -49,7 +49,8 @@ def fields():
     found["case"]["measuring"] |= {"blocks": 100, "seconds": 30.0}
     found["blocks"] = {"steps_per_block": 2, "duration_ns": [9_900_000, 10_100_000] * 50, "stopped_by": "blocks"}
     found["interference"] |= {"duration_s": 1.01, "pressure_percent": 0.0, "steal_percent": 0.0}
-    found["harness"]["stages_s"]["timed"] = 1.2
+    found["harness"]["stages_s"] |= {"timed": 1.2, "tokens": 0.5}
+    found["token_times"] = {"first_ns": [100_000_000] * 2, "gap_ns": [[50_000_000] * 2] * 2}
     found["harness"]["wall_s"] = sum(found["harness"]["stages_s"].values()) + 0.1
     found["energy"] = {
         "duration_s": 1.005,
@@ -64,7 +65,7 @@ def fields():
         "sensors": [SENSOR],
         "flags": [],
     }
-    del found["reasons"]["energy"]
+    del found["reasons"]["energy"], found["reasons"]["token_times"]
     return copy.deepcopy(found)
 
 
@@ -123,6 +124,11 @@ CHANGES = [
     ("build_s", 99.0, "build_s is 99 s, but the stage 'build' takes"),
     ("compile_s", 99.0, "compile_s is 99 s, but the stage 'compile' takes"),
     ("preheat.duration_s", 99.0, "preheat.duration_s is 99 s, but the stage 'preheat' takes"),
+    (
+        "token_times.first_ns",
+        lambda times: [2 * time for time in times],
+        "the sum of token_times is 600 ms, but the stage 'tokens' takes 500 ms",
+    ),
     ("preheat.steps", 4, "its warm-up has 4 steps, but 3 were requested"),
     ("preheat.outcome", "plateau", "its preheat is 'plateau', but preheat=false"),
     ("interference.duration_s", 0.5, "its blocks take 1 s, but the timed part 500 ms"),

@@ -12,7 +12,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
 from benchmarker.records.profile import Kernel, Scope, Trace
-from benchmarker.records.record import CostPart, Failure
+from benchmarker.records.record import CostPart, DeviceInfo, Failure
 from benchmarker.roofline.model import Roof, beyond, measured_roof, point, rooflines
 
 A100 = Roof(312e12, 1555e9)
@@ -124,11 +124,24 @@ def test_metrics_by_hand():
     keep([make_ceiling(1000.0), make_ceiling(2.0, "memory")])
     derived = load_metrics()(make_record(2.0))
     assert derived["mfu_measured"].value == pytest.approx(0.5)
-    assert derived["roof_share"].value == pytest.approx(2.0)
+    assert derived["mbu_measured"].value == derived["roof_share"].value == pytest.approx(2.0)
     assert derived["bytes_per_s"].value == pytest.approx(4.0)
     assert derived["numeric_error"].value == 0.0
     assert derived["mfu"].value is None
     assert "vendor" in derived["mfu"].reason
+
+
+def test_utilisation_of_the_vendors_peaks_by_hand():
+    """An H200 has 4.8 TB/s and 989 TFLOP/s in bf16 (NVIDIA's data sheet); a step moves 2.4 TB and does 98.9 TFLOP."""
+    record = make_record(
+        1.0,
+        case={"device": "cuda", "precision": "bf16"},
+        device=DeviceInfo("cuda", "NVIDIA H200", None, None, None),
+        cost=CostPart(98_900_000_000_000, 0, 2_400_000_000_000, 1, None),
+    )
+    derived = load_metrics()(record)
+    assert derived["mbu"].value == pytest.approx(0.5)
+    assert derived["mfu"].value == pytest.approx(0.1, rel=1e-3)
 
 
 def test_metrics_without_a_ceiling_or_a_timed_block_are_null_with_a_reason():
@@ -138,7 +151,7 @@ def test_metrics_without_a_ceiling_or_a_timed_block_are_null_with_a_reason():
     failed = make_record(
         status="failed", error=FAILURE, blocks=None, cost=None, check=None, reasons=make_record().reasons | LACKING
     )
-    for name in ("mfu", "mfu_measured", "roof_share", "bytes_per_s", "numeric_error"):
+    for name in ("mfu", "mfu_measured", "mbu", "mbu_measured", "roof_share", "bytes_per_s", "numeric_error"):
         assert load_metrics()(failed)[name].value is None
         assert load_metrics()(failed)[name].reason
 

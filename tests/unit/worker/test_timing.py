@@ -207,3 +207,55 @@ def test_a_duet_has_the_seconds_of_both(monkeypatch):
     stopped_by, durations, second_first, _ = duet(monkeypatch, Measuring(blocks=100, seconds=2.0))
     assert stopped_by == "seconds"
     assert len(second_first) == len(durations[0]) == len(durations[1]) == 4
+
+
+def talk(clock, first_s, gaps_s):
+    """Requests of a prompt and some tokens; each takes its time on the clock."""
+
+    def tokens():
+        if first_s:
+            clock.now += first_s
+            yield "first"
+        for gap_s in gaps_s:
+            clock.now += gap_s
+            yield "next"
+
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("first_s", "gaps_s", "first_ns", "gap_ns"),
+    [
+        (0.5, [0.1, 0.2], [500_000_000] * 3, [[100_000_000, 200_000_000]] * 3),
+        (0.5, [], [500_000_000] * 3, []),
+        (0.0, [0.1, 0.2], [], [[100_000_000, 200_000_000]] * 3),
+    ],
+)
+def test_intervals_are_one_fewer_than_tokens_and_begin_where_the_last_one_ended(
+    monkeypatch, first_s, gaps_s, first_ns, gap_ns
+):
+    clock, found, told = Clock(monkeypatch, [0.0]), ([], []), []
+    timing.token_times(talk(clock, first_s, gaps_s), Measuring(blocks=3), *found, lambda *each: told.append(each))
+    assert found == (first_ns, gap_ns)
+    tokens = bool(first_s) + len(gaps_s)
+    assert told == [(done, pytest.approx((first_s + sum(gaps_s)) / tokens)) for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "measuring", "requests"),
+    [(399, Measuring(), 3), (4, Measuring(), 3), (4, Measuring(seconds=6.0), 2), (4, Measuring(blocks=1), 1)],
+)
+def test_requests_end_at_their_tokens_their_seconds_or_their_number(monkeypatch, gaps, measuring, requests):
+    """400 tokens take 0.5 s, and 5 tokens take 4.5 s."""
+    found = ([], [])
+    tokens = talk(Clock(monkeypatch, [0.0]), 0.5, [1.0 if gaps == 4 else 0.0] * gaps)
+    timing.token_times(tokens, measuring, *found, quiet)
+    assert len(found[0]) == requests
+
+
+def test_an_error_loses_no_request_that_ended():
+    requests = iter([["first", "next"], ["first"]])
+    found = ([], [])
+    with pytest.raises(StopIteration):
+        timing.token_times(lambda: next(requests), Measuring(), *found, quiet)
+    assert [len(each) for each in found] == [2, 1]

@@ -16,7 +16,7 @@ from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, sides
 from benchmarker.procurement import weights as weighing
-from benchmarker.procurement.costs import COST_METRIC
+from benchmarker.procurement.costs import COST_METRIC, COST_METRICS
 from benchmarker.procurement.costs import read as read_costs
 from benchmarker.procurement.score import METRICS, score
 from benchmarker.records import store
@@ -34,7 +34,10 @@ from benchmarker.records import store
     help="TOML file with weights of cases, or a suite that has some: procurement, ... [default: all 1]",
 )
 @click.option(
-    "--cost", type=click.Path(path_type=Path), metavar="FILE", help=f"TOML file with prices, for {COST_METRIC}."
+    "--cost",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"TOML file with prices, for {', '.join(COST_METRICS)}.",
 )
 @click.option(
     "--metric",
@@ -133,6 +136,8 @@ def _metrics(named: str | None, cost: Path | None) -> list[str]:
     names = [name.strip() for name in named.split(",") if name.strip()]
     if not names:
         raise UserError("--metric names no metric")
-    if (COST_METRIC in names) != (cost is not None):
-        raise UserError(f"--metric={COST_METRIC} and --cost=FILE go together; give both, or neither")
+    of_cost = [name for name in names if name in COST_METRICS]
+    if bool(of_cost) != (cost is not None):
+        either = ",".join(of_cost) or COST_METRIC
+        raise UserError(f"--metric={either} and --cost=FILE go together; give both, or neither")
     return list(dict.fromkeys(names))
