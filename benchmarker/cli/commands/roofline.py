@@ -118,7 +118,8 @@ def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Non
         "    ",
     )
     if found.model_s is not None:
-        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}", "    ")
+        ratio = "" if found.of_model is None else f"; measured: {found.of_model:.3g} times that"
+        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}{ratio}", "    ")
     points = found.points
     if not points:
         click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")

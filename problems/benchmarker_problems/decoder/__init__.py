@@ -24,8 +24,10 @@ from benchmarker_problems.generation import (
     PhaseOption,
     PromptLen,
     accelerator_defaults,
+    cache_bytes,
     fill_lengths,
     phase_title,
+    phases,
     refuse_phase,
     small_lengths,
     token_batches,
@@ -272,6 +274,14 @@ class Decoder(Problem):
     def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
         return accelerator_defaults(self.accelerator, given)
+
+    def phases(self, params: DecoderParams) -> Mapping[str, tuple[int, Any]]:
+        """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
+        return phases(params)
+
+    def cache_bytes(self, params: DecoderParams, precision: str) -> int:
+        """Return the bytes of the keys and values that a phase has room for."""
+        return cache_bytes(params, precision)
 
     def check_steps(self, params: DecoderParams) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""

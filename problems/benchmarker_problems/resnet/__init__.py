@@ -242,8 +242,7 @@ class Resnet(Problem):
         found: dict[str, Work] = {}
 
         def add(name: str, work: Work) -> None:
-            before = found.get(name, Work(0, 0))
-            found[name] = Work(before.flops + work.flops, before.bytes + work.bytes)
+            found[name] = found.get(name, Work(0, 0)) + work
 
         for conv in p.convs:
             positions = Layers(p.batch_size * conv.out_size**2, precision, backward)
@@ -252,7 +251,7 @@ class Resnet(Problem):
             work = positions.part(flops, read=read, written=positions.rows * conv.outputs, weights=conv.weights)
             if conv == p.stem and backward:
                 # Its backward pass has one product, and writes no gradient of the images.
-                work = Work(2 * flops, work.bytes - read * positions.item_bytes)
+                work = replace(work, flops=2 * flops, bytes=work.bytes - read * positions.item_bytes)
             add(conv.scope, work)
             summed = 1 + (conv in p.ends)
             add(conv.norm, positions.pointwise(summed * conv.outputs, conv.outputs, weights=2 * conv.outputs))
