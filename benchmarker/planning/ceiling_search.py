@@ -43,7 +43,7 @@ ACCELERATOR_SHAPES = (
 LEAST_ARRAY_BYTES = 2**27
 ACCELERATOR_ARRAY_BYTES = 2**30
 ACCELERATOR_MATRIX_BYTES = 2**28
-"""Bytes of a matrix of weights. Several take turns, as in every problem, so a larger cache does not hold them either."""
+"""Bytes of a matrix of weights. Several take turns, as the inputs of all problems do, so no cache holds them."""
 MATRIX_K = 8192
 CACHES = 4
 """An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""

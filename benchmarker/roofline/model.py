@@ -235,9 +235,7 @@ def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) ->
         for name, time_s in own.items():
             by_scope[name].append(time_s)
     return _longest(
-        point(
-            "scope", name, parts[name].flops, parts[name].bytes, median(times), roof, parts[name].weight_bytes
-        )
+        point("scope", name, parts[name].flops, parts[name].bytes, median(times), roof, parts[name].weight_bytes)
         for name, times in by_scope.items()
         if name in parts and parts[name].bytes and median(times) > 0
     )
@@ -258,7 +256,10 @@ def _without_peak(device: str, precision: str, called: str) -> str:
 
 
 def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) -> Roof:
-    """Return the roof of a device by its name. Raises `UserError` if it is not known."""
+    """Return the roof of a device by its name, or by all that ceilings depend on: `CPU, 2 cores, --threads=1`.
+
+    Raises `UserError` if it is not known.
+    """
     if source == "vendor":
         found = vendor_peaks.peak(device)
         if found is None:
@@ -269,7 +270,7 @@ def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) 
             raise UserError(_without_peak(device, precision, device))
         return Roof(peak, found.bytes_per_s, f"{found.name} {precision}", found.source)
     computed = PRECISIONS[precision].compute if precision in PRECISIONS else precision
-    for key in {each.device: None for each in ceilings.known if each.device.name == device}:
+    for key in {each.device: None for each in ceilings.known if device in (each.device.name, str(each.device))}:
         if roof := _measured(ceilings, key, computed):
             return roof
     raise UserError(

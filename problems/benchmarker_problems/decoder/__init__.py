@@ -37,7 +37,7 @@ from benchmarker_problems.generation.work import Pass, attention_parts, cost, pa
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
-from benchmarker_problems.layers.work import Layers, added, times
+from benchmarker_problems.layers.work import Layers, added, times, update
 from benchmarker_problems.steps import (
     ADAMW,
     MICROBATCHES_HELP,
@@ -189,7 +189,7 @@ class Decoder(Problem):
             times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
         )
         weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-        parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * weight_bytes)
         return {name: parts[name] for name in self.scopes(p, mode)}
 
     def _pass(self, params: DecoderParams, precision: str, each: Pass, backward: bool) -> dict[str, Work]:

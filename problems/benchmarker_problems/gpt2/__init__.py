@@ -41,6 +41,7 @@ from benchmarker_problems.layers.work import (
     block_recomputed_flops,
     block_scopes,
     times,
+    update,
 )
 from benchmarker_problems.steps import (
     ADAMW,
@@ -171,7 +172,7 @@ class Gpt2(Problem):
             times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
         )
         weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-        parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * weight_bytes)
         return {name: parts[name] for name in self.scopes(p, mode)}
 
     def _pass(self, params: Gpt2Params, precision: str, each: Pass, backward: bool) -> dict[str, Work]:

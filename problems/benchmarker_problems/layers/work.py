@@ -62,6 +62,11 @@ class Layers:
         return self.part(0, read=self.rows * read, written=self.rows * written, weights=weights)
 
 
+def update(moved: int) -> Work:
+    """Return the work of an optimizer that moves so many bytes: weights, their gradients, and its own state."""
+    return Work(0, moved, moved)
+
+
 def times(count: int, parts: Mapping[str, Work]) -> dict[str, Work]:
     """Return the work of parts that run `count` times."""
     return {name: work * count for name, work in parts.items()}

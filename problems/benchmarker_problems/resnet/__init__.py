@@ -15,7 +15,7 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, 
 from benchmarker_problems.conv import LAYOUT_HELP, Layout
 from benchmarker_problems.layers import Shapes, linear_shapes, norm_shapes, size_of
 from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import Layers, update
 from benchmarker_problems.resnet.reference import forward
 from benchmarker_problems.steps import DONE, Sgd, is_statistic
 from benchmarker_problems.steps.reference import steps
@@ -263,7 +263,7 @@ class Resnet(Problem):
         if backward:
             add("loss", images.pointwise(p.classes, 0))
         if mode == "training":
-            add("optimizer", Work(0, Sgd.WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes))
+            add("optimizer", update(Sgd.WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes))
         return found
 
     def parameter_count(self, params: ResnetParams) -> int:
