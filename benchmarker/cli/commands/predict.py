@@ -15,7 +15,7 @@ from benchmarker.cli.options.case import ProblemCommand, problem_of, work_option
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Number
 from benchmarker.files.atomic import Fault
-from benchmarker.formatting import si
+from benchmarker.formatting import clean, si
 from benchmarker.hooks import parameters
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
@@ -91,7 +91,10 @@ def command(
 def _known(file: Path | None, source: Source) -> Ceilings:
     """Return the ceilings in a file, or those known here; raises `UserError` if the file is not one of ceilings."""
     if file is None:
-        return ceilings.known()
+        known = ceilings.known()
+        for fault in known.faults:
+            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+        return known
     if source == "vendor":
         raise UserError("--roof=vendor takes the vendor's data sheet; leave --ceilings out")
     found = ceilings.read(file)

@@ -157,13 +157,16 @@ class Gpt2(Problem):
         return step_scopes(scopes, mode, params.microbatches)
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
-        """Count the work; the output head reads the whole embedding."""
+        """Count the work; the output head reads the whole embedding, and a phase the positions of its tokens alone."""
         p, weights = params, self.parameter_count(params)
 
         def of_block(tokens: int) -> int:
             return 2 * tokens * (4 * p.d_model**2 + 2 * p.d_model * p.d_ff)
 
-        return cost(p, mode, precision, weights=weights, d_kv=p.d_model, block_flops=of_block)
+        def unread(tokens: int) -> int:
+            return 0 if p.phase == "none" else (p.positions - tokens // p.batch_size) * p.d_model
+
+        return cost(p, mode, precision, weights=weights, d_kv=p.d_model, block_flops=of_block, unread=unread)
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
