@@ -19,6 +19,7 @@ from benchmarker.planning import build, estimate
 from benchmarker.records.ceilings import MATVEC_ROWS, Ceiling, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.plan import make_plan
+from benchmarker.worker.bench import BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,9 +43,8 @@ ACCELERATOR_SHAPES = (
 """M, N, K, and whether B is stored as [N, K], which is faster in some libraries."""
 LEAST_ARRAY_BYTES = 2**27
 ACCELERATOR_ARRAY_BYTES = 2**30
-ACCELERATOR_MATRIX_BYTES = 2**28
-"""Bytes of a matrix of weights. Several take turns, as the inputs of all problems do, so no cache holds them."""
 MATRIX_K = 8192
+"""Rows of a matrix of weights."""
 CACHES = 4
 """An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""
 
@@ -150,21 +150,19 @@ def _shapes(case: Case) -> Iterator[Mapping[str, int | bool]]:
 
 def _arrays(case: Case) -> Iterator[Mapping[str, int | bool]]:
     """The length of arrays that do not fit into the last-level caches."""
-    array_bytes = _beyond_caches() if case.device == "cpu" else ACCELERATOR_ARRAY_BYTES
-    yield {"n": array_bytes // PRECISIONS[case.precision].parameter_bytes}
+    yield {"n": _beyond_caches(case) // PRECISIONS[case.precision].parameter_bytes}
 
 
 def _matrices(case: Case) -> Iterator[Mapping[str, int | bool]]:
-    """Sizes of a matrix of weights that does not fit into the last-level caches, stored either way."""
-    matrix_bytes = _beyond_caches() if case.device == "cpu" else ACCELERATOR_MATRIX_BYTES
-    n = matrix_bytes // (PRECISIONS[case.precision].parameter_bytes * MATRIX_K)
+    """Sizes of matrices of weights, stored either way; those that take turns do not fit into the last-level caches."""
+    n = _beyond_caches(case) // (BATCHES * MATRIX_K * PRECISIONS[case.precision].parameter_bytes)
     for transpose_b in (False, True):
         yield {"k": MATRIX_K, "n": n, "transpose_b": transpose_b}
 
 
-def _beyond_caches() -> int:
-    """Bytes that do not fit into the last-level caches of this machine."""
-    return max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes())
+def _beyond_caches(case: Case) -> int:
+    """Bytes that do not fit into the last-level caches of a case's device."""
+    return max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes()) if case.device == "cpu" else ACCELERATOR_ARRAY_BYTES
 
 
 def last_cache_bytes(folder: Path = Path("/sys/devices/system/cpu")) -> int:
