@@ -79,6 +79,10 @@ class Roof(Struct, frozen=True):
             per_byte_s = float(np.interp(flops / weight_bytes, intensities, [1 / rate for rate in rates]))
         return max(flops / self.flop_per_s, (bytes_ - weight_bytes) / self.bytes_per_s + weight_bytes * per_byte_s)
 
+    def bound_of(self, flops: float, least_s: float) -> Bound:
+        """Return whether compute or memory limits work that takes at least a time, s, by `time_s`."""
+        return "memory" if least_s > flops / self.flop_per_s else "compute"
+
 
 class Point(Struct, frozen=True, kw_only=True):
     """A piece of work under its roof: a step, a scope, or a kernel.
@@ -135,7 +139,7 @@ def point(
         intensity=flops / bytes_,
         attainable=flops / predicted_s,
         achieved=flops / time_s,
-        bound="memory" if predicted_s > flops / roof.flop_per_s else "compute",
+        bound=roof.bound_of(flops, predicted_s),
         predicted_s=predicted_s,
         share=predicted_s / time_s,
     )

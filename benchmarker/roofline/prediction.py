@@ -122,7 +122,8 @@ def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, pre
     parts = problem.parts(params, mode, precision)
     if not parts:
         raise UserError("the problem has no formula for the work of its scopes, so its time cannot be predicted")
-    total, cost = sum(parts.values(), Work(0, 0)), problem.cost(params, mode, precision)
+    total = sum(parts.values(), Work(0, 0))
+    least_s, bound = _whole(problem, params, mode, precision, roof)
     return Phase(
         name=name,
         count=count,
@@ -131,8 +132,8 @@ def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, pre
         cache_bytes=total.cache_bytes,
         activation_bytes=total.bytes - total.weight_bytes - total.cache_bytes,
         time_s=sum(of_part(work, roof) for work in parts.values()),
-        least_s=roof.time_s(cost.flops, cost.bytes),
-        bound=roof.bound(cost.flops / cost.bytes),
+        least_s=least_s,
+        bound=bound,
         crossover_batch=_crossover(problem, params, mode, precision, roof),
         parts=[_part(scope, work, roof) for scope, work in parts.items()],
     )
@@ -140,8 +141,16 @@ def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, pre
 
 def _part(scope: str, work: Work, roof: Roof) -> Part:
     time_s = of_part(work, roof)
-    bound: Bound = "memory" if time_s > work.flops / roof.flop_per_s else "compute"
+    bound = roof.bound_of(work.flops, time_s)
     return Part(scope=scope, flops=work.flops, bytes=work.bytes, time_s=time_s, bound=bound)
+
+
+def _whole(problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof) -> tuple[float, Bound]:
+    """Return the least time, s, of a phase as a whole, and what bounds it; weights are those of its parts."""
+    cost = problem.cost(params, mode, precision)
+    weight_bytes = sum(work.weight_bytes for work in problem.parts(params, mode, precision).values())
+    least_s = roof.time_s(cost.flops, cost.bytes, min(weight_bytes, cost.bytes))
+    return least_s, roof.bound_of(cost.flops, least_s)
 
 
 def _crossover(problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof) -> int | None:
@@ -150,8 +159,9 @@ def _crossover(problem: Problem, params: Any, mode: Mode, precision: str, roof: 
         return None
 
     def is_compute_bound(batch_size: int) -> bool:
-        cost = problem.cost(dataclasses.replace(params, batch_size=batch_size), mode, precision)
-        return roof.bound(cost.flops / cost.bytes) == "compute"
+        return (
+            _whole(problem, dataclasses.replace(params, batch_size=batch_size), mode, precision, roof)[1] == "compute"
+        )
 
     found = 1 + bisect_left(range(1, MOST_BATCH + 1), True, key=is_compute_bound)
     return found if found <= MOST_BATCH else None

@@ -70,8 +70,8 @@ def command(
 
     Neither a framework nor the device is needed: only its ceilings, or with --roof=vendor the vendor's data sheet. The
     scopes of the problem run one after the other, each at the roof: T = Σ max(FLOPs / peak, bytes / bandwidth). AT
-    LEAST is the time of the step as a whole, with every weight and input read once. Both are lower bounds; `roofline`
-    shows what was measured beside them.
+    LEAST is the time of a phase as a whole, with every weight and input read once. After a run, `roofline` shows what
+    was measured beside the prediction.
     """
     problem, given = problem_of(options)
     known = _known(file, source)

@@ -160,7 +160,9 @@ def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path):
     ((found,), _) = rooflines([record], Ceilings(known))
     predicted = predict(problem, made, "inference", "fp32", found.roof)
     assert found.model_s == pytest.approx(predicted.time_s)
-    assert found.model_s > predicted.least_s * 1.5  # most bytes are weights, which are read at half the bandwidth
+    moved = sum(part.bytes for part in predicted.phases[0].parts)
+    assert found.model_s > 1.5 * moved / 1e6  # most are weights, which are read at half the bandwidth
+    assert predicted.least_s < predicted.time_s
     assert found.of_model == pytest.approx(3 / predicted.time_s)
     ceilings.keep(known)
     (tmp_path / "one.json").write_bytes(atomic.encode(record))
