@@ -188,9 +188,8 @@ def rooflines(
             lacking = _without_peak(key.name if key else "", computed_in(first), str(key))
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
-        parts = _parts(first)
+        parts, model_s = _parts(first, roof)
         points = [*_step(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
-        model_s = sum(of_part(work, roof) for work in parts.values()) if parts else None
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
         found.append(
             Roofline(
@@ -210,14 +209,24 @@ def of_part(work: Work, roof: Roof) -> float:
     return roof.time_s(work.flops, work.bytes, work.weight_bytes)
 
 
-def _parts(record: Record) -> Mapping[str, Work]:
-    """Return the work of each scope; empty if the problem is not installed or rejects these parameters."""
+def _parts(record: Record, roof: Roof) -> tuple[Mapping[str, Work], float | None]:
+    """Return the work of each scope, and the time of all in each phase, one after the other and each at the roof.
+
+    Without a formula, or if the problem is not installed or rejects these parameters, there are none.
+    """
     try:
         problem: Problem = registry.load([f"problem.{record.case.problem}"]).hook.make_problem()
         made = parameters.convert(problem.params, record.case.params)
     except UserError:
-        return {}
-    return problem.parts(made, record.case.mode, record.case.precision)
+        return {}, None
+    mode, precision = record.case.mode, record.case.precision
+    parts = problem.parts(made, mode, precision)
+    model_s = sum(
+        count * of_part(work, roof)
+        for count, own in problem.phases(made).values()
+        for work in problem.parts(own, mode, precision).values()
+    )
+    return parts, model_s if parts else None
 
 
 def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
