@@ -51,10 +51,29 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of one part of a step by formula: FLOPs as in `Cost`, and the bytes that this part alone must move."""
+    """Work of one part of a step by formula: FLOPs as in `Cost`, and the bytes that this part alone must move.
+
+    Of these bytes, `weight_bytes` are weights and their gradients, and `cache_bytes` are state that is kept from step
+    to step, such as keys and values; the rest are activations. Both are 0 where the formula does not tell them apart.
+    """
 
     flops: int
     bytes: int
+    weight_bytes: int = 0
+    cache_bytes: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        """Return the work of both."""
+        return Work(
+            self.flops + other.flops,
+            self.bytes + other.bytes,
+            self.weight_bytes + other.weight_bytes,
+            self.cache_bytes + other.cache_bytes,
+        )
+
+    def __mul__(self, count: int) -> Work:
+        """Return the work of a part that runs `count` times."""
+        return Work(count * self.flops, count * self.bytes, count * self.weight_bytes, count * self.cache_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +166,14 @@ class Problem(ABC):
     def parameter_count(self, params: Any) -> int | None:
         """Return the number of trained parameters; None for a problem without any."""
         return None
+
+    def phases(self, params: Any) -> Mapping[str, tuple[int, Any]]:
+        """Return the phases of which a step consists, by name: how often each runs, and the parameters of it alone."""
+        return {"step": (1, params)}
+
+    def cache_bytes(self, params: Any, precision: str) -> int:
+        """Return the bytes that are allocated for state that is kept from step to step for every sample; 0 if none."""
+        return 0
 
     def bound(self, params: Any, mode: Mode, precision: str) -> float:
         """Return the largest relative error at which an output counts as correct.

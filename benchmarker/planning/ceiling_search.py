@@ -16,9 +16,10 @@ import msgspec
 from benchmarker.api.case import Measuring
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.planning import build, estimate
-from benchmarker.records.ceilings import Ceiling, key_of
+from benchmarker.records.ceilings import MATVEC_ROWS, Ceiling, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.plan import make_plan
+from benchmarker.worker.bench import BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from benchmarker.records.plan import Plan
     from benchmarker.records.record import Record
 
-RESOURCES: Mapping[str, Resource] = {"gemm": "compute", "stream": "memory"}
-"""The resource of a device that each problem measures."""
 SEARCH_TRIALS = 2
 SEARCH = Measuring(warmup_steps=2, blocks=20, seconds=1.0, timeout_s=120.0, power="none")
 MEASURE = Measuring(preheat=True, preheat_max_s=10.0, blocks=100, seconds=3.0, timeout_s=300.0, power="none")
@@ -44,6 +43,8 @@ ACCELERATOR_SHAPES = (
 """M, N, K, and whether B is stored as [N, K], which is faster in some libraries."""
 LEAST_ARRAY_BYTES = 2**27
 ACCELERATOR_ARRAY_BYTES = 2**30
+MATRIX_K = 8192
+"""Rows of a matrix of weights."""
 CACHES = 4
 """An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""
 
@@ -57,9 +58,16 @@ def search(settings: Sequence[Settings]) -> Plan:
     cases = [
         msgspec.structs.replace(case, params={**case.params, **size}, measuring=SEARCH)
         for case in asked
-        for size in (_shapes(case) if RESOURCES[case.problem] == "compute" else _arrays(case))
+        for size in _sizes(case)
     ]
     return make_plan(cases, SEARCH_TRIALS, left_out=left_out)
+
+
+def resource_of(case: Case) -> Resource:
+    """The resource of a device that a case measures."""
+    if case.problem == "stream":
+        return "memory"
+    return next((name for name, rows in MATVEC_ROWS.items() if rows == case.params["m"]), "compute")
 
 
 def final(searched: Sequence[Record], trials: int) -> Plan | None:
@@ -95,7 +103,7 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[
         case = first.case
         found.append(
             Ceiling(
-                resource=RESOURCES[case.problem],
+                resource=resource_of(case),
                 device=device,
                 host=first.machine.host,
                 framework=case.framework,
@@ -118,13 +126,19 @@ def rate_of(record: Record) -> float | None:
     """FLOP/s or bytes/s, from the median timed block; None if the trial failed."""
     if record.blocks is None or record.cost is None or record.error is not None:
         return None
-    work = record.cost.flops if RESOURCES[record.case.problem] == "compute" else record.cost.bytes
+    work = record.cost.flops if resource_of(record.case) == "compute" else record.cost.bytes
     return work * record.blocks.steps_per_block / (median(record.blocks.duration_ns) / 1e9)
 
 
 def kind(case: Case) -> tuple[str, ...]:
     """What has a winner of its own: a resource in a framework and a precision."""
-    return RESOURCES[case.problem], case.framework, case.precision
+    return resource_of(case), case.framework, case.precision
+
+
+def _sizes(case: Case) -> Iterator[Mapping[str, int | bool]]:
+    """Sizes to try for the resource that a case measures."""
+    resource = resource_of(case)
+    return _shapes(case) if resource == "compute" else _arrays(case) if resource == "memory" else _matrices(case)
 
 
 def _shapes(case: Case) -> Iterator[Mapping[str, int | bool]]:
@@ -134,12 +148,21 @@ def _shapes(case: Case) -> Iterator[Mapping[str, int | bool]]:
         yield {"m": m, "n": n, "k": k, "transpose_b": transpose_b}
 
 
-def _arrays(case: Case) -> Iterator[Mapping[str, int | str]]:
+def _arrays(case: Case) -> Iterator[Mapping[str, int | bool]]:
     """The length of arrays that do not fit into the last-level caches."""
-    array_bytes = ACCELERATOR_ARRAY_BYTES
-    if case.device == "cpu":
-        array_bytes = max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes())
-    yield {"n": array_bytes // PRECISIONS[case.precision].parameter_bytes}
+    yield {"n": _beyond_caches(case) // PRECISIONS[case.precision].parameter_bytes}
+
+
+def _matrices(case: Case) -> Iterator[Mapping[str, int | bool]]:
+    """Sizes of matrices of weights, stored either way; those that take turns do not fit into the last-level caches."""
+    n = _beyond_caches(case) // (BATCHES * MATRIX_K * PRECISIONS[case.precision].parameter_bytes)
+    for transpose_b in (False, True):
+        yield {"k": MATRIX_K, "n": n, "transpose_b": transpose_b}
+
+
+def _beyond_caches(case: Case) -> int:
+    """Bytes that do not fit into the last-level caches of a case's device."""
+    return max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes()) if case.device == "cpu" else ACCELERATOR_ARRAY_BYTES
 
 
 def last_cache_bytes(folder: Path = Path("/sys/devices/system/cpu")) -> int:

@@ -1,1 +1,1 @@
-"""The roofline model, and the peaks that vendors publish."""
+"""The roofline model, the peaks that vendors publish, and predictions from both."""

@@ -16,9 +16,9 @@ import numpy as np
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
 from benchmarker.hooks import names, parameters, registry
-from benchmarker.records.ceilings import computed_in, key_of
+from benchmarker.records.ceilings import MATVEC_ROWS, computed_in, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline import vendor_peaks
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from benchmarker.api.problem import Problem, Work
-    from benchmarker.records.ceilings import Ceiling, Ceilings
+    from benchmarker.records.ceilings import Ceilings, DeviceKey
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
 
@@ -43,12 +43,17 @@ _BEYOND = 0.05
 
 
 class Roof(Struct, frozen=True):
-    """The limits of a device: its peak in FLOP/s and its bandwidth in bytes/s, and their source."""
+    """The limits of a device: its peak in FLOP/s and its bandwidth in bytes/s, and their source.
+
+    `weights` are the bytes/s at which products of few rows read a matrix of weights, by their FLOP per byte of it, in
+    ascending order; empty if they were not measured.
+    """
 
     flop_per_s: float
     bytes_per_s: float
     name: str = ""
     source: str = ""
+    weights: tuple[tuple[float, float], ...] = ()
 
     @property
     def ridge(self) -> float:
@@ -63,9 +68,20 @@ class Roof(Struct, frozen=True):
         """Return whether compute or memory limits work of an intensity (FLOP/byte)."""
         return "compute" if intensity >= self.ridge else "memory"
 
-    def time_s(self, flops: float, bytes_: float) -> float:
-        """Return the least time, s, of a piece of work, which may have no FLOPs."""
-        return max(flops / self.flop_per_s, bytes_ / self.bytes_per_s)
+    def time_s(self, flops: float, bytes_: float, weight_bytes: float = 0) -> float:
+        """Return the least time, s, of a piece of work, which may have no FLOPs.
+
+        Of its bytes, so many are weights. Products read them at the measured rate of as many rows, if it is known.
+        """
+        per_byte_s = 1 / self.bytes_per_s
+        if flops and weight_bytes and self.weights:
+            intensities, rates = zip(*self.weights, strict=True)
+            per_byte_s = float(np.interp(flops / weight_bytes, intensities, [1 / rate for rate in rates]))
+        return max(flops / self.flop_per_s, (bytes_ - weight_bytes) / self.bytes_per_s + weight_bytes * per_byte_s)
+
+    def bound_of(self, flops: float, least_s: float) -> Bound:
+        """Return whether compute or memory limits work that takes at least a time, s, by `time_s`."""
+        return "memory" if least_s > flops / self.flop_per_s else "compute"
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -93,7 +109,7 @@ class Roofline(Struct, frozen=True, kw_only=True):
     """A configuration under the roof of its device; `points` begin with the step and are longest first in each level.
 
     `model_s` is the time of all parts executed one after the other, each at the roof. It is None if the problem has no
-    formula for its parts.
+    formula for its parts. `of_model` is the measured time of the step divided by it.
     """
 
     configuration: str
@@ -101,6 +117,7 @@ class Roofline(Struct, frozen=True, kw_only=True):
     roof: Roof
     points: list[Point]
     model_s: float | None
+    of_model: float | None = None
 
 
 def beyond(found: Sequence[Roofline]) -> bool:
@@ -108,20 +125,21 @@ def beyond(found: Sequence[Roofline]) -> bool:
     return any(each.share > 1 + _BEYOND for roofline in found for each in roofline.points)
 
 
-def point(level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof) -> Point:
+def point(
+    level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof, weight_bytes: float = 0
+) -> Point:
     """Return the point of a piece of work; `bytes_` and `time_s` must be above 0."""
-    intensity = flops / bytes_
-    predicted_s = roof.time_s(flops, bytes_)
+    predicted_s = roof.time_s(flops, bytes_, weight_bytes)
     return Point(
         level=level,
         name=name,
         flops=flops,
         bytes=bytes_,
         time_s=time_s,
-        intensity=intensity,
-        attainable=roof.attainable(intensity),
+        intensity=flops / bytes_,
+        attainable=flops / predicted_s,
         achieved=flops / time_s,
-        bound=roof.bound(intensity),
+        bound=roof.bound_of(flops, predicted_s),
         predicted_s=predicted_s,
         share=predicted_s / time_s,
     )
@@ -129,15 +147,18 @@ def point(level: Level, name: str, flops: float, bytes_: float, time_s: float, r
 
 def measured_roof(record: Record, ceilings: Ceilings) -> Roof | None:
     """Return the measured roof of the record's device in its precision, or None if it was not measured."""
-    compute, memory = ceilings.compute(record), ceilings.memory(record)
+    return _measured(ceilings, key_of(record), computed_in(record))
+
+
+def _measured(ceilings: Ceilings, device: DeviceKey | None, precision: str) -> Roof | None:
+    compute, memory = ceilings.of(device, "compute", precision), ceilings.of(device, "memory")
     if compute is None or memory is None:
         return None
-    return _measured(compute, memory)
-
-
-def _measured(compute: Ceiling, memory: Ceiling) -> Roof:
+    matvecs = [found for resource in MATVEC_ROWS if (found := ceilings.of(device, resource, precision))]
     source = f"measured {compute.measured_at[:10]} by {compute.framework} gemm, {memory.framework} stream"
-    return Roof(compute.value, memory.value, f"{compute.device} {compute.precision}", source)
+    source += "".join(f", {each.framework} {each.resource}" for each in matvecs)
+    weights = tuple((2 * MATVEC_ROWS[each.resource] / ITEM_BYTES[precision], each.value) for each in matvecs)
+    return Roof(compute.value, memory.value, f"{compute.device} {precision}", source, weights)
 
 
 def vendor_roof(record: Record) -> Roof | None:
@@ -167,21 +188,45 @@ def rooflines(
             lacking = _without_peak(key.name if key else "", computed_in(first), str(key))
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
-        parts = _parts(first)
+        parts, model_s = _parts(first, roof)
         points = [*_step(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
-        model_s = sum(roof.time_s(work.flops, work.bytes) for work in parts.values()) if parts else None
-        found.append(Roofline(configuration=configuration, trials=len(good), roof=roof, points=points, model_s=model_s))
+        of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
+        found.append(
+            Roofline(
+                configuration=configuration,
+                trials=len(good),
+                roof=roof,
+                points=points,
+                model_s=model_s,
+                of_model=of_model,
+            )
+        )
     return found, list(reasons)
 
 
-def _parts(record: Record) -> Mapping[str, Work]:
-    """Return the work of each scope; empty if the problem is not installed or rejects these parameters."""
+def of_part(work: Work, roof: Roof) -> float:
+    """Return the least time, s, of a part of a step."""
+    return roof.time_s(work.flops, work.bytes, work.weight_bytes)
+
+
+def _parts(record: Record, roof: Roof) -> tuple[Mapping[str, Work], float | None]:
+    """Return the work of each scope, and the time of all in each phase, one after the other and each at the roof.
+
+    Without a formula, or if the problem is not installed or rejects these parameters, there are none.
+    """
     try:
         problem: Problem = registry.load([f"problem.{record.case.problem}"]).hook.make_problem()
         made = parameters.convert(problem.params, record.case.params)
     except UserError:
-        return {}
-    return problem.parts(made, record.case.mode, record.case.precision)
+        return {}, None
+    mode, precision = record.case.mode, record.case.precision
+    parts = problem.parts(made, mode, precision)
+    model_s = sum(
+        count * of_part(work, roof)
+        for count, own in problem.phases(made).values()
+        for work in problem.parts(own, mode, precision).values()
+    )
+    return parts, model_s if parts else None
 
 
 def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
@@ -203,7 +248,7 @@ def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) ->
         for name, time_s in own.items():
             by_scope[name].append(time_s)
     return _longest(
-        point("scope", name, parts[name].flops, parts[name].bytes, median(times), roof)
+        point("scope", name, parts[name].flops, parts[name].bytes, median(times), roof, parts[name].weight_bytes)
         for name, times in by_scope.items()
         if name in parts and parts[name].bytes and median(times) > 0
     )
@@ -224,7 +269,10 @@ def _without_peak(device: str, precision: str, called: str) -> str:
 
 
 def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) -> Roof:
-    """Return the roof of a device by its name. Raises `UserError` if it is not known."""
+    """Return the roof of a device by its name, or by all that ceilings depend on: `CPU, 2 cores, --threads=1`.
+
+    Raises `UserError` if it is not known.
+    """
     if source == "vendor":
         found = vendor_peaks.peak(device)
         if found is None:
@@ -235,10 +283,9 @@ def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) 
             raise UserError(_without_peak(device, precision, device))
         return Roof(peak, found.bytes_per_s, f"{found.name} {precision}", found.source)
     computed = PRECISIONS[precision].compute if precision in PRECISIONS else precision
-    for key in {each.device: None for each in ceilings.known if each.device.name == device}:
-        compute, memory = ceilings.of(key, "compute", computed), ceilings.of(key, "memory")
-        if compute and memory:
-            return _measured(compute, memory)
+    for key in {each.device: None for each in ceilings.known if device in (each.device.name, str(each.device))}:
+        if roof := _measured(ceilings, key, computed):
+            return roof
     raise UserError(
         f"no ceiling of {device} in {precision} is known: run `benchmarker ceilings` there, or give --roof=vendor"
     )

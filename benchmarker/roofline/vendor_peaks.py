@@ -20,7 +20,7 @@ Format = Literal["fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "bf16", "
 
 
 class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The peaks of a device: dense FLOP/s (int8: operations per second), bytes/s of its memory, and watts.
+    """The peaks of a device: dense FLOP/s (int8: operations per second), bytes/s and bytes of its memory, and watts.
 
     `names` are regular expressions that must match a whole device name. Unknown figures are left out of `flop_per_s`,
     or None.
@@ -30,12 +30,13 @@ class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     names: Annotated[list[str], Meta(min_length=1)]
     flop_per_s: Annotated[Mapping[Format, Rate], Meta(min_length=1)]
     bytes_per_s: Rate | None = None
+    memory_bytes: Rate | None = None
     tdp_W: Rate | None = None
     source: Annotated[str, Meta(min_length=1)]
 
     def matches(self, device_name: str) -> bool:
-        """Return whether this is a name of the device."""
-        return any(re.fullmatch(pattern, device_name) for pattern in self.names)
+        """Return whether this is a name of the device, as here or as drivers and frameworks report it."""
+        return device_name == self.name or any(re.fullmatch(pattern, device_name) for pattern in self.names)
 
     def products_per_s(self, precision: str) -> float | None:
         """Return the peak FLOP/s of matrix products in a precision, in any unit of the device, or None if unknown."""

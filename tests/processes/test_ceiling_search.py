@@ -8,7 +8,16 @@ from support.records import make_ceiling, make_record
 
 from benchmarker.cli.commands.ceilings import _missing
 from benchmarker.planning import ceiling_search
-from benchmarker.planning.ceiling_search import MEASURE, SEARCH, ceilings_of, final, last_cache_bytes, rate_of, search
+from benchmarker.planning.ceiling_search import (
+    MEASURE,
+    SEARCH,
+    ceilings_of,
+    final,
+    last_cache_bytes,
+    rate_of,
+    resource_of,
+    search,
+)
 from benchmarker.records import ceilings, store
 from benchmarker.records.record import Blocks, CostPart, Failure
 
@@ -76,6 +85,25 @@ def test_a_search_tries_sizes_and_arrays_beyond_the_last_cache():
     assert plan.trials == 2
 
 
+@pytest.mark.parametrize(("resource", "rows"), [("matvec", 1), ("matvec_8", 8)])
+def test_a_search_tries_weights_stored_either_way_that_no_cache_holds(resource, rows):
+    plan = search([{"problem": "gemm", "framework": "numpy", "m": rows}])
+    assert [case.params["transpose_b"] for case in plan.cases] == [False, True]
+    for case in plan.cases:
+        assert (resource_of(case), case.params["m"]) == (resource, rows)
+        assert 4 * 4 * case.params["k"] * case.params["n"] > 0.99 * max(
+            2**27, 4 * last_cache_bytes()
+        )  # four take turns
+
+
+def test_products_of_few_rows_are_rated_by_their_bytes_and_win_apart():
+    vector, product = make_product(1, 2.0), make_product(10, 1.0, number=1)
+    assert (rate_of(vector), rate_of(product)) == (12 / 2, 2000)
+    assert [resource_of(case) for case in final([vector, product], 1).cases] == ["matvec", "compute"]
+    found = ceilings_of([vector, product], [vector, product])
+    assert [(each.resource, each.value, each.searched) for each in found] == [("matvec", 6, 1), ("compute", 2000, 1)]
+
+
 def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
     caches = {
         (0, 0): ("1", "32K", "0"),
@@ -100,6 +128,7 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     short = {
         "CPU_SIDES": (64, 128),
         "LEAST_ARRAY_BYTES": 2**20,
+        "MATRIX_K": 64,
         "last_cache_bytes": lambda: 0,
         "SEARCH": msgspec.structs.replace(SEARCH, blocks=3, seconds=0.1),
         "MEASURE": msgspec.structs.replace(MEASURE, preheat=False, blocks=3, seconds=0.1),
@@ -110,11 +139,11 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     done = cli(*words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [(each["resource"], each["precision"]) for each in found] == [
-        ("compute", "fp32"),
-        ("compute", "fp64"),
-        ("memory", "fp32"),
+    of_products = [
+        (resource, precision) for resource in ("compute", "matvec", "matvec_8") for precision in ("fp32", "fp64")
     ]
+    assert sorted((each["resource"], each["precision"]) for each in found) == [*of_products, ("memory", "fp32")]
+    assert all(each["unit"] == "B/s" for each in found if each["resource"] == "matvec_8")
     assert all(each["low"] <= each["value"] <= each["high"] and each["trials"] == 2 for each in found)
     assert json.loads(cli("ceilings", "--known", "--json").stdout) == found
     assert "left out" in done.stderr  # NumPy does no triad

@@ -55,6 +55,7 @@ suite accept old --reference=bounds.toml
 suite list
 suite run procurement-quick --framework=numpy --dry-run --results=none
 roofline old
+predict --problem=llama --phase=generate --batch-size=64 --precision=bf16 --device="NVIDIA H200" --roof=vendor --verbose
 pareto old
 list
 power --power=rapl,hwmon

@@ -17,6 +17,7 @@ SECTIONS = {
         "compare": "Compare records: faster, slower, same or undecided.",
         "pareto": "Find the Pareto-optimal configurations.",
         "table": "Print cases as a table: text, Markdown, LaTeX, HTML or CSV.",
+        "predict": "Predict a step on a device, measured here or not.",
         "roofline": "Place steps, scopes and kernels on the device's roofline.",
         "report": "Write verdicts, figures and their data as one HTML page.",
     },

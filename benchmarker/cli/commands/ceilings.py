@@ -17,9 +17,9 @@ from benchmarker.cli.options.case import gpus_option, names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
-from benchmarker.planning.ceiling_search import RESOURCES, ceilings_of, search
+from benchmarker.planning.ceiling_search import ceilings_of, resource_of, search
 from benchmarker.records import ceilings, store
-from benchmarker.records.ceilings import UNITS, Ceiling
+from benchmarker.records.ceilings import MATVEC_ROWS, UNITS, Ceiling
 from benchmarker.records.configurations import Value, label, text
 from benchmarker.roofline.vendor_peaks import peak
 from benchmarker.running.ceilings import measure
@@ -46,7 +46,7 @@ _ONE = ("batch_size", 1)
     metavar="NAME[,NAME...]",
     default="fp32",
     show_default=True,
-    help="Precisions of the matrix products; memory is always measured in fp32.",
+    help="Precisions of the matrix products; copy and triad are always measured in fp32.",
 )
 @click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
 @gpus_option
@@ -87,10 +87,13 @@ def command(
 ) -> int:
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
+    Also measured is how fast products of one row and of eight read a matrix of weights, in bytes/s: matvec and
+    matvec_8. They bound the generation of text.
+
     The search tries several matrix sizes, and arrays too large for any cache. The fastest of each kind is then measured
     again in --trials fresh processes. The ceiling is the median of these; LOW and HIGH are their minimum and maximum.
-    Ceilings are stored for the current user, by device, framework and precision. `roofline`, `report` and the metrics
-    mfu_measured and roof_share use them.
+    Ceilings are stored for the current user, by device, framework and precision. `roofline`, `predict`, `report` and
+    the metrics mfu_measured and roof_share use them.
 
     The exit status is 1 if something requested was not measured.
     """
@@ -111,6 +114,11 @@ def command(
     settings = [
         {"problem": "gemm", "framework": name, "precision": precision, **where}
         for name, precision in product(names, wanted)
+    ]
+    settings += [
+        {"problem": "gemm", "framework": name, "precision": precision, "m": rows, **where}
+        for name, precision, rows in product(names, wanted, MATVEC_ROWS.values())
+        if precision != "int8"  # which frameworks multiply by more rows only
     ]
     settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
     with working("querying the frameworks' capabilities"):
@@ -140,7 +148,7 @@ def command(
 def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) -> list[str]:
     """Return the kinds of a search that have no ceiling, and the precisions that no framework supports here."""
     had = {(each.resource, each.framework, each.precision) for each in found}
-    kinds = dict.fromkeys((RESOURCES[case.problem], case.framework, case.precision) for case in plan.cases)
+    kinds = dict.fromkeys((resource_of(case), case.framework, case.precision) for case in plan.cases)
     done = {precision for resource, _, precision in kinds if resource == "compute"}
     return [*(" ".join(kind) for kind in kinds if kind not in had), *(each for each in precisions if each not in done)]
 
@@ -211,7 +219,7 @@ def _vendor(ceiling: Ceiling) -> float | None:
     found = peak(ceiling.device.name)
     if found is None:
         return None
-    return found.bytes_per_s if ceiling.resource == "memory" else found.products_per_s(ceiling.precision)
+    return found.products_per_s(ceiling.precision) if ceiling.resource == "compute" else found.bytes_per_s
 
 
 def _plain(ceiling: Ceiling) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
+from benchmarker.cli.display.roofs import print_roof
 from benchmarker.cli.display.shortening import apart
 from benchmarker.cli.options.results import traces_of
 from benchmarker.cli.options.roof import roof_option
@@ -110,15 +111,11 @@ def command(
 
 def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> None:
     """Print the roof on one line, then a table of the work under it."""
-    roof = found.roof
     print_text(f"{found.configuration} ({count(found.trials, 'trial')})", "  ")
-    print_text(
-        f"  under {roof.name}: {si(roof.flop_per_s, 'FLOP/s')}, {si(roof.bytes_per_s, 'B/s')}, "
-        f"ridge at {roof.ridge:.3g} FLOP/byte; {roof.source}",
-        "    ",
-    )
+    print_roof(found.roof)
     if found.model_s is not None:
-        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}", "    ")
+        ratio = "" if found.of_model is None else f"; measured: {found.of_model:.3g} times that"
+        print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}{ratio}", "    ")
     points = found.points
     if not points:
         click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")

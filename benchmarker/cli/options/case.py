@@ -27,7 +27,7 @@ _GPUS = (
     ),
     click.option("--gpu", "gpu", type=Integer(min=0), hidden=True),
 )
-_WHAT = (
+_MODEL = (
     click.option(
         "--problem",
         required=True,
@@ -43,6 +43,9 @@ _WHAT = (
         show_default=True,
         help="Precision; a name means the same in every framework.",
     ),
+)
+_WHAT = (
+    *_MODEL,
     click.option(
         "--device",
         default="auto",
@@ -69,15 +72,16 @@ _WHAT = (
 )
 
 _DEFAULT = Measuring()
+_MODE = click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    metavar=f"[{'|'.join(MODES)}]",
+    default="inference",
+    show_default=True,
+    help="Work done in each step.",
+)
 _MEASURING = (
-    click.option(
-        "--mode",
-        type=click.Choice(MODES),
-        metavar=f"[{'|'.join(MODES)}]",
-        default="inference",
-        show_default=True,
-        help="Work done in each step.",
-    ),
+    _MODE,
     click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
     click.option(
         "--preheat-max",
@@ -168,6 +172,8 @@ dry_run_option = click.option(
 """The option to show a plan instead of running it."""
 gpus_option = _all(_GPUS)
 """The option that selects a GPU."""
+work_options = _all([*_MODEL, _MODE])
+"""Options that define the work of a step: the problem, the precision and the mode."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
 measuring_options = _all(_MEASURING)
@@ -189,11 +195,16 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
 
     Raises `UserError` if a parameter is invalid, before any framework is started.
     """
-    problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
-    given = {field.name: options.pop(field.name) for field in parameters.fields(problem)}
-    given = {name: value for name, value in given.items() if value is not None}
+    problem, given = problem_of(options)
     parameters.resolve(problem, given, "cpu")
     return Question(problem, Asked(params=given, **options, **more))
+
+
+def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
+    """Return the problem of parsed options and those of its parameters that were given; removes them from `options`."""
+    problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
+    given = {field.name: options.pop(field.name) for field in parameters.fields(problem)}
+    return problem, {name: value for name, value in given.items() if value is not None}
 
 
 class ProblemCommand(click.Command):

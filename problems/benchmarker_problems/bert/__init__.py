@@ -33,6 +33,7 @@ from benchmarker_problems.layers.work import (
     block_recomputed_flops,
     block_scopes,
     times,
+    update,
 )
 from benchmarker_problems.steps import (
     MICROBATCHES_HELP,
@@ -229,7 +230,7 @@ class Bert(Problem):
             "gather_masked": masked.pointwise(gathered, gathered),
             "loss": masked.pointwise(p.vocab_size, 0),
         }
-        optimizer = Work(0, AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        optimizer = update(AdamW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
         parts = {**times(p.microbatches, parts), "optimizer": optimizer}
         return {name: parts[name] for name in self.scopes(p, mode)}
 

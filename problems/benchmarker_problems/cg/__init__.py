@@ -79,7 +79,7 @@ class Cg(Problem):
             "axpy_p": Work(2 * rows, 3 * vector_bytes),
         }
         counts = self.scopes(params, mode)
-        return {name: Work(counts[name] * work.flops, counts[name] * work.bytes) for name, work in once.items()}
+        return {name: work * counts[name] for name, work in once.items()}
 
     def data(self, params: CgParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Return the matrix as in `spmv`, and draw b from a normal distribution."""

@@ -24,8 +24,10 @@ from benchmarker_problems.generation import (
     PhaseOption,
     PromptLen,
     accelerator_defaults,
+    cache_bytes,
     fill_lengths,
     phase_title,
+    phases,
     refuse_phase,
     small_lengths,
     token_batches,
@@ -35,7 +37,7 @@ from benchmarker_problems.generation.work import Pass, attention_parts, cost, pa
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
-from benchmarker_problems.layers.work import Layers, added, times
+from benchmarker_problems.layers.work import Layers, added, times, update
 from benchmarker_problems.steps import (
     ADAMW,
     MICROBATCHES_HELP,
@@ -187,7 +189,7 @@ class Decoder(Problem):
             times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
         )
         weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-        parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * weight_bytes)
         return {name: parts[name] for name in self.scopes(p, mode)}
 
     def _pass(self, params: DecoderParams, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
@@ -272,6 +274,14 @@ class Decoder(Problem):
     def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
         return accelerator_defaults(self.accelerator, given)
+
+    def phases(self, params: DecoderParams) -> Mapping[str, tuple[int, Any]]:
+        """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
+        return phases(params)
+
+    def cache_bytes(self, params: DecoderParams, precision: str) -> int:
+        """Return the bytes of the keys and values that a phase has room for."""
+        return cache_bytes(params, precision)
 
     def check_steps(self, params: DecoderParams) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""

@@ -24,6 +24,7 @@ from benchmarker_problems.layers.work import (
     block_recomputed_flops,
     block_scopes,
     times,
+    update,
 )
 from benchmarker_problems.steps import (
     MICROBATCHES_HELP,
@@ -215,7 +216,7 @@ class Dit(Problem):
             "head": patches.linear(p.d_model, 2 * p.patch_len),
             "loss": patches.pointwise(2 * p.patch_len, 0),
         }
-        optimizer = Work(0, adamw(p).WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes)
+        optimizer = update(adamw(p).WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes)
         parts = {**times(p.microbatches, parts), "optimizer": optimizer}
         return {name: parts[name] for name in self.scopes(p, mode)}
 

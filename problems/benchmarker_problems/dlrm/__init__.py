@@ -16,7 +16,7 @@ from msgspec import Meta
 from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work, hookimpl
 from benchmarker_problems.dlrm.reference import TABLES, steps
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, size_of
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import Layers, update
 
 Size = Literal["small", "synthetic", "mlperf"]
 SIZES: Mapping[Size, Mapping[str, Any]] = {
@@ -176,7 +176,7 @@ class Dlrm(Problem):
         bags_bytes = p.batch_size * bags * item + 4 * p.lookups
         (first, *bottom), top = _layers(p.bottom_widths), _layers(p.top_widths)
         parts = {
-            "embed": Work(0, rows_bytes + bags_bytes),
+            "embed": Work(0, rows_bytes + bags_bytes, rows_bytes),
             "bottom_mlp": _total(
                 layers.first_linear(*first),
                 *(layers.linear(*each) for each in bottom),
@@ -192,8 +192,8 @@ class Dlrm(Problem):
                 *(layers.pointwise(width, width) for width in p.top_widths[1:-1]),
             ),
             "loss": layers.pointwise(1, 0),
-            "optimizer": Work(0, 3 * size_of(mlp_shapes(p)) * item),
-            "embed_update": Work(0, 2 * rows_bytes + bags_bytes),
+            "optimizer": update(3 * size_of(mlp_shapes(p)) * item),
+            "embed_update": Work(0, 2 * rows_bytes + bags_bytes, 2 * rows_bytes),
         }
         return {name: parts[name] for name in self.scopes(p, mode)}
 
@@ -314,4 +314,4 @@ def _products(widths: tuple[int, ...]) -> list[int]:
 
 
 def _total(*parts: Work) -> Work:
-    return Work(sum(part.flops for part in parts), sum(part.bytes for part in parts))
+    return sum(parts, Work(0, 0))

@@ -8,14 +8,16 @@ largest logit is chosen (greedy), and no token ends a sequence.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle, repeat
+from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Data, Mode, Token, UserError
+from benchmarker import PRECISIONS, Data, Mode, Token, UserError
 from benchmarker_problems.layers import DERIVED
 from benchmarker_problems.layers.data import next_tokens, sequences
 
@@ -81,6 +83,23 @@ def positions(params: Any) -> int:
     """Return the positions that a phase fills; the last token that is chosen has none."""
     last: bool = params.phase == "generate"
     return int(params.prompt_len + params.depth + params.new_tokens) - last
+
+
+def phases(params: Any) -> dict[str, tuple[int, Any]]:
+    """Return how often each phase runs in a step, and its parameters alone: `generate` consists of the two others."""
+    p = params
+    if p.phase != "generate":
+        return {"step" if p.phase == "none" else p.phase: (1, p)}
+    found = {"prefill": (1, replace(p, phase="prefill", new_tokens=0))}
+    if p.new_tokens > 1:
+        decode = replace(p, phase="decode", prompt_len=0, depth=p.prompt_len, new_tokens=p.new_tokens - 1)
+        found["decode"] = (p.new_tokens - 1, decode)
+    return found
+
+
+def cache_bytes(params: Any, precision: str) -> int:
+    """Return the bytes that the keys and values of a phase have room for."""
+    return 0 if params.phase == "none" else 2 * prod(params.cache_shape) * PRECISIONS[precision].compute_bytes
 
 
 def refuse_phase(params: Any, mode: Mode) -> None:

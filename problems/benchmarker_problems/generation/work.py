@@ -61,13 +61,14 @@ def attention_parts(
     rows, kv_rows = queries * head_dim, layers.rows * n_kv_head * head_dim
     cache = int(layers.rows // each.tokens * each.keys * n_kv_head * head_dim)
     scores, flops = int(queries * each.keys), int(2 * queries * each.keys * head_dim)
-    written = {"cache_write": layers.part(0, read=2 * kv_rows, written=2 * kv_rows)}
+    written = {"cache_write": layers.part(0, read=2 * kv_rows, written=2 * kv_rows, cached=2 * kv_rows)}
+    cached = cache if each.tokens == 1 else 0
     if impl == "fused":
-        return written | {"attn_fused": layers.part(2 * flops, read=rows + 2 * cache, written=rows)}
+        return written | {"attn_fused": layers.part(2 * flops, read=rows + 2 * cache, written=rows, cached=2 * cached)}
     return written | {
-        "attn_q_k": layers.part(flops, read=rows + cache, written=scores),
+        "attn_q_k": layers.part(flops, read=rows + cache, written=scores, cached=cached),
         "attn_softmax": layers.part(0, read=scores, written=scores),
-        "attn_att_v": layers.part(flops, read=scores + cache, written=rows),
+        "attn_att_v": layers.part(flops, read=scores + cache, written=rows, cached=cached),
     }
 
 

@@ -20,8 +20,10 @@ from benchmarker_problems.generation import (
     PhaseOption,
     PromptLen,
     accelerator_defaults,
+    cache_bytes,
     fill_lengths,
     phase_title,
+    phases,
     refuse_phase,
     small_lengths,
     token_batches,
@@ -39,6 +41,7 @@ from benchmarker_problems.layers.work import (
     block_recomputed_flops,
     block_scopes,
     times,
+    update,
 )
 from benchmarker_problems.steps import (
     ADAMW,
@@ -154,13 +157,16 @@ class Gpt2(Problem):
         return step_scopes(scopes, mode, params.microbatches)
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
-        """Count the work; the output head reads the whole embedding."""
+        """Count the work; the output head reads the whole embedding, and a phase the positions of its tokens alone."""
         p, weights = params, self.parameter_count(params)
 
         def of_block(tokens: int) -> int:
             return 2 * tokens * (4 * p.d_model**2 + 2 * p.d_model * p.d_ff)
 
-        return cost(p, mode, precision, weights=weights, d_kv=p.d_model, block_flops=of_block)
+        def unread(tokens: int) -> int:
+            return 0 if p.phase == "none" else (p.positions - tokens // p.batch_size) * p.d_model
+
+        return cost(p, mode, precision, weights=weights, d_kv=p.d_model, block_flops=of_block, unread=unread)
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
@@ -169,7 +175,7 @@ class Gpt2(Problem):
             times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
         )
         weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-        parts["optimizer"] = Work(0, ADAMW.WEIGHTS_MOVED * weight_bytes)
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * weight_bytes)
         return {name: parts[name] for name in self.scopes(p, mode)}
 
     def _pass(self, params: Gpt2Params, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
@@ -219,6 +225,14 @@ class Gpt2(Problem):
     def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
         return accelerator_defaults(self.accelerator, given)
+
+    def phases(self, params: Gpt2Params) -> Mapping[str, tuple[int, Any]]:
+        """Return the prompt and the tokens after it; a single phase, or a step without one, as it is."""
+        return phases(params)
+
+    def cache_bytes(self, params: Gpt2Params, precision: str) -> int:
+        """Return the bytes of the keys and values that a phase has room for."""
+        return cache_bytes(params, precision)
 
     def check_steps(self, params: Gpt2Params) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""

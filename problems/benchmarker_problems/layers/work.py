@@ -29,16 +29,22 @@ class Layers:
         """Bytes of one element between the layers."""
         return PRECISIONS[self.precision].compute_bytes
 
-    def part(self, flops: int, *, read: int, written: int, weights: int = 0) -> Work:
-        """Return the work of a part that reads and writes so many elements and weights in the forward pass."""
-        read, written = read * self.item_bytes + weights * self.weight_bytes, written * self.item_bytes
-        return Work(3 * flops, 3 * read + 2 * written) if self.backward else Work(flops, read + written)
+    def part(self, flops: int, *, read: int, written: int, weights: int = 0, cached: int = 0) -> Work:
+        """Return the work of a part that reads and writes so many elements and weights in the forward pass.
+
+        Of the elements, so many are `cached`: kept from step to step, which is only without a backward pass.
+        """
+        weight_bytes = weights * self.weight_bytes
+        read, written = read * self.item_bytes + weight_bytes, written * self.item_bytes
+        if self.backward:
+            return Work(3 * flops, 3 * read + 2 * written, 3 * weight_bytes)
+        return Work(flops, read + written, weight_bytes, cached * self.item_bytes)
 
     def first_linear(self, inputs: int, outputs: int) -> Work:
         """Return the work of a product of a batch's data with weights: the data needs no gradient."""
-        flops = 2 * self.rows * inputs * outputs
-        moved = self.rows * (inputs + outputs) * self.item_bytes + inputs * outputs * self.weight_bytes
-        return Work((1 + self.backward) * flops, (1 + self.backward) * moved)
+        flops, weight_bytes = 2 * self.rows * inputs * outputs, inputs * outputs * self.weight_bytes
+        moved = self.rows * (inputs + outputs) * self.item_bytes + weight_bytes
+        return Work(flops, moved, weight_bytes) * (1 + self.backward)
 
     def linear(self, inputs: int, outputs: int, *, residual: bool = False) -> Work:
         """Return the work of a product with weights, and of the addition to a residual that follows."""
@@ -56,9 +62,14 @@ class Layers:
         return self.part(0, read=self.rows * read, written=self.rows * written, weights=weights)
 
 
+def update(moved: int) -> Work:
+    """Return the work of an optimizer that moves so many bytes: weights, their gradients, and its own state."""
+    return Work(0, moved, moved)
+
+
 def times(count: int, parts: Mapping[str, Work]) -> dict[str, Work]:
     """Return the work of parts that run `count` times."""
-    return {name: Work(count * work.flops, count * work.bytes) for name, work in parts.items()}
+    return {name: work * count for name, work in parts.items()}
 
 
 def added(several: Iterable[Mapping[str, Work]]) -> dict[str, Work]:
@@ -66,8 +77,7 @@ def added(several: Iterable[Mapping[str, Work]]) -> dict[str, Work]:
     total: dict[str, Work] = {}
     for parts in several:
         for name, work in parts.items():
-            before = total.get(name, Work(0, 0))
-            total[name] = Work(before.flops + work.flops, before.bytes + work.bytes)
+            total[name] = total.get(name, Work(0, 0)) + work
     return total
 
 

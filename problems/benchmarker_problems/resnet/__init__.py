@@ -15,7 +15,7 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, 
 from benchmarker_problems.conv import LAYOUT_HELP, Layout
 from benchmarker_problems.layers import Shapes, linear_shapes, norm_shapes, size_of
 from benchmarker_problems.layers.reference import cross_entropy
-from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.layers.work import Layers, update
 from benchmarker_problems.resnet.reference import forward
 from benchmarker_problems.steps import DONE, Sgd, is_statistic
 from benchmarker_problems.steps.reference import steps
@@ -242,8 +242,7 @@ class Resnet(Problem):
         found: dict[str, Work] = {}
 
         def add(name: str, work: Work) -> None:
-            before = found.get(name, Work(0, 0))
-            found[name] = Work(before.flops + work.flops, before.bytes + work.bytes)
+            found[name] = found.get(name, Work(0, 0)) + work
 
         for conv in p.convs:
             positions = Layers(p.batch_size * conv.out_size**2, precision, backward)
@@ -252,7 +251,7 @@ class Resnet(Problem):
             work = positions.part(flops, read=read, written=positions.rows * conv.outputs, weights=conv.weights)
             if conv == p.stem and backward:
                 # Its backward pass has one product, and writes no gradient of the images.
-                work = Work(2 * flops, work.bytes - read * positions.item_bytes)
+                work = replace(work, flops=2 * flops, bytes=work.bytes - read * positions.item_bytes)
             add(conv.scope, work)
             summed = 1 + (conv in p.ends)
             add(conv.norm, positions.pointwise(summed * conv.outputs, conv.outputs, weights=2 * conv.outputs))
@@ -264,7 +263,7 @@ class Resnet(Problem):
         if backward:
             add("loss", images.pointwise(p.classes, 0))
         if mode == "training":
-            add("optimizer", Work(0, Sgd.WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes))
+            add("optimizer", update(Sgd.WEIGHTS_MOVED * self.parameter_count(p) * images.weight_bytes))
         return found
 
     def parameter_count(self, params: ResnetParams) -> int:

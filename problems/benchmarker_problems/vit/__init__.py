@@ -31,6 +31,7 @@ from benchmarker_problems.layers.work import (
     block_recomputed_flops,
     block_scopes,
     times,
+    update,
 )
 from benchmarker_problems.steps import (
     ADAMW,
@@ -171,7 +172,7 @@ class Vit(Problem):
             "head": images.linear(p.d_model, p.classes),
             "loss": images.pointwise(p.classes, 0),
         }
-        optimizer = Work(0, ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
+        optimizer = update(ADAMW.WEIGHTS_MOVED * self.parameter_count(p) * layers.weight_bytes)
         parts = {**times(p.microbatches, parts), "optimizer": optimizer}
         return {name: parts[name] for name in self.scopes(p, mode)}
 

@@ -64,7 +64,8 @@ UNKNOWN = [
 
 def test_every_name_that_devices_go_by_is_found_once():
     for device_name, expected in NAMES.items():
-        assert [each.name for each in peaks() if each.matches(device_name)] == [expected], device_name
+        for name in (device_name, expected):
+            assert [each.name for each in peaks() if each.matches(name)] == [expected], name
         found = peak(device_name)
         assert found
         assert found.name == expected
@@ -167,6 +168,9 @@ def test_figures_are_in_flop_per_s_bytes_per_s_and_watts():
     for each in peaks():
         assert all(5e11 < rate < 1e16 for rate in each.flop_per_s.values()), each.name
         assert each.bytes_per_s is None or 1e11 < each.bytes_per_s < 1e13, each.name
+        assert each.memory_bytes is None or 10e9 < each.memory_bytes < 1e12, each.name
+        size = re.search(r"(\d+)GB", each.name)
+        assert size is None or each.memory_bytes == int(size[1]) * 1e9, each.name
         assert each.tdp_W is None or 50 < each.tdp_W < 2000, each.name
         assert re.search(r"20[12]\d", each.source), each.name
 

@@ -1,0 +1,198 @@
+"""`benchmarker predict`."""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
+from benchmarker.cli.display.roofs import print_roof
+from benchmarker.cli.options.case import ProblemCommand, problem_of, work_options
+from benchmarker.cli.options.roof import roof_option
+from benchmarker.cli.options.types import Number
+from benchmarker.files.atomic import Fault
+from benchmarker.formatting import clean, si
+from benchmarker.hooks import parameters
+from benchmarker.records import ceilings
+from benchmarker.records.ceilings import Ceilings
+from benchmarker.roofline.model import named_roof
+from benchmarker.roofline.prediction import predict
+from benchmarker.roofline.vendor_peaks import peak
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Mode
+    from benchmarker.roofline.model import Roof, Source
+    from benchmarker.roofline.prediction import Fit, Phase, Prediction
+
+GB = 1e9
+
+
+@click.command(
+    "predict",
+    cls=ProblemCommand,
+    example="predict --problem=llama --phase=decode --device='NVIDIA H200' --roof=vendor",
+)
+@work_options
+@click.option(
+    "--ceilings",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Ceilings of another machine: the ceilings.json of a run of `ceilings` there. [default: those known here]",
+)
+@roof_option
+@click.option("--device", metavar="NAME", help="The device, such as 'NVIDIA H200'. [default: the only one known]")
+@click.option(
+    "--memory",
+    "memory_gb",
+    type=Number(min=0, min_open=True),
+    metavar="GB",
+    help="Size of the device's memory, to see which batch fits. [default: that of the vendor's data sheet]",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Also print the scopes.")
+@json_option
+def command(
+    mode: Mode,
+    precision: str,
+    file: Path | None,
+    source: Source,
+    device: str | None,
+    memory_gb: float | None,
+    verbose: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Predict the time of a step on a device, and for text generation what bounds it and which batch fits.
+
+    Neither a framework nor the device is needed: only its ceilings, or with --roof=vendor the vendor's data sheet. The
+    scopes of the problem run one after the other, each at the roof: T = Σ max(FLOPs / peak, bytes / bandwidth). AT
+    LEAST is the time of a phase as a whole, with every weight and input read once. After a run, `roofline` shows what
+    was measured beside the prediction.
+    """
+    problem, given = problem_of(options)
+    known = _known(file, source)
+    name = device or _only_device(known, source)
+    roof = named_roof(name, precision, known, source)
+    params = problem.params(**parameters.resolve(problem, given, _platform(name, known, source)))
+    problem.refuse(params, mode)
+    vendor = peak(name)
+    memory_bytes = memory_gb * GB if memory_gb else vendor.memory_bytes if vendor else None
+    found = predict(problem, params, mode, precision, roof, memory_bytes)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found, source, verbose=verbose)
+
+
+def _known(file: Path | None, source: Source) -> Ceilings:
+    """Return the ceilings in a file, or those known here; raises `UserError` if the file is not one of ceilings."""
+    if file is None:
+        known = ceilings.known()
+        for fault in known.faults:
+            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+        return known
+    if source == "vendor":
+        raise UserError("--roof=vendor takes the vendor's data sheet; leave --ceilings out")
+    found = ceilings.read(file)
+    if isinstance(found, Fault):
+        raise UserError(f"cannot read {found}; `benchmarker ceilings` stores ceilings.json in the folder of its run")
+    return Ceilings(tuple(found))
+
+
+def _only_device(known: Ceilings, source: Source) -> str:
+    """Return the device whose ceilings are known; raises `UserError` if there is none, or more than one."""
+    devices = list(dict.fromkeys(str(each.device) for each in known.known))
+    if source == "vendor":
+        raise UserError("--roof=vendor needs a device: give --device=NAME")
+    if not devices:
+        raise UserError(
+            "no ceiling is known: run `benchmarker ceilings`, give --ceilings=FILE of another machine, or give "
+            "--roof=vendor --device=NAME"
+        )
+    if len(devices) > 1:
+        raise UserError(f"ceilings of {len(devices)} devices are known, give --device=NAME: {'; '.join(devices)}")
+    return devices[0]
+
+
+def _platform(device: str, known: Ceilings, source: Source) -> str:
+    """Return the platform of a device, which decides on the defaults of options; vendors' devices are accelerators."""
+    platforms = (each.device.platform for each in known.known if device in (each.device.name, str(each.device)))
+    return "gpu" if source == "vendor" else next(platforms)
+
+
+def _print(found: Prediction, source: Source, *, verbose: bool) -> None:
+    """Print what is predicted, what fits, and what would make one doubt it."""
+    print_text(f"{found.name} {found.precision}", "  ")
+    print_roof(found.roof)
+    click.echo()
+    headings = ["phase", "times", "predicted", "at least", "bound by", "weights", "cache", "activations"]
+    told_apart = any(each.weight_bytes for each in found.phases)
+    rows = [_row(each, told_apart=told_apart) for each in found.phases]
+    print_table(headings if told_apart else [*headings[:-3], "bytes"], rows, drop=["times"], remedy="--json has")
+    if verbose:
+        click.echo()
+        parts = [(each.name, part) for each in found.phases for part in each.parts]
+        rows = [
+            [phase, part.scope, si(part.time_s, "s"), part.bound, si(part.flops, "FLOP"), si(part.bytes, "B")]
+            for phase, part in parts
+        ]
+        print_table(["phase", "scope", "predicted", "bound by", "FLOPs", "bytes"], rows)
+    click.echo()
+    for line in _sentences(found, source):
+        print_text(line, "  ")
+
+
+def _row(phase: Phase, *, told_apart: bool) -> list[str]:
+    moved = (phase.weight_bytes, phase.cache_bytes, phase.activation_bytes)
+    return [
+        phase.name,
+        str(phase.count),
+        si(phase.time_s, "s"),
+        si(phase.least_s, "s"),
+        phase.bound,
+        *(si(each, "B") for each in (moved if told_apart else [sum(moved)])),
+    ]
+
+
+def _sentences(found: Prediction, source: Source) -> list[str]:
+    rate = f"{si(found.samples_per_s, '1/s')} samples/s"
+    if found.tokens_per_s is not None:
+        rate = f"{si(found.tokens_per_s, '1/s')} tokens/s"
+        if found.samples > 1:
+            rate += f", {si(found.tokens_per_s_per_user, '1/s')} for each of {found.samples} sequences"
+    whole = f"a step takes {si(found.time_s, 's')}, at least {si(found.least_s, 's')}: " if found.phases[1:] else ""
+    lines = [whole + rate]
+    if fit := found.fit:
+        lines.append(f"ridge: products with weights are compute-bound from {ceil(found.ridge_rows)} tokens a pass on")
+        lines += [_crossover(each) for each in found.phases]
+        lines.append(_room(fit))
+        if fit.largest_batch is not None and found.samples > fit.largest_batch:
+            lines.append(f"note: a batch of {found.samples} does not fit")
+    return [*lines, f"note: {_doubt(found.roof, source)}"]
+
+
+def _crossover(phase: Phase) -> str:
+    if phase.crossover_batch is None:
+        return f"{phase.name} is memory-bound at every batch size: each sequence reads a cache of its own"
+    return f"{phase.name} as a whole is compute-bound from a batch of {phase.crossover_batch} on"
+
+
+def _room(fit: Fit) -> str:
+    needed = f"weights take {si(fit.weight_bytes, 'B')}, the cache {si(fit.cache_bytes_per_sequence, 'B')} a sequence"
+    if fit.memory_bytes is None:
+        return f"{needed}; the size of the memory is not known, so neither is the largest batch: give --memory=GB"
+    fits = f"a batch of {fit.largest_batch} or less fits" if fit.largest_batch else "no batch fits"
+    return f"{needed}: {fits} into {fit.memory_bytes / GB:g} GB, without room for activations"
+
+
+def _doubt(roof: Roof, source: Source) -> str:
+    doubt = "no overlap of scopes, no launches, and nothing that stays in a cache is in the model"
+    if source == "vendor":
+        return f"{doubt}; no device reaches the vendor's peaks, so measured ceilings predict better"
+    if not roof.weights:
+        return f"{doubt}; products of few rows may read weights more slowly: `benchmarker ceilings` measures it now"
+    return doubt

@@ -1,0 +1,181 @@
+"""The time that a step should take on a device, from its work by formula and the roof of the device.
+
+The parts of a step run one after the other, each at the roof: T = Σ max(FLOPs / π, bytes / β). Of a step as a whole,
+which reads each weight and input once and writes each result once, the least time is the same formula without the sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.problem import Work
+from benchmarker.roofline.model import of_part
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Mode
+    from benchmarker.api.problem import Problem
+    from benchmarker.roofline.model import Bound, Roof
+
+MOST_BATCH = 2**20
+"""A step that is not compute-bound at this batch size never is."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A scope, in all its executions: its work, its least time, and what bounds that."""
+
+    scope: str
+    flops: int
+    bytes: int
+    time_s: float
+    bound: Bound
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """A phase of a step, which runs `count` times in it; all else is of one time.
+
+    `time_s` is predicted, the sum over the scopes; `least_s` and `bound` are of the phase as a whole. The bytes are
+    those that the scopes move: weights, the cache, and all else. `crossover_batch` is the smallest batch size at which
+    the phase as a whole is compute-bound: None if there is none, or if the phase has no cache.
+    """
+
+    name: str
+    count: int
+    flops: int
+    weight_bytes: int
+    cache_bytes: int
+    activation_bytes: int
+    time_s: float
+    least_s: float
+    bound: Bound
+    crossover_batch: int | None
+    parts: list[Part]
+
+
+class Fit(Struct, frozen=True, kw_only=True):
+    """What a problem with a cache needs of a device's memory, in bytes.
+
+    `largest_batch` is that at which weights and caches fill the memory; None if the size of the memory is not known.
+    """
+
+    weight_bytes: int
+    cache_bytes_per_sequence: int
+    memory_bytes: float | None
+    largest_batch: int | None
+
+
+class Prediction(Struct, frozen=True, kw_only=True):
+    """What a step should take under a roof.
+
+    `time_s` and `least_s` add up its phases. Rates are by `time_s`, `tokens_per_s_per_user` is that of one sequence of
+    the batch; both are None for a problem without tokens. With as many rows as `ridge_rows`, a product with weights
+    turns from memory- to compute-bound: as FLOPs per row and weight are 2, at π/β · (bytes of a weight) / 2.
+    """
+
+    name: str
+    precision: str
+    roof: Roof
+    samples: int
+    time_s: float
+    least_s: float
+    samples_per_s: float
+    tokens_per_s: float | None
+    tokens_per_s_per_user: float | None
+    ridge_rows: float
+    phases: list[Phase]
+    fit: Fit | None
+
+
+def predict(
+    problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof, memory_bytes: float | None = None
+) -> Prediction:
+    """Predict a step under a roof, on a device with so much memory. Raises `UserError` for a problem without parts."""
+    phases = [
+        _phase(problem, name, count, own, mode, precision, roof)
+        for name, (count, own) in problem.phases(params).items()
+    ]
+    cost = problem.cost(params, mode, precision)
+    time_s = sum(each.count * each.time_s for each in phases)
+    tokens_per_s = None if cost.tokens is None else cost.tokens / time_s
+    return Prediction(
+        name=problem.title(params, mode),
+        precision=precision,
+        roof=roof,
+        samples=cost.samples,
+        time_s=time_s,
+        least_s=sum(each.count * each.least_s for each in phases),
+        samples_per_s=cost.samples / time_s,
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_user=None if tokens_per_s is None else tokens_per_s / cost.samples,
+        ridge_rows=roof.ridge * PRECISIONS[precision].parameter_bytes / 2,
+        phases=phases,
+        fit=_fit(problem, params, precision, cost.samples, memory_bytes),
+    )
+
+
+def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, precision: str, roof: Roof) -> Phase:
+    parts = problem.parts(params, mode, precision)
+    if not parts:
+        raise UserError("the problem has no formula for the work of its scopes, so its time cannot be predicted")
+    total = sum(parts.values(), Work(0, 0))
+    least_s, bound = _whole(problem, params, mode, precision, roof)
+    return Phase(
+        name=name,
+        count=count,
+        flops=total.flops,
+        weight_bytes=total.weight_bytes,
+        cache_bytes=total.cache_bytes,
+        activation_bytes=total.bytes - total.weight_bytes - total.cache_bytes,
+        time_s=sum(of_part(work, roof) for work in parts.values()),
+        least_s=least_s,
+        bound=bound,
+        crossover_batch=_crossover(problem, params, mode, precision, roof),
+        parts=[_part(scope, work, roof) for scope, work in parts.items()],
+    )
+
+
+def _part(scope: str, work: Work, roof: Roof) -> Part:
+    time_s = of_part(work, roof)
+    bound = roof.bound_of(work.flops, time_s)
+    return Part(scope=scope, flops=work.flops, bytes=work.bytes, time_s=time_s, bound=bound)
+
+
+def _whole(problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof) -> tuple[float, Bound]:
+    """Return the least time, s, of a phase as a whole, and what bounds it; weights are those of its parts."""
+    cost = problem.cost(params, mode, precision)
+    weight_bytes = sum(work.weight_bytes for work in problem.parts(params, mode, precision).values())
+    least_s = roof.time_s(cost.flops, cost.bytes, min(weight_bytes, cost.bytes))
+    return least_s, roof.bound_of(cost.flops, least_s)
+
+
+def _crossover(problem: Problem, params: Any, mode: Mode, precision: str, roof: Roof) -> int | None:
+    """Return the smallest batch size at which a phase is compute-bound; None without one, or without a cache."""
+    if not problem.cache_bytes(params, precision):
+        return None
+
+    def is_compute_bound(batch_size: int) -> bool:
+        return (
+            _whole(problem, dataclasses.replace(params, batch_size=batch_size), mode, precision, roof)[1] == "compute"
+        )
+
+    found = 1 + bisect_left(range(1, MOST_BATCH + 1), True, key=is_compute_bound)
+    return found if found <= MOST_BATCH else None
+
+
+def _fit(problem: Problem, params: Any, precision: str, samples: int, memory_bytes: float | None) -> Fit | None:
+    weights, caches = problem.parameter_count(params), problem.cache_bytes(params, precision)
+    if not (weights and caches):
+        return None
+    weight_bytes = weights * PRECISIONS[precision].parameter_bytes
+    cache_bytes = caches // samples
+    return Fit(
+        weight_bytes=weight_bytes,
+        cache_bytes_per_sequence=cache_bytes,
+        memory_bytes=memory_bytes,
+        largest_batch=None if memory_bytes is None else max(0, int((memory_bytes - weight_bytes) // cache_bytes)),
+    )

@@ -1,0 +1,256 @@
+"""Times of steps that no machine has run, against those worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+from support.models import problem_of
+from support.records import make_ceiling, make_record
+
+from benchmarker.files import atomic
+from benchmarker.records import ceilings
+from benchmarker.records.ceilings import Ceilings, DeviceKey, File
+from benchmarker.records.record import CostPart
+from benchmarker.roofline.model import Roof, measured_roof, named_roof, rooflines
+from benchmarker.roofline.prediction import predict
+
+H200 = Roof(989.5e12, 4.8e12)
+"""NVIDIA, H200 data sheet, 2024."""
+CARD = DeviceKey("cuda", "NVIDIA H200", None, None)
+WEIGHTS_8B = 7_504_924_672
+"""Weights of Llama-3.1-8B that a pass reads, without the rows of the embedding."""
+POSITION_8B = 128 * 1024
+"""Bytes of the keys and values of a position of Llama-3.1-8B in bf16."""
+
+
+def decode(size="llama-3.1-8b", roof=H200, memory_bytes=None, **options):
+    problem = problem_of("llama")
+    params = problem.params(size=size, **{"phase": "decode", "depth": 1024, "new_tokens": 1, **options})
+    return predict(problem, params, "inference", "bf16", roof, memory_bytes)
+
+
+@pytest.mark.parametrize(
+    ("size", "ms"), [("llama-3.1-8b", "3.16"), ("llama-3.2-1b", "0.52"), ("llama-3.1-70b", "29.03")]
+)
+def test_a_token_takes_the_time_to_read_the_weights_and_the_cache(size, ms):
+    found = decode(size)
+    assert f"{found.least_s * 1e3:.2f}" == ms
+    assert found.least_s < found.time_s < 1.02 * found.least_s  # what moves between the scopes is little
+    (phase,) = found.phases
+    assert (phase.name, phase.bound, phase.count) == ("decode", "memory", 1)
+    assert found.tokens_per_s == 1 / found.time_s
+
+
+def test_bytes_are_weights_the_filled_cache_and_activations():
+    (phase,) = decode(impl="fused").phases
+    assert phase.weight_bytes == 2 * (WEIGHTS_8B + 4096)  # one row of the embedding
+    assert phase.cache_bytes == POSITION_8B * (1025 + 1)  # 1025 are read, and one is written
+    assert 0 < phase.activation_bytes < 0.002 * phase.weight_bytes
+    assert sum(part.time_s for part in phase.parts) == pytest.approx(phase.time_s)
+
+
+def test_the_batch_at_which_decode_turns_compute_bound_by_hand():
+    """Under a ridge of 100 FLOP/byte, B·f = 100·(weights + B·c), with f and c for a sequence with 2 positions."""
+    products = 32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14_336) + 4096 * 128_256
+    flops = 2 * products + 32 * 4 * 2 * 4096
+    own_bytes = 2 * POSITION_8B + 2 * 4096 + 8  # the cache, a row of the embedding, two tokens
+    batch = 100 * 2 * WEIGHTS_8B / (flops - 100 * own_bytes)
+    assert batch == pytest.approx(100.2, abs=0.1)
+    found = decode(roof=Roof(100.0, 1.0), depth=1)
+    assert found.phases[0].crossover_batch == 101
+    assert found.ridge_rows == 100  # FLOP/byte, at 2 FLOP and 2 bytes a weight
+
+
+def test_a_long_cache_keeps_decode_memory_bound_at_every_batch():
+    """A position of the cache takes 4·L·d_model FLOPs and 128 KiB in Llama-3.1-8B: 4 FLOP/byte."""
+    assert decode(depth=8192).phases[0].crossover_batch is None
+    (prefill,) = decode(phase="prefill", prompt_len=1024, depth=0, new_tokens=0).phases
+    assert (prefill.bound, prefill.crossover_batch) == ("compute", 1)
+
+
+def test_the_largest_batch_by_hand():
+    fit = decode(seq_len=2048, batch_size=3, memory_bytes=141e9).fit
+    assert fit.weight_bytes == 2 * 8_030_261_248
+    assert fit.cache_bytes_per_sequence == 2048 * POSITION_8B
+    assert fit.largest_batch == int((141e9 - 2 * 8_030_261_248) / (2048 * POSITION_8B)) == 465
+    assert decode(memory_bytes=16e9).fit.largest_batch == 0
+    assert decode().fit.largest_batch is None
+
+
+def test_a_text_is_a_prompt_and_the_tokens_after_it():
+    whole = decode(phase="generate", depth=0, prompt_len=64, new_tokens=9, batch_size=4)
+    prompt = decode(phase="prefill", depth=0, prompt_len=64, new_tokens=0, batch_size=4)
+    token = decode(depth=64, new_tokens=8, batch_size=4)
+    assert [(each.name, each.count) for each in whole.phases] == [("prefill", 1), ("decode", 8)]
+    assert whole.time_s == pytest.approx(prompt.time_s + 8 * token.time_s)
+    assert whole.tokens_per_s == pytest.approx(4 * 9 / whole.time_s)
+    assert whole.tokens_per_s_per_user == pytest.approx(9 / whole.time_s)
+    problem = problem_of("llama")
+    params = problem.params(phase="generate", prompt_len=64, new_tokens=1)
+    assert list(problem.phases(params)) == ["prefill"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "moe"])
+def test_the_phases_of_a_text_do_its_work(name):
+    problem = problem_of(name)
+    heads = {"n_head": 4} if name == "gpt2" else {"n_head": 4, "n_kv_head": 2}
+    params = problem.params(phase="generate", n_layer=1, d_model=64, **heads, prompt_len=5, new_tokens=4)
+    found = predict(problem, params, "inference", "fp32", H200)
+    assert sum(each.count * each.flops for each in found.phases) == problem.cost(params, "inference", "fp32").flops
+    assert found.fit.cache_bytes_per_sequence == 2 * 64 // 4 * getattr(params, "n_kv_head", 4) * params.seq_len * 4
+
+
+def test_any_problem_with_parts_is_predicted():
+    gemm = problem_of("gemm")
+    found = predict(gemm, gemm.params(m=8, n=8, k=8), "inference", "fp32", Roof(1024.0, 100.0))
+    assert found.time_s == found.least_s == pytest.approx(7.68)  # 768 bytes
+    assert (found.tokens_per_s, found.fit, found.phases[0].crossover_batch) == (None, None, None)
+    gpt2 = problem_of("gpt2")
+    params = gpt2.params(n_layer=1, d_model=64, n_head=4)
+    step = predict(gpt2, params, "training", "fp32", Roof(1e12, 1e10))
+    moved = sum(work.bytes for work in gpt2.parts(params, "training", "fp32").values())
+    (phase,) = step.phases
+    assert phase.weight_bytes + phase.activation_bytes == moved
+    assert phase.weight_bytes >= (7 + 3) * 4 * (64 * 64 * 12 + 50257 * 64)  # AdamW, and each product three times
+
+
+def test_weights_are_read_at_the_rate_of_products_with_as_many_rows():
+    roof = Roof(1000.0, 100.0, weights=((0.5, 50.0), (4.0, 10.0)))
+    assert roof.time_s(50, 110, 100) == pytest.approx(100 / 50 + 10 / 100)
+    assert roof.time_s(400, 110, 100) == pytest.approx(100 / 10 + 10 / 100)
+    assert roof.time_s(225, 110, 100) == pytest.approx(100 * (1 / 50 + 1 / 10) / 2 + 10 / 100)  # half the way
+    assert roof.time_s(4000, 110, 100) == pytest.approx(100 / 10 + 10 / 100)
+    assert roof.time_s(40000, 110, 100) == 40  # compute-bound
+    assert roof.time_s(0, 110, 100) == 1.1
+    assert roof.time_s(50, 110) == 1.1
+
+
+def test_ceilings_of_products_of_few_rows_are_part_of_a_measured_roof():
+    """A row takes 2 FLOPs a weight: per byte 0.5 in fp32, and 1 in bf16."""
+    known = [
+        make_ceiling(1e12),
+        make_ceiling(1e10, "memory"),
+        make_ceiling(8e9, "matvec"),
+        make_ceiling(4e9, "matvec_8"),
+    ]
+    roof = measured_roof(make_record(), Ceilings(tuple(known)))
+    assert roof.weights == ((0.5, 8e9), (4.0, 4e9))
+    assert roof.source == "measured 2026-01-01 by toy gemm, toy stream, toy matvec, toy matvec_8"
+    in_bf16 = [make_ceiling(1e12, precision="bf16"), make_ceiling(9e9, "matvec", precision="bf16"), *known[1:]]
+    device = str(known[0].device)
+    assert named_roof(device, "bf16", Ceilings(tuple(in_bf16)), "measured").weights == ((1.0, 9e9),)
+    assert measured_roof(make_record(), Ceilings(tuple(known[:2]))).weights == ()
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
+def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path, phase):
+    problem = problem_of("gpt2")
+    params = {"n_layer": 1, "d_model": 64, "n_head": 4, "vocab_size": 97, "phase": phase}
+    made = problem.params(**params)
+    cost = problem.cost(made, "inference", "fp32")
+    record = make_record(3.0)
+    record = msgspec.structs.replace(
+        record,
+        case=msgspec.structs.replace(record.case, problem="gpt2", params=params),
+        cost=CostPart(cost.flops, 0, cost.bytes, 1, 1),
+    )
+    known = (make_ceiling(1e12), make_ceiling(1e6, "memory"), make_ceiling(5e5, "matvec"))
+    ((found,), _) = rooflines([record], Ceilings(known))
+    predicted = predict(problem, made, "inference", "fp32", found.roof)
+    assert found.model_s == pytest.approx(predicted.time_s)
+    last = predicted.phases[-1]
+    moved = sum(part.bytes for part in last.parts)
+    assert phase == "prefill" or last.time_s > 1.5 * moved / 1e6  # weights are most, and read at half the bandwidth
+    assert predicted.least_s < predicted.time_s
+    assert found.of_model == pytest.approx(3 / predicted.time_s)
+    ceilings.keep(known)
+    (tmp_path / "one.json").write_bytes(atomic.encode(record))
+    done = command("roofline", "one.json")
+    assert f"measured: {3 / predicted.time_s:.3g} times that" in done.stdout
+
+
+WORDS = ("predict", "--problem=llama", "--size=llama-3.1-8b", "--phase=decode", "--precision=bf16", "--batch-size=1")
+VENDOR = ("--roof=vendor", "--device=NVIDIA H200")
+
+
+def test_the_command_predicts_from_the_data_sheet(command):
+    done = command(*WORDS, "--depth=1024", "--new-tokens=1", *VENDOR)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^decode +1 +3\.\d+ ms +3\.155 ms +memory +13\.98 GiB +128\.2 MiB", done.stdout, re.M)
+    assert "ridge: products with weights are compute-bound from 207 tokens a pass on" in done.stdout
+    assert "decode is memory-bound at every batch size" in done.stdout
+    assert "a batch of 929 or less fits into 141 GB" in done.stdout
+    assert "no device reaches the vendor's peaks" in done.stdout
+    assert "attn_qkv" not in done.stdout
+    assert "attn_qkv" in command(*WORDS, *VENDOR, "--verbose").stdout
+
+
+def test_the_command_predicts_from_ceilings_of_another_machine(command, tmp_path):
+    """A file from before products of few rows were measured is read, too."""
+    of_card = [make_ceiling(700e12, device=CARD, precision="bf16"), make_ceiling(4e12, "memory", device=CARD)]
+    (tmp_path / "h200.json").write_bytes(atomic.encode(File(1, of_card)))
+    plain = json.loads(command(*WORDS, "--ceilings=h200.json", "--json").stdout)
+    assert (plain["roof"]["bytes_per_s"], plain["roof"]["weights"]) == (4e12, [])
+    assert plain["fit"]["memory_bytes"] == 141e9  # by the name of the device
+    assert plain["phases"][0]["parts"][0]["scope"] == "embed"
+    assert "products of few rows may read weights more slowly" in command(*WORDS, "--ceilings=h200.json").stdout
+    (tmp_path / "h200.json").write_bytes(
+        atomic.encode(File(1, [*of_card, make_ceiling(2e12, "matvec", device=CARD, precision="bf16")]))
+    )
+    slower = json.loads(command(*WORDS, "--ceilings=h200.json", "--json").stdout)
+    assert slower["time_s"] > 1.9 * plain["time_s"]
+
+
+def test_options_have_the_defaults_of_the_device(command):
+    ceilings.keep([make_ceiling(1e12), make_ceiling(1e10, "memory")])
+    here, there = (
+        json.loads(command("predict", "--problem=gemm", *words, "--json").stdout)["name"] for words in ((), VENDOR)
+    )
+    assert (here, there) == ("GEMM 1024×1024×1024", "GEMM 8192×8192×8192")
+
+
+def test_the_size_of_the_memory_can_be_given(command):
+    ceilings.keep([make_ceiling(1e12), make_ceiling(1e10, "memory")])
+    words = ("predict", "--problem=llama", "--phase=decode")
+    assert "give --memory=GB" in command(*words).stdout
+    assert "fits into 2 GB" in command(*words, "--memory=2").stdout
+    crowded = command(*words, "--memory=1", "--batch-size=500").stdout
+    assert "note: a batch of 500 does not fit" in crowded
+    assert "no batch fits into 0.01 GB" in command(*words, "--memory=0.01").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no ceiling is known: run `benchmarker ceilings`, give --ceilings=FILE of another machine, or give"),
+        (("--ceilings=none.json",), "cannot read none.json: No such file"),
+        (("--ceilings=wrong.json",), "cannot read wrong.json: Object missing required field"),
+        (("--ceilings=two.json",), "ceilings of 2 devices are known, give --device=NAME: NVIDIA H200; other"),
+        (("--ceilings=two.json", "--device=third"), "no ceiling of third in bf16 is known"),
+        (("--ceilings=two.json", "--device=other"), "no ceiling of other in bf16 is known: run `benchmarker ceilings`"),
+        (("--ceilings=two.json", *VENDOR), "leave --ceilings out"),
+        (("--roof=vendor",), "--roof=vendor needs a device: give --device=NAME"),
+        (("--roof=vendor", "--device=Abacus"), "the vendor data file has no device named Abacus; it has NVIDIA V100"),
+        ((*VENDOR, "--mode=training"), "--phase=decode needs --mode=inference"),
+        ((*VENDOR, "--prompt-len=3"), "prompt_len=3 needs phase=prefill or generate"),
+        ((*VENDOR, "--memory=0"), "--memory"),
+    ],
+)
+def test_what_cannot_be_predicted_is_said_in_a_line(command, tmp_path, words, message):
+    other = DeviceKey("cuda", "other", None, None)
+    two = [make_ceiling(1e12, device=CARD), make_ceiling(1e12, device=other), make_ceiling(1e9, "memory", device=other)]
+    (tmp_path / "two.json").write_bytes(atomic.encode(File(1, two)))
+    (tmp_path / "wrong.json").write_text("{}")
+    done = command(*WORDS, *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_problem_without_parts_is_refused(cli):
+    done = cli("predict", "--problem=nap", *VENDOR)
+    assert done.returncode == 2
+    assert "the problem has no formula for the work of its scopes" in done.stderr
