@@ -1,0 +1,76 @@
+"""Confidence intervals of quantiles and shares of values that may depend on those before them.
+
+Requests that wait in one queue have similar latencies, so n of them say less than n independent ones. How much less is
+the *design effect* d: the variance of the share of values below a limit, as it varies between batches of successive
+values, over that of independent values. n / d is the effective number of values, with which the exact intervals for
+independent ones are used.
+
+Sources: batches: Schmeiser, Batch size effects in the analysis of simulation output, Oper. Res. 30 (1982). Intervals of
+quantiles from those of shares: Woodruff, J. Am. Stat. Assoc. 47 (1952). Effective numbers in exact intervals: Korn &
+Graubard, Survey Methodology 24 (1998).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+LEVEL = 0.95
+BATCHES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with the ends of its 95% confidence interval; None for an end that the values do not bound."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def quantile(values: np.ndarray, share: float) -> Estimate:
+    """Return the smallest value that at least `share` of the values do not exceed, with its interval.
+
+    The values are in order of time; some may be infinite. Raises ValueError if there is none.
+    """
+    n = len(values)
+    if n == 0:
+        raise ValueError("no value has no quantile")
+    ordered = np.sort(values)
+    value = float(ordered[max(0, math.ceil(n * share - 1e-9) - 1)])
+    effective = _effective(values <= value)
+    counts = np.arange(effective + 1)
+    below = special.bdtr(counts, effective, share)  # P(at most so many values are below the true quantile)
+    tail = (1 - LEVEL) / 2
+    first = int(np.searchsorted(below, tail, side="right"))  # the quantile is above as many values, or more
+    last = int(np.searchsorted(below, 1 - tail, side="left")) + 1
+    low = float(ordered[math.floor(first / effective * n) - 1]) if first * n >= effective else None
+    high = float(ordered[min(n, math.ceil(last / effective * n)) - 1]) if last <= effective else None
+    return Estimate(value, low, high)
+
+
+def share(met: np.ndarray) -> Estimate:
+    """Return the share of True among values in order of time, with its interval; raises ValueError if there is none."""
+    n = len(met)
+    if n == 0:
+        raise ValueError("no value has no share")
+    value, effective = float(np.mean(met)), _effective(met)
+    count, tail = value * effective, (1 - LEVEL) / 2
+    low = float(special.betaincinv(count, effective - count + 1, tail)) if count > 0 else 0.0
+    high = float(special.betaincinv(count + 1, effective - count, 1 - tail)) if count < effective else 1.0
+    return Estimate(value, low, high)
+
+
+def _effective(indicator: np.ndarray) -> int:
+    """Return the effective number of values: n over the design effect, which is at least 1; all if there are few."""
+    n = len(indicator)
+    size = n // BATCHES
+    mean = float(np.mean(indicator))
+    if size < 2 or mean in (0.0, 1.0):
+        return n
+    batches = indicator[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
+    effect = float(np.var(batches, ddof=1)) * size / (mean * (1 - mean))
+    return max(1, math.floor(n / max(1.0, effect)))
