@@ -7,6 +7,7 @@ itself. Every request opens its own connection, as another user's would.
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line, shortened
-from benchmarker.serving.arrivals import Request
 from benchmarker.records.load import Outcome
+from benchmarker.serving.arrivals import Request
 from benchmarker.serving.open_loop import RequestError, Usage, drive
 from benchmarker.serving.session import Send
 
@@ -138,7 +139,12 @@ def over_http(endpoint: Endpoint, timeout_s: float) -> Send:
 
 @asynccontextmanager
 async def connected(endpoint: Endpoint) -> AsyncIterator[Client]:
-    """Open what connections need in the running event loop, and close it, with all connections, at the end."""
+    """Open what connections need in the running event loop, and close it, with all connections, at the end.
+
+    From then on, this process may open as many files as the system allows it: a connection is one.
+    """
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     async with _session(None) as session:
         yield Client(endpoint, session)
 

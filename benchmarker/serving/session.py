@@ -35,8 +35,8 @@ class Session:
         self._send = send
         self._show = show
 
-    def step(self, rate_per_s: float | None, seconds: float, requests: Sequence[Request]) -> Step:
-        """Send the requests that arrive within `seconds`, and store their outcomes.
+    def step(self, rate_per_s: float | None, seconds: float, requests: Sequence[Request]) -> Figures:
+        """Send the requests that arrive within `seconds`, and store their outcomes; return their figures.
 
         If it is interrupted, the outcomes so far are stored. Raises `UserError` if they cannot be stored.
         """
@@ -48,27 +48,29 @@ class Session:
             outcomes.append(outcome)
             if time.monotonic() - shown >= SHOWN_EVERY_S:
                 shown = time.monotonic()
-                reached_s = min(seconds, max(outcome.sent_s, *outcome.chunks_s[-1:]))
-                self._show(f"{named(rate_per_s)}: {reached_s:.0f} of {seconds:.0f} s, {_done(outcomes, requests)}")
+                reached = f"{min(seconds, _end_s(outcome)):.0f} of {seconds:.0f} s"
+                self._show(f"{named(rate_per_s)}: {reached}, {_done(outcomes, requests)}")
 
         try:
             with uncollected():
                 self._send(requests, done)
         finally:
+            if outcomes and len(outcomes) < len(requests):
+                seconds = min(seconds, max(map(_end_s, outcomes)))
             step = Step(rate_per_s=rate_per_s, seconds=seconds, planned=len(requests), outcomes=outcomes)
             if outcomes:
                 self.load = msgspec.structs.replace(self.load, steps=[*self.load.steps, step])
                 self.path = loads.write(self._results, self.load)
-        return step
-
-    def figures(self) -> list[Figures]:
-        """Return the figures of all steps so far."""
-        return [Figures(step, self.load.slo) for step in self.load.steps]
+        return Figures(step, self.load.slo)
 
 
 def named(rate_per_s: float | None) -> str:
     """Return a rate in words."""
     return "trace" if rate_per_s is None else f"{rate_per_s:.4g} requests/s"
+
+
+def _end_s(outcome: Outcome) -> float:
+    return max([outcome.sent_s, *outcome.chunks_s[-1:]])
 
 
 def _done(outcomes: Sequence[Outcome], requests: Sequence[Request]) -> str:

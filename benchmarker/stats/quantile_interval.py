@@ -47,8 +47,8 @@ def quantile(values: np.ndarray, share: float) -> Estimate:
     tail = (1 - LEVEL) / 2
     first = int(np.searchsorted(below, tail, side="right"))  # the quantile is above as many values, or more
     last = int(np.searchsorted(below, 1 - tail, side="left")) + 1
-    low = float(ordered[math.floor(first / effective * n) - 1]) if first * n >= effective else None
-    high = float(ordered[min(n, math.ceil(last / effective * n)) - 1]) if last <= effective else None
+    low = float(ordered[first * n // effective - 1]) if first else None
+    high = float(ordered[-(-last * n // effective) - 1]) if last <= effective else None
     return Estimate(value, low, high)
 
 
@@ -66,11 +66,10 @@ def share(met: np.ndarray) -> Estimate:
 
 def _effective(indicator: np.ndarray) -> int:
     """Return the effective number of values: n over the design effect, which is at least 1; all if there are few."""
-    n = len(indicator)
-    size = n // BATCHES
-    mean = float(np.mean(indicator))
-    if size < 2 or mean in (0.0, 1.0):
+    n, mean = len(indicator), float(np.mean(indicator))
+    if n < 2 * BATCHES or mean in (0.0, 1.0):
         return n
-    batches = indicator[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
-    effect = float(np.var(batches, ddof=1)) * size / (mean * (1 - mean))
+    edges = np.linspace(0, n, BATCHES + 1).astype(int)
+    batches = np.add.reduceat(indicator.astype(float), edges[:-1]) / np.diff(edges)
+    effect = float(np.var(batches, ddof=1)) * n / BATCHES / (mean * (1 - mean))
     return max(1, math.floor(n / max(1.0, effect)))

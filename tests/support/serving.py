@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import selectors
 import threading
 import time
@@ -12,8 +13,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from benchmarker.records.load import Lengths, Load, Outcome, Step
 from benchmarker.serving.arrivals import Request
-from benchmarker.serving.open_loop import Outcome, Usage, drive
+from benchmarker.serving.open_loop import Usage, drive
+from support.records import make_record
 
 
 class _NeverWaits(selectors.SelectSelector):
@@ -59,6 +62,19 @@ class Queue:
             await asyncio.sleep(self.service_s)
             token(loop.time())
         return Usage(request.prompt_len, 2)
+
+
+def waiting_cdf(time_s: float, rate: float, service_s: float) -> float:
+    """P(wait <= t) in M/D/1: a `Queue` under Poisson arrivals.
+
+    Source: Erlang 1909; Gross & Harris, Fundamentals of Queueing Theory, section 5.1.
+    """
+    load = rate * service_s
+    terms = (
+        (load * (k - time_s / service_s)) ** k / math.factorial(k) * math.exp(-load * (k - time_s / service_s))
+        for k in range(int(time_s / service_s) + 1)
+    )
+    return (1 - load) * sum(terms)
 
 
 def outcomes(server: Any, requests: list[Request], timeout_s: float = 1e9) -> list[Outcome]:
@@ -152,3 +168,44 @@ def openai() -> Iterator[OpenAI]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def load(steps: list[Step], **fields: Any) -> Load:
+    """A load of these steps against a server elsewhere."""
+    made: dict[str, Any] = {
+        "run_id": "20260102T030405.000000-00000000",
+        "benchmarker": "0.1.0",
+        "machine": make_record(1.0).machine,
+        "endpoint": "http://server.example:8000/v1",
+        "model": "toy",
+        "arrivals": "poisson",
+        "burst_size": None,
+        "prompt_len": Lengths(64, 64),
+        "new_tokens": Lengths(2, 2),
+        "seed": 0,
+        "prompts": "ids",
+        "ignore_eos": True,
+        "timeout_s": 60.0,
+        "slo": None,
+        "share": 0.9,
+        "searched": False,
+    }
+    return Load(**(made | fields), steps=steps)
+
+
+def outcome(arrival_s: float, *chunks_s: float, **fields: Any) -> Outcome:
+    """The outcome of a request that was sent in time; the times of its chunks count from its arrival."""
+    made: dict[str, Any] = {
+        "prompt_len": 64,
+        "new_tokens": max(1, len(chunks_s)),
+        "sent_s": arrival_s,
+        "chunks_s": [arrival_s + each for each in chunks_s],
+        "prompt_tokens": 64,
+        "answer_tokens": len(chunks_s),
+    }
+    return Outcome(arrival_s=arrival_s, **(made | fields))
+
+
+def step(outcomes: list[Outcome], rate_per_s: float | None = 1.0, seconds: float = 60.0) -> Step:
+    """A step that was not interrupted."""
+    return Step(rate_per_s=rate_per_s, seconds=seconds, planned=len(outcomes), outcomes=outcomes)

@@ -181,8 +181,7 @@ def command(
         session = Session(load, results, send, line.show)
 
         def holds(each: float) -> bool:
-            session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst))
-            met = session.figures()[-1].met
+            met = session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst)).met
             if not quiet():
                 line.say(f"{named(each)}: done" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
             return met is not None and met.value >= share

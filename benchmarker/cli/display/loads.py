@@ -29,11 +29,13 @@ MOST_MESSAGES = 3
 
 
 def found_rate(load: Load) -> Highest | None:
-    """Return the highest rate that holds the SLO; None if no search was asked for."""
+    """Return the highest rate that holds the SLO; None if no search was asked for, or no rate was tried to the end."""
     if not load.searched:
         return None
-    shares = {step.rate_per_s: Figures(step, load.slo).met for step in load.steps}
-    return highest({rate: met for rate, met in shares.items() if rate and met}, load.share)
+    whole = [step for step in load.steps if len(step.outcomes) == step.planned]
+    met = ((step.rate_per_s, Figures(step, load.slo).met) for step in whole)
+    shares = {rate: share for rate, share in met if rate and share}
+    return highest(shares, load.share) if shares else None
 
 
 def print_load(load: Load, path: Path, *, as_json: bool) -> None:
@@ -44,10 +46,10 @@ def print_load(load: Load, path: Path, *, as_json: bool) -> None:
         print_json(_plain(load, path, figures, found))
         return
     print_text(_what(load))
-    if found and load.slo:
-        print_text(_answer(found, load.slo, load.share, figures))
+    if found:
+        print_text(_answer(found, load, figures))
     if len(figures) == 1:
-        _print_one(figures[0], load.slo)
+        _print_one(figures[0])
     elif figures:
         _print_rates(figures)
     _print_failures(figures)
@@ -58,12 +60,13 @@ def print_load(load: Load, path: Path, *, as_json: bool) -> None:
 def _what(load: Load) -> str:
     arrivals = ARRIVALS.get(load.arrivals) or f"bursts of {load.burst_size} at Poisson arrivals"
     lengths = f"{load.prompt_len} prompt tokens, {load.new_tokens} new tokens, " if load.prompt_len else ""
-    return f"{load.model} at {load.endpoint}: {lengths}{arrivals}"
+    slo = f"; SLO: {_limits(load.slo)}" if load.slo else ""
+    return f"{load.model} at {load.endpoint}: {lengths}{arrivals}{slo}"
 
 
-def _answer(found: Highest, slo: Slo, share: float, figures: Sequence[Figures]) -> str:
+def _answer(found: Highest, load: Load, figures: Sequence[Figures]) -> str:
     """Return the answer of a search in a sentence."""
-    objective = f"{_objective(slo)} for {100 * share:.3g}% of requests"
+    objective = f"the SLO for {100 * load.share:.3g}% of requests"
     if found.rate is None:
         lowest = min(each.step.rate_per_s or 0.0 for each in figures)
         return f"no rate holds {objective}: the lowest tried, {named(lowest)}, does not; lower the first of --rate"
@@ -74,20 +77,20 @@ def _answer(found: Highest, slo: Slo, share: float, figures: Sequence[Figures]) 
     return f"highest rate that holds {objective}: {named(found.rate)} ({low}, {high})"
 
 
-def _objective(slo: Slo) -> str:
+def _limits(slo: Slo) -> str:
     limits = {NAMES[name]: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s")}
     return ", ".join(f"{name} ≤ {si(limit, 's')}" for name, limit in limits.items() if limit is not None)
 
 
-def _print_one(figures: Figures, slo: Slo | None) -> None:
+def _print_one(figures: Figures) -> None:
     """Print the percentiles of a single step."""
     step = figures.step
     sentence = (
         f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {part(figures.answered, step.planned, 'request')} answered"
     )
     print_text(f"{sentence}, {si(figures.tokens_per_s, '1/s')} tokens/s")
-    if figures.met and slo:
-        met = f"{_share(figures.met)} of requests meet {_objective(slo)}"
+    if figures.met:
+        met = f"{figures.met.value:.1%} ({figures.met.low:.1%} to {figures.met.high:.1%}) of requests meet the SLO"
         print_text(f"goodput {si(figures.goodput_per_s, '1/s')} requests/s: {met}")
     rows = [
         [NAMES[name] if percent == PERCENTILES[0] else "", f"p{percent}", _time(each.value), _interval(each)]
@@ -157,10 +160,6 @@ def _interval(each: Estimate) -> str:
         ends += [f"{_time(each.high)} or less"] if each.high is not None else []
         return "".join(ends) or "-"
     return f"{_time(each.low)} to {_time(each.high)}"
-
-
-def _share(met: Estimate) -> str:
-    return f"{met.value:.1%} ({met.low:.1%} to {met.high:.1%})"
 
 
 def _plain(load: Load, path: Path, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:
