@@ -86,7 +86,7 @@ class Figures:
         """The share of requests that meet the SLO; None without an SLO or a request."""
         if self.slo is None or not self.outcomes:
             return None
-        return share(np.array([meets(each, self.slo) for each in self.outcomes]))
+        return share(np.array([meets(each, self.slo) for each in self.outcomes]), self.values("ttft_s"))
 
     @cached_property
     def goodput_per_s(self) -> float | None:

@@ -82,7 +82,7 @@ def base_url(text: str) -> str:
     """Return the address of an endpoint up to its version, `/v1` if it has no path; raises `UserError`."""
     try:
         parts = urlsplit(text)
-        known = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
+        known = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
     except ValueError:
         known = False
     if not known or parts.query or parts.fragment:

@@ -1,13 +1,14 @@
 """Confidence intervals of quantiles and shares of values that may depend on those before them.
 
 Requests that wait in one queue have similar latencies, so n of them say less than n independent ones. How much less is
-the *design effect* d: the variance of the share of values below a limit, as it varies between batches of successive
-values, over that of independent values. n / d is the effective number of values, with which the exact intervals for
-independent ones are used.
+the *design effect*: the variance of the mean of a batch of successive values over that of as many independent ones. It
+is estimated for what is asked, whether a value is below a limit, and for the ranks of the values, and the larger is
+taken: in a short time, few clusters of slow requests are seen, and their own scatter says little. n over the design
+effect is the effective number of values, with which the exact intervals for independent ones are used.
 
 Sources: batches: Schmeiser, Batch size effects in the analysis of simulation output, Oper. Res. 30 (1982). Intervals of
-quantiles from those of shares: Woodruff, J. Am. Stat. Assoc. 47 (1952). Effective numbers in exact intervals: Korn &
-Graubard, Survey Methodology 24 (1998).
+quantiles from those of shares: Woodruff, J. Am. Stat. Assoc. 47 (1952). Effective numbers in exact intervals, and their
+correction by Student's t: Korn & Graubard, Survey Methodology 24 (1998).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from benchmarker.stats.steady import ranks
+
 LEVEL = 0.95
-BATCHES = 20
+BATCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def quantile(values: np.ndarray, share: float) -> Estimate:
         raise ValueError("no value has no quantile")
     ordered = np.sort(values)
     value = float(ordered[max(0, math.ceil(n * share - 1e-9) - 1)])
-    effective = _effective(values <= value)
+    effective = _effective(values <= value, values)
     counts = np.arange(effective + 1)
     below = special.bdtr(counts, effective, share)  # P(at most so many values are below the true quantile)
     tail = (1 - LEVEL) / 2
@@ -52,24 +55,36 @@ def quantile(values: np.ndarray, share: float) -> Estimate:
     return Estimate(value, low, high)
 
 
-def share(met: np.ndarray) -> Estimate:
-    """Return the share of True among values in order of time, with its interval; raises ValueError if there is none."""
+def share(met: np.ndarray, values: np.ndarray) -> Estimate:
+    """Return the share of True, with its interval.
+
+    `values` are the latencies on which that depends; both are in order of time. Raises ValueError if there is none.
+    """
     n = len(met)
     if n == 0:
         raise ValueError("no value has no share")
-    value, effective = float(np.mean(met)), _effective(met)
+    value, effective = float(np.mean(met)), _effective(met, values)
     count, tail = value * effective, (1 - LEVEL) / 2
     low = float(special.betaincinv(count, effective - count + 1, tail)) if count > 0 else 0.0
     high = float(special.betaincinv(count + 1, effective - count, 1 - tail)) if count < effective else 1.0
     return Estimate(value, low, high)
 
 
-def _effective(indicator: np.ndarray) -> int:
-    """Return the effective number of values: n over the design effect, which is at least 1; all if there are few."""
-    n, mean = len(indicator), float(np.mean(indicator))
-    if n < 2 * BATCHES or mean in (0.0, 1.0):
+def _effective(met: np.ndarray, values: np.ndarray) -> int:
+    """Return the effective number of values; all if there are few, or if none depends on those before it."""
+    n, tail = len(met), (1 - LEVEL) / 2
+    effect = max(_design_effect(met.astype(float)), _design_effect(ranks(values)))
+    if effect <= 1:
         return n
+    correction = float(special.stdtrit(BATCHES - 1, tail) / special.ndtri(tail)) ** 2
+    return max(1, math.floor(n / (effect * correction)))
+
+
+def _design_effect(values: np.ndarray) -> float:
+    """Return the variance of the means of batches over that of the means of independent values; 1 for few values."""
+    n, variance = len(values), float(np.var(values))
+    if n < 2 * BATCHES or variance == 0:
+        return 1.0
     edges = np.linspace(0, n, BATCHES + 1).astype(int)
-    batches = np.add.reduceat(indicator.astype(float), edges[:-1]) / np.diff(edges)
-    effect = float(np.var(batches, ddof=1)) * n / BATCHES / (mean * (1 - mean))
-    return max(1, math.floor(n / max(1.0, effect)))
+    means = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    return float(np.var(means, ddof=1)) * n / BATCHES / variance

@@ -88,6 +88,7 @@ class OpenAI:
     """How the server on the loopback interface answers, and the bodies of the requests that it got.
 
     `fails` are the numbers of requests that it refuses with HTTP 503, `cuts` those whose answer it cuts, both from 0.
+    `heard` is called with the number of each request.
     """
 
     def __init__(self) -> None:
@@ -95,6 +96,7 @@ class OpenAI:
         self.token_s = 0.0
         self.tokens_per_chunk = 1
         self.has_usage = True
+        self.heard: Callable[[int], object] = str
         self.fails: set[int] | range = set()
         self.cuts: set[int] | range = set()
         self.bodies: list[dict[str, Any]] = []
@@ -121,6 +123,7 @@ def openai() -> Iterator[OpenAI]:
             with toy.lock:
                 number = len(toy.bodies)
                 toy.bodies.append(body)
+            toy.heard(number)
             if number in toy.fails:
                 self.plain(503, {"error": "overloaded"})
                 return

@@ -72,9 +72,10 @@ def _answer(found: Highest, load: Load, figures: Sequence[Figures]) -> str:
         return f"no rate holds {objective}: the lowest tried, {named(lowest)}, does not; lower the first of --rate"
     if not found.is_bounded:
         return f"{named(found.rate)} hold {objective}, and no higher rate was tried; raise the second of --rate"
-    low = "no lower end" if found.low is None else f"{found.low:.4g} surely holds"
-    high = "no upper end" if found.high is None else f"{found.high:.4g} surely does not"
-    return f"highest rate that holds {objective}: {named(found.rate)} ({low}, {high})"
+    sure = [f"{found.low:.4g} holds"] if found.low is not None else []
+    sure += [f"{found.high:.4g} does not"] if found.high is not None else []
+    known = f"95% sure that {' and '.join(sure)}" if sure else "no rate that was tried is 95% sure; raise --seconds"
+    return f"highest rate that holds {objective}: {named(found.rate)} ({known})"
 
 
 def _limits(slo: Slo) -> str:

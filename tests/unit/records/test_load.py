@@ -53,7 +53,7 @@ def test_what_no_client_measured_is_refused(tmp_path, where, value, words):
 
 
 def test_a_file_that_is_not_there_or_cannot_be_written_is_told(tmp_path):
-    with pytest.raises(UserError, match="No such file or directory; name a load.json"):
+    with pytest.raises(UserError, match=r"No such file or directory; name a load\.json"):
         loads.read(tmp_path / "load.json")
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="name another folder with --results"):
