@@ -65,16 +65,19 @@ def _what(load: Load) -> str:
 
 
 def _answer(found: Highest, load: Load, figures: Sequence[Figures]) -> str:
-    """Return the answer of a search in a sentence."""
+    """Return the answer of a search in a sentence, and how sure it is."""
     objective = f"the SLO for {100 * load.share:.3g}% of requests"
+    unsure = "not 95% sure; raise --seconds"
     if found.rate is None:
         lowest = min(each.step.rate_per_s or 0.0 for each in figures)
-        return f"no rate holds {objective}: the lowest tried, {named(lowest)}, does not; lower the first of --rate"
+        does_not = "does not" + (f" ({unsure})" if found.high is None else "")
+        return f"no rate holds {objective}: the lowest tried, {named(lowest)}, {does_not}; lower the first of --rate"
     if not found.is_bounded:
-        return f"{named(found.rate)} hold {objective}, and no higher rate was tried; raise the second of --rate"
+        hold = f"{named(found.rate)} hold {objective}" + (f" ({unsure})" if found.low != found.rate else "")
+        return f"{hold}, and no higher rate was tried; raise the second of --rate"
     sure = [f"{found.low:.4g} holds"] if found.low is not None else []
     sure += [f"{found.high:.4g} does not"] if found.high is not None else []
-    known = f"95% sure that {' and '.join(sure)}" if sure else "no rate that was tried is 95% sure; raise --seconds"
+    known = f"95% sure that {' and '.join(sure)}" if sure else unsure
     return f"highest rate that holds {objective}: {named(found.rate)} ({known})"
 
 
@@ -156,11 +159,11 @@ def _time(value_s: float) -> str:
 
 def _interval(each: Estimate) -> str:
     """Return an interval; an end that too few requests leave open has no value."""
-    if each.low is None or each.high is None:
-        ends = [f"{_time(each.low)} or more"] if each.low is not None else []
-        ends += [f"{_time(each.high)} or less"] if each.high is not None else []
-        return "".join(ends) or "-"
-    return f"{_time(each.low)} to {_time(each.high)}"
+    if each.low is not None and each.high is not None:
+        return f"{_time(each.low)} to {_time(each.high)}"
+    if each.low is not None:
+        return f"{_time(each.low)} or more" if math.isfinite(each.low) else "failed"
+    return "-" if each.high is None else f"{_time(each.high)} or less"
 
 
 def _plain(load: Load, path: Path, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def waits(rng, n, load):
     ids=["independent", "in a queue"],
 )
 def test_intervals_contain_the_truth_nearly_as_often_as_they_say(draw, truth):
-    """Taken as independent, waits in a queue have intervals that contain the truth in two of three cases."""
+    """Taken as independent, waits in a queue have intervals that contain the truth in 43% of the cases."""
     rng, inside = np.random.default_rng(3), {"quantile": 0, "share": 0}
     for _ in range(200):
         values = draw(rng)
