@@ -4,6 +4,7 @@ results/<run id>/plan.json          the plan
 results/<run id>/<trial id>.json    a record
 results/<run id>/<trial id>.log     the worker's standard error, if it wrote any
 results/<run id>/ceilings.json      the ceilings of the device, if the run measured them
+results/<run id>/load.json          requests to a server over time, of a run of `serve-load`; it has no plan or record
 
 for a trial whose meters had something to read:
 
@@ -42,9 +43,10 @@ from benchmarker.records.suite import PlannedSuite
 
 PLAN = "plan.json"
 CEILINGS = "ceilings.json"
+LOAD = "load.json"
 MANIFEST = "manifest.json"
 ENVIRONMENT = "environment.json"
-BESIDE = (PLAN, CEILINGS, MANIFEST, ENVIRONMENT)
+BESIDE = (PLAN, CEILINGS, LOAD, MANIFEST, ENVIRONMENT)
 """Files in the folder of a run that are not records; the last two are from a bundle that was unzipped by hand."""
 TELEMETRY = ".telemetry.parquet"
 WORK = ".work"

@@ -51,7 +51,7 @@ def _change_point(durations: np.ndarray) -> int | None:
     """
     n = len(durations)
     before = np.arange(1, n)
-    signs = np.abs(2 * np.cumsum(_ranks(durations))[:-1] - before * (n + 1))
+    signs = np.abs(2 * np.cumsum(ranks(durations))[:-1] - before * (n + 1))
     if 2 * math.exp(-6 * float(signs.max()) ** 2 / (n**3 + n**2)) > CERTAINTY:
         return None
     return int(np.argmax(signs**2 / (before * (n - before)))) + 1
@@ -64,8 +64,8 @@ def trend(levels: np.ndarray) -> float:
     as long.
     """
     n = len(levels)
-    order, ranks = np.arange(n) - (n - 1) / 2, _ranks(levels) - (n + 1) / 2
-    product, scale = float(order @ ranks), math.sqrt(float(order @ order) * float(ranks @ ranks))
+    order, ranked = np.arange(n) - (n - 1) / 2, ranks(levels) - (n + 1) / 2
+    product, scale = float(order @ ranked), math.sqrt(float(order @ order) * float(ranked @ ranked))
     if abs(product) >= scale:
         return 0.0 if scale else 1.0
     correlation = product / scale
@@ -73,11 +73,11 @@ def trend(levels: np.ndarray) -> float:
     return 2 * float(special.stdtr(n - 2, -t))
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
+def ranks(values: np.ndarray) -> np.ndarray:
     """Return the rank of each value, from 1; tied values share the mean of their ranks."""
     ordered = np.sort(values)
-    ranks: np.ndarray = (np.searchsorted(ordered, values) + np.searchsorted(ordered, values, side="right") + 1) / 2
-    return ranks
+    ranked: np.ndarray = (np.searchsorted(ordered, values) + np.searchsorted(ordered, values, side="right") + 1) / 2
+    return ranked
 
 
 def _short_warmup(durations: np.ndarray) -> int | None:

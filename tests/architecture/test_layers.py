@@ -22,6 +22,7 @@ LAYERS = [
     "worker",
     "planning",
     "running",
+    "serving",
     "comparing",
     "tables",
     "roofline",

@@ -10,7 +10,7 @@ import sys
 import msgspec
 import pytest
 from rich.cells import cell_len
-from support import profiles, sysfs
+from support import profiles, serving, sysfs
 from support.launched import allocation
 from support.records import QUIET, make_ceiling, make_energy, make_record
 
@@ -18,6 +18,7 @@ from benchmarker.files import atomic
 from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import resolve
 from benchmarker.records import ceilings
+from benchmarker.records.load import RequestFailure, Slo
 from benchmarker.records.record import TokenTimes
 
 pytestmark = pytest.mark.slow
@@ -82,6 +83,8 @@ profile scopes torch.json
 profile scopes jax.pb
 profile scopes torch.json jax.pb
 profile ranks ranks
+serve-load --show=one-rate.json
+serve-load --show=search.json
 profile sql torch.json "SELECT * FROM events"
 profile sql torch.json jax.pb "SELECT result, name, count(*) AS number, sum(busy_ns) AS busy FROM events GROUP BY ALL"
 profile sql torch.json "SELECT repeat('long', 99) AS a, name AS b, 1 AS c, repeat('x', 99) AS d FROM events"
@@ -125,6 +128,23 @@ def suite(result, pace):
                 number += 1
 
 
+def loads():
+    """A load at one rate, and a search, each with failures and doubts."""
+    slo = Slo(ttft_s=0.5, tpot_s=0.05, e2e_s=20.0)
+    refused = RequestFailure(
+        "status", "HTTP 429: too many requests in the queue of this server, please try again later"
+    )
+    outcomes = [
+        serving.outcome(float(at), *([0.3 + at / 150, 0.9, 1.0] if at % 9 else []), failure=None if at % 9 else refused)
+        for at in range(90)
+    ]
+    steps = [serving.step(outcomes[at:], rate_per_s=rate) for at, rate in ((0, 20.0), (45, 4.4721359), (80, 1.0))]
+    return {
+        "one-rate": serving.load(steps[:1], slo=slo, endpoint="http://localhost:8000/v1"),
+        "search": serving.load(steps, slo=slo, searched=True),
+    }
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder with two results of a mixed suite, a comparison of two configurations, ceilings and traces."""
@@ -148,6 +168,8 @@ def place(tmp_path_factory):
         (folder / "ranks" / f"{rank}.json").write_bytes(profiles.torch_json())
     allocated = [allocation(1_763_000_000_000_004, 1 << 30, 1 << 30)]
     (folder / "memory.json").write_bytes(profiles.torch_json(profiles.torch_events() + allocated))
+    for name, found in loads().items():
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(found))
     (folder / "jax.pb").write_bytes(profiles.small_cpu_space())
     (folder / "bounds.toml").write_text(
         'format_version = 1\n[[case]]\nmatch = { problem = "gpt2" }\nmetric = "samples_per_s"\nmin = 0.5\ntrials = 6\n'

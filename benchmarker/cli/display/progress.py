@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 from rich.live import Live
@@ -81,22 +81,17 @@ def working(text: str) -> AbstractContextManager[object]:
     return shown.status(Text(clean(text))) if shown.is_terminal and not quiet() else nullcontext()
 
 
-class Progress:
-    """Shows each trial as its worker reports progress. It draws only on events, so it costs nothing in between."""
+class Line:
+    """A line on a terminal that is replaced as work goes on; in a pipe, a plain line now and then."""
 
     def __init__(self) -> None:
         self._console = console(stderr=True)
         self._verbose, self._quiet = verbose(), quiet()
         shown = self._console.is_terminal and not self._quiet
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if shown else None
-        self._title = ""
-        self._stage = ""
-        self._left = ""
-        self._blocks = 0
-        self._preheat = False
         self._told = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         return self
@@ -110,6 +105,26 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a permanent line."""
         self._console.print(Text(clean(text)))
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        if self._live:
+            self._live.update(Text(clean(text)), refresh=True)
+        elif self._verbose or (not self._quiet and time.monotonic() - self._told >= PLAIN_EVERY_S):
+            self._told = time.monotonic()
+            self.say(text)
+
+
+class Progress(Line):
+    """Shows each trial as its worker reports progress. It draws only on events, so it costs nothing in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._title = ""
+        self._stage = ""
+        self._left = ""
+        self._blocks = 0
+        self._preheat = False
 
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
         """Note that a process begins."""
@@ -149,9 +164,4 @@ class Progress:
         return "warm-up" if stage == "preheat" and not self._preheat else stage
 
     def _show(self, detail: str) -> None:
-        text = clean(f"{self._title}{self._left}: {self._stage}{detail}")
-        if self._live:
-            self._live.update(Text(text), refresh=True)
-        elif self._verbose or (not self._quiet and time.monotonic() - self._told >= PLAIN_EVERY_S):
-            self._told = time.monotonic()
-            self._console.print(Text(text))
+        self.show(f"{self._title}{self._left}: {self._stage}{detail}")

@@ -1,0 +1,237 @@
+"""`benchmarker serve-load`."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.loads import found_rate, print_load
+from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.progress import Line, progress_options, quiet, working
+from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
+from benchmarker.cli.options.types import Duration, Folder, Integer, Share
+from benchmarker.hooks.extras import installing
+from benchmarker.machine.description import describe
+from benchmarker.records import load as loads
+from benchmarker.records import store
+from benchmarker.records.load import Lengths, Load, Slo
+from benchmarker.serving.arrivals import Request, draw, read_trace
+from benchmarker.serving.search import bisect
+from benchmarker.serving.session import Send, Session, named
+from benchmarker.version import __version__
+
+if TYPE_CHECKING:
+    from benchmarker.serving.openai import Endpoint
+
+DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds", "seed", "precision")
+"""Options that a trace file replaces."""
+
+
+@click.command("serve-load")
+@click.option("--endpoint", "address", metavar="URL", help="Address of the server: http://127.0.0.1:8000/v1.")
+@click.option("--model", metavar="NAME", help="Model to ask for. [default: the only one that the server offers]")
+@click.option(
+    "--rate",
+    type=Rates(),
+    metavar="RATE[,RATE...]|LOW..HIGH",
+    help="Requests/s: one rate, several for a table, or a range to search for the highest rate that holds the SLO.",
+)
+@click.option(
+    "--arrivals",
+    type=click.Choice(["poisson", "bursts"]),
+    default="poisson",
+    show_default=True,
+    help="How requests arrive; bursts of --burst-size requests arrive as a Poisson process.",
+)
+@click.option("--burst-size", type=Integer(min=2), default=8, show_default=True, help="Requests of a burst.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="CSV with the columns arrival_s, prompt_len, new_tokens, instead of drawn arrivals and lengths.",
+)
+@click.option(
+    "--prompt-len", type=TokenCounts(), default="512", show_default=True, help="Prompt tokens, or a range: 128..1024."
+)
+@click.option(
+    "--new-tokens",
+    type=TokenCounts(),
+    default="128",
+    show_default=True,
+    help="Tokens to generate, or a range: 32..256.",
+)
+@click.option(
+    "--seconds",
+    type=Duration(min=0.001),
+    default="60s",
+    show_default=True,
+    help="Time in which requests arrive, for each rate.",
+)
+@click.option(
+    "--slo",
+    type=Objective(),
+    metavar="NAME=TIME[,...]",
+    help="Service level objective: limits of ttft, tpot and e2e for a request: ttft=500ms,tpot=50ms.",
+)
+@click.option(
+    "--share", type=Share(), default="90%", show_default=True, help="Share of the requests that is to meet the SLO."
+)
+@click.option(
+    "--precision", type=Share(), default="5%", show_default=True, help="Precision to which a range is searched."
+)
+@click.option(
+    "--timeout",
+    type=Duration(min=0.001),
+    default="120s",
+    show_default=True,
+    help="Time from its planned arrival after which a request has failed.",
+)
+@click.option("--seed", type=Integer(min=0), help="Seed of arrivals and lengths. [default: random]")
+@click.option(
+    "--prompts",
+    type=click.Choice(["ids", "words"]),
+    default="ids",
+    show_default=True,
+    help="Random token ids, of exact length; or random words, for servers that accept only text.",
+)
+@click.option("--stop-at-eos", is_flag=True, help="Do not ask the server to go on after an end of sequence.")
+@click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
+@click.option("--show", type=click.Path(path_type=Path), metavar="FILE", help="Send nothing; show a stored load.")
+@progress_options
+@json_option
+def command(
+    address: str | None,
+    model: str | None,
+    rate: Range | list[float] | None,
+    arrivals: str,
+    burst_size: int,
+    trace: Path | None,
+    prompt_len: Lengths,
+    new_tokens: Lengths,
+    seconds: float,
+    slo: Slo | None,
+    share: float,
+    precision: float,
+    timeout: float,
+    seed: int | None,
+    prompts: str,
+    stop_at_eos: bool,
+    results: Path,
+    show: Path | None,
+    as_json: bool,
+) -> int:
+    """Send requests over time to a server of text generation, and measure TTFT, ITL, TPOT and goodput.
+
+    The server has OpenAI's completions API and streams its answers. A request is sent when its time has come, never
+    because another was answered, and its latency counts from that time. One request before the first is not measured.
+
+    The times of all requests are stored; --show prints them again. The exit status is 1 if no request was answered at
+    one of the rates, or if the lowest rate of a search does not hold the SLO.
+    """
+    context = click.get_current_context()
+    if show:
+        _refuse(context, set(context.params) - {"show", "as_json"}, "--show sends nothing")
+        return _finish(loads.read(show), show, as_json)
+    if address is None:
+        raise UserError("no server is named; give --endpoint=http://127.0.0.1:8000/v1")
+    if trace:
+        _refuse(context, set(DRAWN), "--trace has arrivals and lengths")
+    elif rate is None:
+        raise UserError("no rate is given; write --rate=4 (requests/s), --rate=1,2,4 or --rate=1..20")
+    if isinstance(rate, Range) and slo is None:
+        raise UserError("a range of rates is searched for the highest that holds an SLO; give one: --slo=ttft=500ms")
+    if arrivals != "bursts":
+        _refuse(context, {"burst_size"}, "only --arrivals=bursts has bursts")
+    planned = read_trace(trace) if trace else []
+    seed = secrets.randbits(32) if seed is None else seed
+    burst = burst_size if arrivals == "bursts" else 1
+    longest = Request(0.0, prompt_len.high, new_tokens.high)
+    if trace:
+        longest = max(planned, key=lambda each: each.prompt_len + each.new_tokens)
+    else:
+        for each in rate or ():
+            draw(each, seconds, prompt_len, new_tokens, seed, burst)  # refuses what cannot be drawn before any request
+    endpoint, send = _endpoint(address, model, prompts, not stop_at_eos, longest, timeout)
+    load = Load(
+        run_id=store.new_id(),
+        benchmarker=__version__,
+        machine=describe(),
+        endpoint=endpoint.url,
+        model=endpoint.model,
+        arrivals="trace" if trace else arrivals,  # type: ignore[arg-type]  # one of the choices
+        burst_size=burst if burst > 1 else None,
+        prompt_len=None if trace else prompt_len,
+        new_tokens=None if trace else new_tokens,
+        seed=seed,
+        prompts=endpoint.prompts,
+        ignore_eos=endpoint.ignore_eos,
+        timeout_s=timeout,
+        slo=slo,
+        share=share,
+        searched=isinstance(rate, Range),
+        steps=[],
+    )
+    with Line() as line:
+        session = Session(load, results, send, line.show)
+
+        def holds(each: float) -> bool:
+            met = session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst)).met
+            if not quiet():
+                line.say(f"{named(each)}: done" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
+            return met is not None and met.value >= share
+
+        try:
+            if trace:
+                session.step(None, planned[-1].arrival_s, planned)
+            elif isinstance(rate, Range):
+                bisect(rate.low, rate.high, precision, holds)
+            else:
+                for each in rate or ():
+                    holds(each)
+        except KeyboardInterrupt:
+            if session.path:
+                _finish(session.load, session.path, as_json)
+            raise
+    assert session.path
+    return _finish(session.load, session.path, as_json)
+
+
+def _endpoint(
+    address: str, model: str | None, prompts: str, ignore_eos: bool, request: Request, timeout_s: float
+) -> tuple[Endpoint, Send]:
+    """Return the endpoint after it has answered a request, and what sends to it; raises `UserError` if it does not."""
+    try:
+        from benchmarker.serving import openai
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise UserError(f"serve-load needs aiohttp: {installing('serve')}") from error
+    url = openai.base_url(address)
+    with working(f"sending one request to {url}"):
+        name = model or asyncio.run(openai.only_model(url))
+        endpoint = openai.Endpoint(url, name, prompts, ignore_eos)  # type: ignore[arg-type]  # one of the choices
+        asyncio.run(openai.try_out(endpoint, request, timeout_s))
+    return endpoint, openai.over_http(endpoint, timeout_s)
+
+
+def _finish(load: Load, path: Path, as_json: bool) -> int:
+    """Print a load; return the exit status."""
+    print_load(load, path, as_json=as_json)
+    click.echo(f"\nload: {path}", err=True)
+    found = found_rate(load)
+    unanswered = any(all(each.failure for each in step.outcomes) for step in load.steps)
+    return 1 if unanswered or (found and found.rate is None) else 0
+
+
+def _refuse(context: click.Context, names: set[str], why: str) -> None:
+    """Raise `UserError` if one of these options is given."""
+    for param in context.command.params:
+        name: Any = param.name
+        if name in names and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise UserError(f"{why}; leave {param.opts[0]} out")

@@ -1,0 +1,193 @@
+"""A load as tables: percentiles of one rate, or a line for each of several, and what would make one doubt them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarker.cli.display.output import print_json, print_table, print_text
+from benchmarker.formatting import part, rounded, si
+from benchmarker.serving.doubts import doubts
+from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures
+from benchmarker.serving.search import Highest, highest
+from benchmarker.serving.session import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from benchmarker.records.load import Load, Slo
+    from benchmarker.stats.quantile_interval import Estimate
+
+NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "end to end"}
+ARRIVALS = {"poisson": "Poisson arrivals", "trace": "arrivals of a trace file"}
+MOST_MESSAGES = 3
+
+
+def found_rate(load: Load) -> Highest | None:
+    """Return the highest rate that holds the SLO; None if no search was asked for, or no rate was tried to the end."""
+    if not load.searched:
+        return None
+    whole = [step for step in load.steps if len(step.outcomes) == step.planned]
+    met = ((step.rate_per_s, Figures(step, load.slo).met) for step in whole)
+    shares = {rate: share for rate, share in met if rate and share}
+    return highest(shares, load.share) if shares else None
+
+
+def print_load(load: Load, path: Path, *, as_json: bool) -> None:
+    """Print the figures of a load."""
+    figures = [Figures(step, load.slo) for step in load.steps]
+    found = found_rate(load)
+    if as_json:
+        print_json(_plain(load, path, figures, found))
+        return
+    print_text(_what(load))
+    if found:
+        print_text(_answer(found, load, figures))
+    if len(figures) == 1:
+        _print_one(figures[0])
+    elif figures:
+        _print_rates(figures)
+    _print_failures(figures)
+    for doubt in doubts(load):
+        print_text(f"doubt: {doubt}", indent="  ")
+
+
+def _what(load: Load) -> str:
+    arrivals = ARRIVALS.get(load.arrivals) or f"bursts of {load.burst_size} at Poisson arrivals"
+    lengths = f"{load.prompt_len} prompt tokens, {load.new_tokens} new tokens, " if load.prompt_len else ""
+    slo = f"; SLO: {_limits(load.slo)}" if load.slo else ""
+    return f"{load.model} at {load.endpoint}: {lengths}{arrivals}{slo}"
+
+
+def _answer(found: Highest, load: Load, figures: Sequence[Figures]) -> str:
+    """Return the answer of a search in a sentence, and how sure it is."""
+    objective = f"the SLO for {100 * load.share:.3g}% of requests"
+    unsure = "not 95% sure; raise --seconds"
+    if found.rate is None:
+        lowest = min(each.step.rate_per_s or 0.0 for each in figures)
+        does_not = "does not" + (f" ({unsure})" if found.high is None else "")
+        return f"no rate holds {objective}: the lowest tried, {named(lowest)}, {does_not}; lower the first of --rate"
+    if not found.is_bounded:
+        hold = f"{named(found.rate)} hold {objective}" + (f" ({unsure})" if found.low != found.rate else "")
+        return f"{hold}, and no higher rate was tried; raise the second of --rate"
+    sure = [f"{found.low:.4g} holds"] if found.low is not None else []
+    sure += [f"{found.high:.4g} does not"] if found.high is not None else []
+    known = f"95% sure that {' and '.join(sure)}" if sure else unsure
+    return f"highest rate that holds {objective}: {named(found.rate)} ({known})"
+
+
+def _limits(slo: Slo) -> str:
+    limits = {NAMES[name]: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s")}
+    return ", ".join(f"{name} ≤ {si(limit, 's')}" for name, limit in limits.items() if limit is not None)
+
+
+def _print_one(figures: Figures) -> None:
+    """Print the percentiles of a single step."""
+    step = figures.step
+    sentence = (
+        f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {part(figures.answered, step.planned, 'request')} answered"
+    )
+    print_text(f"{sentence}, {si(figures.tokens_per_s, '1/s')} tokens/s")
+    if figures.met:
+        met = f"{figures.met.value:.1%} ({figures.met.low:.1%} to {figures.met.high:.1%}) of requests meet the SLO"
+        print_text(f"goodput {si(figures.goodput_per_s, '1/s')} requests/s: {met}")
+    rows = [
+        [NAMES[name] if percent == PERCENTILES[0] else "", f"p{percent}", _time(each.value), _interval(each)]
+        for name, percentiles in figures.percentiles.items()
+        for percent, each in percentiles.items()
+    ]
+    rows += [
+        ["lateness" if at == 0 else "", name, _time(value), ""] for at, (name, value) in enumerate(_lateness(figures))
+    ]
+    print_table(["latency", "percentile", "time", "95% interval"], rows)
+
+
+def _print_rates(figures: Sequence[Figures]) -> None:
+    """Print a line for each rate."""
+    columns: list[tuple[str, Callable[[Figures], str]]] = [
+        ("requests/s", lambda each: rounded(each.step.rate_per_s or 0.0, 4)),
+        ("answered", lambda each: f"{each.answered}/{each.step.planned}"),
+    ]
+    if figures[0].met:
+        columns += [
+            ("SLO met", lambda each: f"{each.met.value:.1%}" if each.met else "-"),
+            ("goodput", lambda each: si(each.goodput_per_s, "1/s", 3)),
+        ]
+    columns += [
+        (f"{NAMES[name]} p{percent}", partial(_percentile, name, percent)) for name in LATENCIES for percent in (50, 99)
+    ]
+    columns += [
+        ("tokens/s", lambda each: si(each.tokens_per_s, "1/s", 3)),
+        ("late p99", lambda each: _time(dict(_lateness(each))["p99"])),
+    ]
+    ordered = sorted(figures, key=lambda each: each.step.rate_per_s or 0.0)
+    rows = [[cell(each) for _, cell in columns] for each in ordered]
+    drop = ["ITL p50", "end to end p50", "ITL p99", "tokens/s", "late p99", "TPOT p50", "TTFT p50", "end to end p99"]
+    print_table([heading for heading, _ in columns], rows, drop=[*drop, "goodput"], remedy="--json has")
+
+
+def _percentile(name: str, percent: int, figures: Figures) -> str:
+    of = figures.percentiles.get(name)
+    return _time(of[percent].value) if of else "-"
+
+
+def _print_failures(figures: Sequence[Figures]) -> None:
+    """Print how many requests failed, by kind, with the messages that came most often."""
+    failed = [each.failure for of in figures for each in of.outcomes if each.failure]
+    if not failed:
+        return
+    total = sum(len(each.outcomes) for each in figures)
+    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in failed).most_common())
+    print_text(f"{part(len(failed), total, 'request')} failed ({kinds}); they count as slower than all others:")
+    for message, number in Counter(each.message for each in failed).most_common(MOST_MESSAGES):
+        print_text(f"  {number} x {message}", indent="    ")
+
+
+def _lateness(figures: Figures) -> list[tuple[str, float]]:
+    late = figures.lateness_s
+    return [("p50", float(np.quantile(late, 0.5))), ("p99", float(np.quantile(late, 0.99))), ("max", float(late.max()))]
+
+
+def _time(value_s: float) -> str:
+    return si(value_s, "s", 3) if math.isfinite(value_s) else "failed"
+
+
+def _interval(each: Estimate) -> str:
+    """Return an interval; an end that too few requests leave open has no value."""
+    if each.low is not None and each.high is not None:
+        return f"{_time(each.low)} to {_time(each.high)}"
+    if each.low is not None:
+        return f"{_time(each.low)} or more" if math.isfinite(each.low) else "failed"
+    return "-" if each.high is None else f"{_time(each.high)} or less"
+
+
+def _plain(load: Load, path: Path, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        **{name: getattr(load, name) for name in load.__struct_fields__ if name not in ("steps", "machine")},
+        "highest": found,
+        "steps": [
+            {
+                "rate_per_s": each.step.rate_per_s,
+                "seconds": each.step.seconds,
+                "planned": each.step.planned,
+                "answered": each.answered,
+                "failures": each.failures,
+                "met": each.met,
+                "goodput_per_s": each.goodput_per_s,
+                "tokens_per_s": each.tokens_per_s,
+                "latencies": {
+                    name: {f"p{percent}": estimate for percent, estimate in of.items()}
+                    for name, of in each.percentiles.items()
+                },
+                "lateness_s": dict(_lateness(each)),
+            }
+            for each in figures
+        ],
+        "doubts": doubts(load),
+    }

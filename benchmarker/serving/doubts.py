@@ -1,0 +1,84 @@
+"""What would make one doubt the figures of a load, in sentences with their remedies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from benchmarker.formatting import part, si
+from benchmarker.serving.latency import Figures, ttft_s
+from benchmarker.serving.session import named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarker.records.load import Load, Outcome
+
+LATE_S = 0.01
+"""Lateness of the latest hundredth of the requests above which the client is too slow; its timer has 1 ms."""
+RISING = 1.5
+"""Ratio of the median TTFT of the last third of the requests to that of the first, above which it was not stable."""
+LEAST_FOR_RISING = 30
+
+
+def doubts(load: Load) -> list[str]:
+    """Return the doubts about each step, and then those about all requests."""
+    figures = [Figures(step, load.slo) for step in load.steps]
+    several = len(figures) > 1
+    found = [
+        f"{named(each.step.rate_per_s)}: {doubt}" if several else doubt
+        for each in figures
+        for doubt in _of_step(each, load.share)
+    ]
+    return found + list(_of_answers(load, [outcome for each in figures for outcome in each.outcomes]))
+
+
+def _of_step(figures: Figures, target: float) -> Iterator[str]:
+    outcomes = figures.outcomes
+    if len(outcomes) < figures.step.planned:
+        yield f"interrupted: {part(len(outcomes), figures.step.planned, 'request')} are known, the slow ones are not"
+    late_s = float(np.quantile(figures.lateness_s, 0.99)) if outcomes else 0.0
+    if late_s > LATE_S:
+        yield (
+            f"the client was late: 1% of the requests were sent {si(late_s, 's', 2)} after their time or later, which "
+            "their latency includes; run the client on a machine that is idle"
+        )
+    if _is_rising(outcomes) and (figures.met is None or figures.met.value >= target):
+        yield "latency was still rising at the end: the rate may be too high to hold for longer; raise --seconds"
+
+
+def _is_rising(outcomes: Sequence[Outcome]) -> bool:
+    third = len(outcomes) // 3
+    if 3 * third < LEAST_FOR_RISING:
+        return False
+    first, last = (np.median([ttft_s(each) for each in part]) for part in (outcomes[:third], outcomes[-third:]))
+    return bool(last > RISING * first)
+
+
+def _of_answers(load: Load, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    answers = [each for each in outcomes if not each.failure]
+    counted = [(each, each.answer_tokens) for each in answers if each.answer_tokens is not None]
+    merged = [(each, tokens) for each, tokens in counted if tokens > len(each.chunks_s)]
+    if merged:
+        per_chunk = sum(tokens for _, tokens in merged) / sum(len(each.chunks_s) for each, _ in merged)
+        yield (
+            f"{part(len(merged), len(answers), 'answer')} came in fewer chunks than tokens ({per_chunk:.2g} tokens a "
+            "chunk): ITL is the gap between chunks, TPOT counts tokens"
+        )
+    if fewer := sum(tokens < len(each.chunks_s) for each, tokens in counted):
+        yield f"{part(fewer, len(answers), 'answer')} came in more chunks than the server counted tokens"
+    if silent := len(answers) - len(counted):
+        yield f"{part(silent, len(answers), 'answer')} came without a count of tokens: chunks were counted"
+    if short := sum(tokens < each.new_tokens for each, tokens in counted):
+        yield f"{part(short, len(answers), 'answer', 'was', 'were')} shorter than requested"
+    prompts = [(each.prompt_tokens, each.prompt_len) for each in answers if each.prompt_tokens is not None]
+    if differ := [counted for counted, asked in prompts if counted != asked]:
+        yield (
+            f"the server counted {min(differ)} to {max(differ)} tokens in {part(len(differ), len(prompts), 'prompt')}, "
+            "not as many as requested"
+        )
+    host = urlsplit(load.endpoint).hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        yield "client and server shared one machine, and may have slowed each other"

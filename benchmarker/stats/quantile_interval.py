@@ -1,0 +1,90 @@
+"""Confidence intervals of quantiles and shares of values that may depend on those before them.
+
+Requests that wait in one queue have similar latencies, so n of them say less than n independent ones. How much less is
+the *design effect*: the variance of the mean of a batch of successive values over that of as many independent ones. It
+is estimated for what is asked, whether a value is below a limit, and for the ranks of the values, and the larger is
+taken: in a short time, few clusters of slow requests are seen, and their own scatter says little. n over the design
+effect is the effective number of values, with which the exact intervals for independent ones are used.
+
+Sources: batches: Schmeiser, Batch size effects in the analysis of simulation output, Oper. Res. 30 (1982). Intervals of
+quantiles from those of shares: Woodruff, J. Am. Stat. Assoc. 47 (1952). Effective numbers in exact intervals, and their
+correction by Student's t: Korn & Graubard, Survey Methodology 24 (1998).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from benchmarker.stats.steady import ranks
+
+LEVEL = 0.95
+BATCHES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with the ends of its 95% confidence interval; None for an end that the values do not bound."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def quantile(values: np.ndarray, share: float) -> Estimate:
+    """Return the smallest value that at least `share` of the values do not exceed, with its interval.
+
+    The values are in order of time; some may be infinite. Raises ValueError if there is none.
+    """
+    n = len(values)
+    if n == 0:
+        raise ValueError("no value has no quantile")
+    ordered = np.sort(values)
+    value = float(ordered[max(0, math.ceil(n * share - 1e-9) - 1)])
+    effective = _effective(values <= value, values)
+    counts = np.arange(effective + 1)
+    below = special.bdtr(counts, effective, share)  # P(at most so many values are below the true quantile)
+    tail = (1 - LEVEL) / 2
+    first = int(np.searchsorted(below, tail, side="right"))  # the quantile is above as many values, or more
+    last = int(np.searchsorted(below, 1 - tail, side="left")) + 1
+    low = float(ordered[first * n // effective - 1]) if first else None
+    high = float(ordered[-(-last * n // effective) - 1]) if last <= effective else None
+    return Estimate(value, low, high)
+
+
+def share(met: np.ndarray, values: np.ndarray) -> Estimate:
+    """Return the share of True, with its interval.
+
+    `values` are the latencies on which that depends; both are in order of time. Raises ValueError if there is none.
+    """
+    n = len(met)
+    if n == 0:
+        raise ValueError("no value has no share")
+    value, effective = float(np.mean(met)), _effective(met, values)
+    count, tail = value * effective, (1 - LEVEL) / 2
+    low = float(special.betaincinv(count, effective - count + 1, tail)) if count > 0 else 0.0
+    high = float(special.betaincinv(count + 1, effective - count, 1 - tail)) if count < effective else 1.0
+    return Estimate(value, low, high)
+
+
+def _effective(met: np.ndarray, values: np.ndarray) -> int:
+    """Return the effective number of values; all if there are few, or if none depends on those before it."""
+    n, tail = len(met), (1 - LEVEL) / 2
+    effect = max(_design_effect(met.astype(float)), _design_effect(ranks(values)))
+    if effect <= 1:
+        return n
+    correction = float(special.stdtrit(BATCHES - 1, tail) / special.ndtri(tail)) ** 2
+    return max(1, math.floor(n / (effect * correction)))
+
+
+def _design_effect(values: np.ndarray) -> float:
+    """Return the variance of the means of batches over that of the means of independent values; 1 for few values."""
+    n, variance = len(values), float(np.var(values))
+    if n < 2 * BATCHES or variance == 0:
+        return 1.0
+    edges = np.linspace(0, n, BATCHES + 1).astype(int)
+    means = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    return float(np.var(means, ddof=1)) * n / BATCHES / variance
