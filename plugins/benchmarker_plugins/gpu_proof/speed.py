@@ -167,7 +167,7 @@ def judge_ceilings(found: list[dict[str, Any]]) -> Outcome:
 PRODUCT = for_each("product", "products in {} reach 95% of a bare loop's rate in every precision", 150, products)
 COPY = for_each("copy", "a copy in {} reaches 95% of a bare loop's bandwidth", 60, copy)
 LOOP = for_each("loop", "a step of {} through the tool takes at most 1.01 of a bare loop's", 180, loop)
-CEILINGS = for_each("ceilings", "the ceilings measured with {} do not exceed the vendor's peaks", 240, ceilings)
+CEILINGS = for_each("ceilings", "the ceilings measured with {} do not exceed the vendor's peaks", 360, ceilings)
 GPT2 = (
     Claim(
         "gpt2-training", "GPT-2 of 1.5 B trains in bf16 at an MFU of 45% or more", 500, partial(gpt2, mode="training")
