@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarker.formatting import part, si
 from benchmarker.serving.latency import Figures, ttft_s
-from benchmarker.serving.session import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,29 +23,31 @@ LEAST_FOR_RISING = 30
 
 
 def doubts(load: Load) -> list[str]:
-    """Return the doubts about each step, and then those about all requests."""
-    figures = [Figures(step, load.slo) for step in load.steps]
-    several = len(figures) > 1
-    found = [
-        f"{named(each.step.rate_per_s)}: {doubt}" if several else doubt
-        for each in figures
-        for doubt in _of_step(each, load.share)
-    ]
-    return found + list(_of_answers(load, [outcome for each in figures for outcome in each.outcomes]))
+    """Return the doubts about the steps, and then those about all requests."""
+    figures = sorted((Figures(step, load.slo) for step in load.steps), key=lambda each: each.step.rate_per_s or 0.0)
+    outcomes = [outcome for each in figures for outcome in each.outcomes]
+    return [*_of_steps(figures, load.share), *_of_answers(load, outcomes)]
 
 
-def _of_step(figures: Figures, target: float) -> Iterator[str]:
-    outcomes = figures.outcomes
-    if len(outcomes) < figures.step.planned:
-        yield f"interrupted: {part(len(outcomes), figures.step.planned, 'request')} are known, the slow ones are not"
-    late_s = float(np.quantile(figures.lateness_s, 0.99)) if outcomes else 0.0
-    if late_s > LATE_S:
+def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
+    def at(doubted: Sequence[Figures]) -> str:
+        rates = ", ".join(f"{each.step.rate_per_s:.4g}" for each in doubted)
+        return f" at {rates} requests/s" if len(figures) > 1 else ""
+
+    for each in figures:
+        if not each.is_whole:
+            known = part(len(each.outcomes), each.step.planned, "request")
+            yield f"interrupted{at([each])}: {known} are known, the slow ones are not"
+    late_s = {each: float(np.quantile(each.lateness_s, 0.99)) for each in figures}
+    if late := [each for each in figures if late_s[each] > LATE_S]:
+        worst_s = max(late_s.values())
         yield (
-            f"the client was late: 1% of the requests were sent {si(late_s, 's', 2)} after their time or later, which "
-            "their latency includes; run the client on a machine that is idle"
+            f"the client was late{at(late)}: 1% of the requests were sent {si(worst_s, 's', 2)} after their time or "
+            "later, which their latency includes; run the client on a machine that is idle"
         )
-    if _is_rising(outcomes) and (figures.met is None or figures.met.value >= target):
-        yield "latency was still rising at the end: the rate may be too high to hold for longer; raise --seconds"
+    holding = [each for each in figures if each.met is None or each.met.value >= target]
+    if rising := [each for each in holding if _is_rising(each.outcomes)]:
+        yield f"latency was still rising at the end{at(rising)}: the rate may be too high for longer; raise --seconds"
 
 
 def _is_rising(outcomes: Sequence[Outcome]) -> bool:

@@ -59,7 +59,7 @@ def meets(outcome: Outcome, slo: Slo) -> bool:
     return not outcome.failure and all(limit is None or value is None or value <= limit for limit, value in pairs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Figures:
     """The figures of a step under an SLO, if there is one."""
 
@@ -80,6 +80,16 @@ class Figures:
     def failures(self) -> Mapping[str, int]:
         """The number of failures of each kind, most first."""
         return dict(Counter(each.failure.kind for each in self.outcomes if each.failure).most_common())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the outcomes of all requests are known: the step was not interrupted."""
+        return len(self.outcomes) == self.step.planned
+
+    @property
+    def reached(self) -> bool:
+        """Whether any request reached the server."""
+        return set(self.failures) != {"refused"} or self.answered > 0
 
     @cached_property
     def met(self) -> Estimate | None:

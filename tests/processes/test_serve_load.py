@@ -9,6 +9,8 @@ import pytest
 from support.serving import openai
 
 from benchmarker.records import load as loads
+from benchmarker.records.load import Lengths
+from benchmarker.serving.arrivals import draw
 
 QUICK = ("--prompt-len=4", "--new-tokens=3", "--seconds=0.4s", "--seed=1")
 
@@ -129,6 +131,18 @@ def test_an_interrupt_leaves_what_was_measured(serve, toy, tmp_path):
     assert step.seconds < 20.0
     assert f"doubt: interrupted: {len(step.outcomes)} of {step.planned} requests are known" in done.stdout
     assert path.name in done.stderr
+
+
+def test_a_search_ends_when_the_server_is_gone(serve, toy, tmp_path):
+    last = len(draw(20.0, 0.4, Lengths(4, 4), Lengths(3, 3), seed=1))  # the first request is not measured
+    toy.heard = lambda number: number == last and toy.close()
+    done = serve("--rate=20..60", "--slo=ttft=30s")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "benchmarker: error: the server is gone: no connection at 60 requests/s; start it again"
+    )
+    assert [each.rate_per_s for each in stored(tmp_path)[1].steps] == [20.0, 60.0]
+    assert "20 requests/s hold the SLO for 90% of requests" in done.stdout
 
 
 def test_a_stored_load_is_shown_again(serve, command, tmp_path):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -88,7 +89,7 @@ class OpenAI:
     """How the server on the loopback interface answers, and the bodies of the requests that it got.
 
     `fails` are the numbers of requests that it refuses with HTTP 503, `cuts` those whose answer it cuts, both from 0.
-    `heard` is called with the number of each request.
+    `heard` is called with the number of each request; `close` ends the listening.
     """
 
     def __init__(self) -> None:
@@ -97,6 +98,7 @@ class OpenAI:
         self.tokens_per_chunk = 1
         self.has_usage = True
         self.heard: Callable[[int], object] = str
+        self.close: Callable[[], object] = str
         self.fails: set[int] | range = set()
         self.cuts: set[int] | range = set()
         self.bodies: list[dict[str, Any]] = []
@@ -164,6 +166,7 @@ def openai() -> Iterator[OpenAI]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
+    toy.close = lambda: server.socket.shutdown(socket.SHUT_RDWR)
     toy.url = f"http://127.0.0.1:{server.server_port}/v1"
     try:
         yield toy

@@ -181,7 +181,10 @@ def command(
         session = Session(load, results, send, line.show)
 
         def holds(each: float) -> bool:
-            met = session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst)).met
+            figures = session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst))
+            if not figures.reached:
+                raise UserError(f"the server is gone: no connection at {named(each)}; start it again")
+            met = figures.met
             if not quiet():
                 line.say(f"{named(each)}: done" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
             return met is not None and met.value >= share
@@ -194,7 +197,7 @@ def command(
             else:
                 for each in rate or ():
                     holds(each)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, UserError):
             if session.path:
                 _finish(session.load, session.path, as_json)
             raise

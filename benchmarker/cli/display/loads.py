@@ -29,12 +29,12 @@ MOST_MESSAGES = 3
 
 
 def found_rate(load: Load) -> Highest | None:
-    """Return the highest rate that holds the SLO; None if no search was asked for, or no rate was tried to the end."""
+    """Return the highest rate that holds the SLO; None if no search was asked for, or no rate has all outcomes."""
     if not load.searched:
         return None
-    whole = [step for step in load.steps if len(step.outcomes) == step.planned]
-    met = ((step.rate_per_s, Figures(step, load.slo).met) for step in whole)
-    shares = {rate: share for rate, share in met if rate and share}
+    figures = [Figures(step, load.slo) for step in load.steps]
+    whole = {each.step.rate_per_s: each.met for each in figures if each.is_whole and each.reached}
+    shares = {rate: met for rate, met in whole.items() if rate and met}
     return highest(shares, load.share) if shares else None
 
 

@@ -71,3 +71,10 @@ def test_tokens_that_arrive_after_the_last_request_are_not_in_the_rate():
 
 def test_lateness_is_what_the_client_adds():
     assert Figures(step([outcome(1.0, 0.5, sent_s=1.25)]), None).lateness_s == pytest.approx([0.25])
+
+
+def test_a_server_that_no_request_reached_is_gone():
+    refused = outcome(0.0, failure=RequestFailure("refused", "no"))
+    assert not Figures(step([refused]), None).reached
+    assert Figures(step([refused, outcome(1.0, 0.5)]), None).reached
+    assert Figures(step([refused, outcome(1.0, failure=FAILED)]), None).reached
