@@ -146,6 +146,10 @@ def command(
         raise UserError("no rate is given; write --rate=4 (requests/s), --rate=1,2,4 or --rate=1..20")
     if isinstance(rate, Range) and slo is None:
         raise UserError("a range of rates is searched for the highest that holds an SLO; give one: --slo=ttft=500ms")
+    if not isinstance(rate, Range):
+        _refuse(context, {"precision"}, "only a range of rates is searched")
+    if slo is None:
+        _refuse(context, {"share"}, "without --slo there is nothing to meet")
     if arrivals != "bursts":
         _refuse(context, {"burst_size"}, "only --arrivals=bursts has bursts")
     planned = read_trace(trace) if trace else []
@@ -168,7 +172,7 @@ def command(
         burst_size=burst if burst > 1 else None,
         prompt_len=None if trace else prompt_len,
         new_tokens=None if trace else new_tokens,
-        seed=seed,
+        seed=None if trace else seed,
         prompts=endpoint.prompts,
         ignore_eos=endpoint.ignore_eos,
         timeout_s=timeout,
@@ -198,10 +202,9 @@ def command(
                 for each in rate or ():
                     holds(each)
         except (KeyboardInterrupt, UserError):
-            if session.path:
+            if session.load.steps:
                 _finish(session.load, session.path, as_json)
             raise
-    assert session.path
     return _finish(session.load, session.path, as_json)
 
 
@@ -223,10 +226,11 @@ def _endpoint(
     return endpoint, openai.over_http(endpoint, timeout_s)
 
 
-def _finish(load: Load, path: Path, as_json: bool) -> int:
-    """Print a load; return the exit status."""
+def _finish(load: Load, path: Path | None, as_json: bool) -> int:
+    """Print a load, and where it is stored if it could be; return the exit status."""
     print_load(load, path, as_json=as_json)
-    click.echo(f"\nload: {path}", err=True)
+    if path:
+        click.echo(f"\nload: {path}", err=True)
     found = found_rate(load)
     unanswered = any(all(each.failure for each in step.outcomes) for step in load.steps)
     return 1 if unanswered or (found and found.rate is None) else 0
