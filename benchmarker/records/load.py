@@ -90,7 +90,7 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rate_per_s: Annotated[Above | None, null_because("the arrivals are those of a trace file")]
     seconds: Seconds
     planned: Positive
-    outcomes: list[Outcome]
+    outcomes: Annotated[list[Outcome], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
         """Check the number of outcomes; raises ValueError."""
@@ -114,7 +114,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     burst_size: Annotated[Positive | None, null_because("the arrivals are not bursts")]
     prompt_len: Annotated[Lengths | None, null_because("the lengths are those of a trace file")]
     new_tokens: Annotated[Lengths | None, null_because("the lengths are those of a trace file")]
-    seed: Count
+    seed: Annotated[Count | None, null_because("the arrivals are those of a trace file")]
     prompts: Literal["ids", "words"]
     ignore_eos: bool
     timeout_s: Above

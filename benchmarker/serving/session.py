@@ -57,8 +57,8 @@ class Session:
         finally:
             if outcomes and len(outcomes) < len(requests):
                 seconds = min(seconds, max(map(_end_s, outcomes)))
-            step = Step(rate_per_s=rate_per_s, seconds=seconds, planned=len(requests), outcomes=outcomes)
             if outcomes:
+                step = Step(rate_per_s=rate_per_s, seconds=seconds, planned=len(requests), outcomes=outcomes)
                 self.load = msgspec.structs.replace(self.load, steps=[*self.load.steps, step])
                 self.path = loads.write(self._results, self.load)
         return Figures(step, self.load.slo)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import sys
 
 import pytest
 from support.serving import openai
@@ -145,6 +146,13 @@ def test_a_search_ends_when_the_server_is_gone(serve, toy, tmp_path):
     assert "20 requests/s hold the SLO for 90% of requests" in done.stdout
 
 
+def test_what_cannot_be_stored_is_shown_nevertheless(serve):
+    done = serve("--rate=30", "--results=/dev/null/results")
+    assert done.returncode == 2
+    assert "30 requests/s for 0.4 s" in done.stdout
+    assert done.stderr.splitlines()[-1].endswith("name another folder with --results")
+
+
 def test_a_stored_load_is_shown_again(serve, command, tmp_path):
     first = serve("--rate=30")
     path, _ = stored(tmp_path)
@@ -192,6 +200,8 @@ def test_a_server_of_several_models_is_asked_for_a_named_one(serve, toy, models,
         (["--rate=1", "--slo=speed=1"], "'speed=1' is not a latency with its limit"),
         (["--rate=1", "--trace=x.csv"], "--trace has arrivals and lengths; leave --rate out"),
         (["--rate=1", "--burst-size=3"], "only --arrivals=bursts has bursts; leave --burst-size out"),
+        (["--rate=1", "--rate-precision=1%"], "only a range of rates is searched; leave --rate-precision out"),
+        (["--rate=1", "--share=99%"], "without --slo there is nothing to meet; leave --share out"),
         (["--rate=0.001"], "no request arrives within"),
         (["--rate=30", "--show=x"], "--show sends nothing; leave --endpoint out"),
     ],
@@ -207,3 +217,12 @@ def test_an_endpoint_is_needed_and_a_wrong_one_refused(command):
     assert "no server is named; give --endpoint=http://127.0.0.1:8000/v1" in command("serve-load", "--rate=1").stderr
     done = command("serve-load", "--endpoint=localhost:8000", "--rate=1")
     assert "--endpoint=localhost:8000 is no address of a server" in done.stderr
+
+
+def test_without_its_library_the_message_has_the_command_that_installs_it(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "benchmarker.serving.openai", raising=False)
+    monkeypatch.delattr("benchmarker.serving.openai", raising=False)
+    done = command("serve-load", "--endpoint=http://127.0.0.1:8000", "--rate=1")
+    assert "serve-load needs aiohttp: pip install " in done.stderr
+    assert "[serve]" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from benchmarker.version import __version__
 if TYPE_CHECKING:
     from benchmarker.serving.openai import Endpoint
 
-DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds", "seed", "precision")
+DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds", "seed", "rate_precision")
 """Options that a trace file replaces."""
 
 
@@ -83,7 +84,7 @@ DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds"
     "--share", type=Share(), default="90%", show_default=True, help="Share of the requests that is to meet the SLO."
 )
 @click.option(
-    "--precision", type=Share(), default="5%", show_default=True, help="Precision to which a range is searched."
+    "--rate-precision", type=Share(), default="5%", show_default=True, help="Precision to which a range is searched."
 )
 @click.option(
     "--timeout",
@@ -103,7 +104,7 @@ DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds"
 @click.option("--stop-at-eos", is_flag=True, help="Do not ask the server to go on after an end of sequence.")
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
 @click.option("--show", type=click.Path(path_type=Path), metavar="FILE", help="Send nothing; show a stored load.")
-@progress_options
+@partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
 @json_option
 def command(
     address: str | None,
@@ -117,7 +118,7 @@ def command(
     seconds: float,
     slo: Slo | None,
     share: float,
-    precision: float,
+    rate_precision: float,
     timeout: float,
     seed: int | None,
     prompts: str,
@@ -146,6 +147,10 @@ def command(
         raise UserError("no rate is given; write --rate=4 (requests/s), --rate=1,2,4 or --rate=1..20")
     if isinstance(rate, Range) and slo is None:
         raise UserError("a range of rates is searched for the highest that holds an SLO; give one: --slo=ttft=500ms")
+    if not isinstance(rate, Range):
+        _refuse(context, {"rate_precision"}, "only a range of rates is searched")
+    if slo is None:
+        _refuse(context, {"share"}, "without --slo there is nothing to meet")
     if arrivals != "bursts":
         _refuse(context, {"burst_size"}, "only --arrivals=bursts has bursts")
     planned = read_trace(trace) if trace else []
@@ -168,7 +173,7 @@ def command(
         burst_size=burst if burst > 1 else None,
         prompt_len=None if trace else prompt_len,
         new_tokens=None if trace else new_tokens,
-        seed=seed,
+        seed=None if trace else seed,
         prompts=endpoint.prompts,
         ignore_eos=endpoint.ignore_eos,
         timeout_s=timeout,
@@ -193,15 +198,14 @@ def command(
             if trace:
                 session.step(None, planned[-1].arrival_s, planned)
             elif isinstance(rate, Range):
-                bisect(rate.low, rate.high, precision, holds)
+                bisect(rate.low, rate.high, rate_precision, holds)
             else:
                 for each in rate or ():
                     holds(each)
         except (KeyboardInterrupt, UserError):
-            if session.path:
+            if session.load.steps:
                 _finish(session.load, session.path, as_json)
             raise
-    assert session.path
     return _finish(session.load, session.path, as_json)
 
 
@@ -223,10 +227,11 @@ def _endpoint(
     return endpoint, openai.over_http(endpoint, timeout_s)
 
 
-def _finish(load: Load, path: Path, as_json: bool) -> int:
-    """Print a load; return the exit status."""
+def _finish(load: Load, path: Path | None, as_json: bool) -> int:
+    """Print a load, and where it is stored if it could be; return the exit status."""
     print_load(load, path, as_json=as_json)
-    click.echo(f"\nload: {path}", err=True)
+    if path:
+        click.echo(f"\nload: {path}", err=True)
     found = found_rate(load)
     unanswered = any(all(each.failure for each in step.outcomes) for step in load.steps)
     return 1 if unanswered or (found and found.rate is None) else 0

@@ -38,7 +38,7 @@ def found_rate(load: Load) -> Highest | None:
     return highest(shares, load.share) if shares else None
 
 
-def print_load(load: Load, path: Path, *, as_json: bool) -> None:
+def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
     """Print the figures of a load."""
     figures = [Figures(step, load.slo) for step in load.steps]
     found = found_rate(load)
@@ -166,9 +166,9 @@ def _interval(each: Estimate) -> str:
     return "-" if each.high is None else f"{_time(each.high)} or less"
 
 
-def _plain(load: Load, path: Path, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:
+def _plain(load: Load, path: Path | None, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:
     return {
-        "path": str(path),
+        "path": None if path is None else str(path),
         **{name: getattr(load, name) for name in load.__struct_fields__ if name not in ("steps", "machine")},
         "highest": found,
         "steps": [

@@ -33,6 +33,7 @@ def test_a_load_is_no_record(tmp_path):
         (("steps", 0, "outcomes", 0, "sent_s"), 0.2, "a request was sent before its time"),
         (("steps", 0, "outcomes", 0, "chunks_s"), [0.3, 0.2], "or answered before it was sent"),
         (("steps", 0, "outcomes", 0, "chunks_s"), [], "neither a token nor a failure"),
+        (("steps", 0, "outcomes"), [], "Expected `array` of length >= 1"),
         (("steps", 0, "planned"), 1, "more outcomes than planned"),
         (("steps", 0, "rate_per_s"), -1.0, "Expected `float` > 0"),
         (("schema_version",), 2, "Invalid enum value 2"),
