@@ -1,7 +1,7 @@
 """Tables fit the width that they are given, and say what they left out."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -76,6 +76,7 @@ TEXT = st.text(st.sampled_from("ab ×µ"), max_size=60) | st.text(st.sampled_fro
 ROWS = st.integers(1, 5).flatmap(lambda n: st.lists(st.lists(TEXT, min_size=n, max_size=n), min_size=1, max_size=4))
 
 
+@settings(deadline=None)
 @given(ROWS, st.sampled_from([80, 100, 160]))
 def test_no_table_of_five_columns_is_wider_than_the_terminal(rows, width):
     headings = [f"column {at}" for at in range(len(rows[0]))]

@@ -61,6 +61,7 @@ def test_no_option_takes_a_time_as_a_mere_number(name):
     assert {param.name for param in named(name).params if type(param.type) is Number} <= {
         "power_hz",
         "median_precision",
+        "memory_gb",
     }
 
 

@@ -13,7 +13,7 @@ from benchmarker.running import ceilings
 
 SEARCHED = make_plan(
     [
-        Case(problem=problem, framework="toy", device="cpu", params={size: 8 * at}, measuring=SEARCH)
+        Case(problem=problem, framework="toy", device="cpu", params={size: 16 * at}, measuring=SEARCH)
         for problem, size, at in (("gemm", "m", 1), ("gemm", "m", 2), ("stream", "n", 1))
     ],
     2,
@@ -85,7 +85,7 @@ def test_each_of_the_two_runs_goes_on_where_it_was_interrupted(interrupted_after
     ]
     assert sorted(path.name for path in tmp_path.iterdir())[1] == folder.name
     assert (len(searched), len(measured)) == (6, 6)
-    assert {record.case.params.get("m") for record in measured} == {16, None}
+    assert {record.case.params.get("m") for record in measured} == {32, None}
     with pytest.raises(UserError, match="is complete: nothing is left to resume; run it without --resume"):
         measure()
 

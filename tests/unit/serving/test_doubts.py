@@ -66,3 +66,14 @@ def test_that_a_rate_too_high_for_the_slo_is_not_stable_goes_without_saying():
     rising = [outcome(float(at), 0.1 + at / 30, 9.0) for at in range(60)]
     assert told(rising, slo=Slo(ttft_s=0.5)) == []
     assert len(told(rising, slo=Slo(ttft_s=5.0))) == 1
+
+
+def test_a_trace_has_no_rate_to_name():
+    late = [outcome(float(at), 0.1, 0.2, sent_s=at + 0.05) for at in range(60)]
+    (doubt,) = doubts(load([step(late, None)]))
+    assert doubt.startswith("the client was late: 1% of")
+
+
+def test_a_load_without_an_outcome_is_told():
+    (doubt,) = doubts(load([msgspec.structs.replace(step(QUIET), outcomes=[])]))
+    assert doubt.startswith("interrupted: 0 of 60 requests")
