@@ -39,7 +39,7 @@ def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
         if not each.is_whole:
             known = part(len(each.outcomes), each.step.planned, "request")
             yield f"interrupted{at([each])}: {known} are known, the slow ones are not"
-    late_s = {each: float(np.quantile(each.lateness_s, 0.99)) if each.outcomes else 0.0 for each in figures}
+    late_s = {each: float(np.quantile(each.lateness_s, 0.99)) for each in figures}
     if late := [each for each in figures if late_s[each] > LATE_S]:
         worst_s = max(late_s.values())
         yield (

@@ -72,8 +72,3 @@ def test_a_trace_has_no_rate_to_name():
     late = [outcome(float(at), 0.1, 0.2, sent_s=at + 0.05) for at in range(60)]
     (doubt,) = doubts(load([step(late, None)]))
     assert doubt.startswith("the client was late: 1% of")
-
-
-def test_a_load_without_an_outcome_is_told():
-    (doubt,) = doubts(load([msgspec.structs.replace(step(QUIET), outcomes=[])]))
-    assert doubt.startswith("interrupted: 0 of 60 requests")
