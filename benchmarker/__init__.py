@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric
     from benchmarker.api.precision import PRECISIONS, Precision
-    from benchmarker.api.problem import Cost, Data, Problem, Published, Support, Token, Work, Workload
+    from benchmarker.api.problem import Cost, Data, Engine, Problem, Published, Support, Token, Work, Workload
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
@@ -37,6 +37,7 @@ __all__ = [
     "Data",
     "Device",
     "Domain",
+    "Engine",
     "Framework",
     "FrameworkInfo",
     "Measuring",
@@ -117,6 +118,7 @@ _MODULES = {
     "benchmarker.api.problem": (
         "Cost",
         "Data",
+        "Engine",
         "Problem",
         "Published",
         "Support",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from benchmarker.api.case import Mode
+from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
@@ -121,6 +122,23 @@ class Workload:
     tokens: Callable[[], Iterator[Token]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A generator of text for several sequences at the same time, each in one of the `slots` of its cache.
+
+    `fill` computes a prompt of token ids [P] in a slot, and returns the first new token. `decode` returns the next
+    token of every slot, [slots]; that of a slot which is not in use means nothing. Both return when the tokens are on
+    the host, and choose those with the largest logit. A slot has room for so many `positions`; token ids are below
+    `vocab_size`.
+    """
+
+    fill: Callable[[int, np.ndarray], int]
+    decode: Callable[[], np.ndarray]
+    slots: int
+    positions: int
+    vocab_size: int
+
+
 class Problem(ABC):
     """A problem to measure, defined independently of any framework.
 
@@ -174,6 +192,17 @@ class Problem(ABC):
     def cache_bytes(self, params: Any, precision: str) -> int:
         """Return the bytes that are allocated for state that is kept from step to step for every sample; 0 if none."""
         return 0
+
+    def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
+        """Return the options of an engine with so many slots, and positions in each: what `build_engine` is built from.
+
+        Raises `UserError` if the problem generates no text.
+        """
+        raise UserError("this problem generates no text; serve-load needs a language model, such as llama")
+
+    def logits(self, params: Any, data: Data, tokens: np.ndarray) -> np.ndarray:
+        """Return what the reference computes for the token that follows each of `tokens` [B, T]: [B, T, vocabulary]."""
+        raise NotImplementedError
 
     def bound(self, params: Any, mode: Mode, precision: str) -> float:
         """Return the largest relative error at which an output counts as correct.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarker.api.framework import Framework, FrameworkInfo
     from benchmarker.api.meter import Meter
     from benchmarker.api.metric import Metric
-    from benchmarker.api.problem import Data, Problem, Support, Workload
+    from benchmarker.api.problem import Data, Engine, Problem, Support, Workload
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.record import Record
 
@@ -71,6 +71,15 @@ def build_workload(framework: Framework, problem: Problem, case: Case, params: o
     """Build the case on the device, ready to run steps; called twice in a trial, for the check and for the timing.
 
     Implemented by `workload.PROBLEM.FRAMEWORK`: `return TorchGemm(framework, case, params, data)`.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def build_engine(framework: Framework, problem: Problem, case: Case, params: object, data: Data) -> Engine:
+    """Build an engine that generates text on the device; called by `serve-load`, for its check and for the load.
+
+    Implemented by `workload.PROBLEM.FRAMEWORK` if it has one; the parameters are those of `Problem.engine_options`.
     """
     raise NotImplementedError
 

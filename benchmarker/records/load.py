@@ -13,13 +13,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER, null_because
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
 from benchmarker.files.locks import locked
-from benchmarker.records.record import Machine
+from benchmarker.records.record import Check, DeviceInfo, Machine, Types
 from benchmarker.records.store import LOAD
 
 Arrivals = Literal["poisson", "bursts", "trace"]
@@ -98,17 +99,34 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("more outcomes than planned requests")
 
 
+class EngineInfo(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The engine of a framework that answered the requests, and the check of its tokens at a small size."""
+
+    case: Case
+    device: DeviceInfo
+    types: Types
+    libraries: dict[str, str]
+    variables: dict[str, str]
+    threads: Annotated[Count | None, null_because("the framework cannot report it on this system")]
+    slots: Positive
+    positions: Positive
+    check: Check
+
+
 class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The content of a file of a load. `machine` is the client's; `share` of the requests is to meet the SLO.
+
+    The requests went to a server at `endpoint`, or to an `engine`.
 
     `searched` states that the rates of the steps were chosen by bisection, to find the highest that meets it.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
     run_id: str
     benchmarker: str
     machine: Machine
-    endpoint: str
+    endpoint: Annotated[str | None, null_because("the requests went to the engine of a framework")]
+    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER] = None
     model: str
     arrivals: Arrivals
     burst_size: Annotated[Positive | None, null_because("the arrivals are not bursts")]
@@ -122,6 +140,11 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     share: Annotated[float, Meta(gt=0, lt=1)]
     searched: bool
     steps: list[Step]
+
+    def __post_init__(self) -> None:
+        """Check that something answered; raises ValueError."""
+        if (self.endpoint is None) == (self.engine is None):
+            raise ValueError("either an endpoint or an engine answers")
 
 
 def read(path: Path) -> Load:

@@ -81,6 +81,9 @@ def _of_answers(load: Load, outcomes: Sequence[Outcome]) -> Iterator[str]:
             f"the server counted {min(differ)} to {max(differ)} tokens in {part(len(differ), len(prompts), 'prompt')}, "
             "not as many as requested"
         )
-    host = urlsplit(load.endpoint).hostname or ""
+    if load.engine:
+        yield "client and engine shared one machine, and may have slowed each other"
+        return
+    host = urlsplit(load.endpoint or "").hostname or ""
     if host in ("localhost", "::1") or host.startswith("127."):
         yield "client and server shared one machine, and may have slowed each other"

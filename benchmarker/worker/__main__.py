@@ -33,6 +33,7 @@ from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
 from benchmarker.worker.protocol import Events, Request
+from benchmarker.worker.serve import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +53,12 @@ def main() -> None:
     os.dup2(2, 1)
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
     events.send(took=["python", started_s - request.spawned_s])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if request.task != "serve":
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGTERM, terminate)  # timed out: send what is available, then end
     try:
-        {"describe": _describe, "trial": _trial, "check": _check, "profile": _profile}[request.task](request, events)
+        tasks = {"describe": _describe, "trial": _trial, "check": _check, "profile": _profile, "serve": _serve}
+        tasks[request.task](request, events)
     except UserError as error:
         events.send(refused=one_line(str(error)))
     except TerminatedError:
@@ -119,6 +122,12 @@ def _profile(request: Request, events: Events) -> None:
                 duration_ns = stepper.block(1)
             stages.tell(number + 1, duration_ns / 1e9)
     events.send(done=True, variables=variables)
+
+
+def _serve(request: Request, events: Events) -> None:
+    """Serve a case; only this task reads on from standard input."""
+    (case,) = request.cases
+    serve(case, events, _Stages(events))
 
 
 def _trial(request: Request, events: Events) -> None:

@@ -20,7 +20,7 @@ from benchmarker.worker.protocol import InvalidEventError, decode
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
+    from typing import IO, BinaryIO
 
     from benchmarker.worker.protocol import Request
 
@@ -54,9 +54,16 @@ class Ending:
 
 
 def converse(
-    request: Request, environment: Environment, timeout_s: float, log: Path, hear: Callable[[Event], None]
+    request: Request,
+    environment: Environment,
+    timeout_s: float,
+    log: Path,
+    hear: Callable[[Event], None],
+    started: Callable[[IO[bytes]], None] = lambda _: None,
 ) -> Ending:
     """Run a worker to its end and pass on each valid event; the parent sleeps while there is none.
+
+    `started` is given the worker's standard input, for a task that has orders after the request.
 
     The worker ends when its process does, whatever its children hold open, or at the time limit, whatever it closed.
     Its standard error goes to `log`, up to LOG_BYTES. However this function ends, even by an interrupt, the worker and
@@ -85,6 +92,7 @@ def converse(
         try:
             with suppress(BrokenPipeError):  # it has ended already; its standard error says why
                 process.stdin.write(msgspec.json.encode(msgspec.structs.replace(request, spawned_s=start)) + b"\n")
+            started(process.stdin)
             readers = {process.stdout.fileno(): lines.take, process.stderr.fileno(): errors.take}
             timed_out = not _until_the_end(process, readers, start + timeout_s)
             if timed_out:

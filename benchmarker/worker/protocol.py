@@ -30,14 +30,14 @@ from benchmarker.records.record import (
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A task for a worker: describe a framework, run a trial of a case, profile it, or check a case's modes.
+    """A task for a worker: describe a framework, run a trial of a case, profile it, check its modes, or serve it.
 
     A profile is written to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from
     `seed`. `sensors` are the connections to the samplers of its meters. `spawned_s` is when the worker was started, by
     the monotonic clock, which processes share.
     """
 
-    task: Literal["describe", "trial", "check", "profile"]
+    task: Literal["describe", "trial", "check", "profile", "serve"]
     framework: str
     problem: str | None = None
     cases: tuple[Case, ...] = ()
@@ -47,6 +47,14 @@ class Request(Struct, frozen=True, kw_only=True):
     folder: str = ""
     sensors: dict[str, Line] = {}
     spawned_s: float = 0.0
+
+
+class Order(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the parent sends to a worker that serves: a request for text of these lengths; without any, its end."""
+
+    id: Count
+    prompt_len: Count = 0
+    new_tokens: Count = 0
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -85,6 +93,7 @@ class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     mode: Mode | UnsetType = UNSET
     check: Check | UnsetType = UNSET
     losses: list[float | None] | UnsetType = UNSET
+    tokens: list[Count] | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
 
 

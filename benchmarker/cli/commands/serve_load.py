@@ -3,40 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
+from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.loads import found_rate, print_load
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import Line, progress_options, quiet, working
+from benchmarker.cli.options.case import ProblemCommand, ask, engine_options, names_of
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.types import Duration, Folder, Integer, Share
 from benchmarker.hooks.extras import installing
+from benchmarker.machine import gpus
 from benchmarker.machine.description import describe
+from benchmarker.planning.capabilities import usable
+from benchmarker.planning.cases import make_case
 from benchmarker.records import load as loads
 from benchmarker.records import store
-from benchmarker.records.load import Lengths, Load, Slo
+from benchmarker.records.load import EngineInfo, Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
+from benchmarker.serving.engine import serving
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Send, Session, named
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
-    from benchmarker.serving.openai import Endpoint
+    from benchmarker.api.problem import Problem
 
 DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds", "seed", "rate_precision")
 """Options that a trace file replaces."""
 
 
-@click.command("serve-load")
-@click.option("--endpoint", "address", metavar="URL", help="Address of the server: http://127.0.0.1:8000/v1.")
-@click.option("--model", metavar="NAME", help="Model to ask for. [default: the only one that the server offers]")
+FOR_ENDPOINTS = ("model", "prompts", "stop_at_eos")
+FOR_ENGINES = ("problem", "precision", "device", "gpu", "threads", "compile", "slots")
+
+
+def _set_by_the_load(problem: Problem) -> list[str]:
+    """Return the parameters that the lengths of the requests and --slots determine."""
+    return list(problem.engine_options(1, 1))
+
+
+@click.command("serve-load", cls=ProblemCommand, set_otherwise=_set_by_the_load)
+@click.option("--endpoint", "address", metavar="URL", help="Address of a server: http://127.0.0.1:8000/v1.")
+@click.option("--model", metavar="NAME", help="Model to ask a server for. [default: the only one that it offers]")
+@click.option("--framework", metavar="NAME", help="Framework whose engine to start, instead of an --endpoint.")
+@engine_options
+@click.option(
+    "--slots",
+    type=Integer(min=1),
+    default=8,
+    show_default=True,
+    help="Sequences that an engine generates at the same time; other requests wait.",
+)
 @click.option(
     "--rate",
     type=Rates(),
@@ -99,7 +129,7 @@ DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds"
     type=click.Choice(["ids", "words"]),
     default="ids",
     show_default=True,
-    help="Random token ids, of exact length; or random words, for servers that accept only text.",
+    help="For servers: random token ids, of exact length; or random words, where only text is accepted.",
 )
 @click.option("--stop-at-eos", is_flag=True, help="Do not ask the server to go on after an end of sequence.")
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
@@ -109,6 +139,8 @@ DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds"
 def command(
     address: str | None,
     model: str | None,
+    framework: str | None,
+    slots: int,
     rate: Range | list[float] | None,
     arrivals: str,
     burst_size: int,
@@ -126,11 +158,14 @@ def command(
     results: Path,
     show: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> int:
-    """Send requests over time to a server of text generation, and measure TTFT, ITL, TPOT and goodput.
+    """Send requests over time to a server or an engine of text generation; measure TTFT, ITL, TPOT and goodput.
 
-    The server has OpenAI's completions API and streams its answers. A request is sent when its time has come, never
-    because another was answered, and its latency counts from that time. One request before the first is not measured.
+    A server has OpenAI's completions API and streams its answers. The engine of a framework runs a language model of
+    this project with continuous batching; its tokens are checked first. A request is sent when its time has come, never
+    because another was answered, and its latency counts from that time. What happens only once, such as compiling, is
+    done before.
 
     The times of all requests are stored; --show prints them again. The exit status is 1 if no request was answered at
     one of the rates, or if the lowest rate of a search does not hold the SLO.
@@ -139,8 +174,16 @@ def command(
     if show:
         _refuse(context, set(context.params) - {"show", "as_json"}, "--show sends nothing")
         return _finish(loads.read(show), show, as_json)
-    if address is None:
-        raise UserError("no server is named; give --endpoint=http://127.0.0.1:8000/v1")
+    if (address is None) == (framework is None):
+        raise UserError(
+            "give either --endpoint=http://127.0.0.1:8000/v1, a server, or --framework=torch --problem=llama, an engine"
+        )
+    if framework:
+        _refuse(context, set(FOR_ENDPOINTS), "an engine is no server")
+        if options["problem"] is None:
+            raise UserError("an engine needs a language model; give --problem=llama")
+    else:
+        _refuse(context, set(FOR_ENGINES), "a server has a model of its own")
     if trace:
         _refuse(context, set(DRAWN), "--trace has arrivals and lengths")
     elif rate is None:
@@ -162,33 +205,37 @@ def command(
     else:
         for each in rate or ():
             draw(each, seconds, prompt_len, new_tokens, seed, burst)  # refuses what cannot be drawn before any request
-    endpoint, send = _endpoint(address, model, prompts, not stop_at_eos, longest, timeout)
-    load = Load(
-        run_id=store.new_id(),
-        benchmarker=__version__,
-        machine=describe(),
-        endpoint=endpoint.url,
-        model=endpoint.model,
-        arrivals="trace" if trace else arrivals,  # type: ignore[arg-type]  # one of the choices
-        burst_size=burst if burst > 1 else None,
-        prompt_len=None if trace else prompt_len,
-        new_tokens=None if trace else new_tokens,
-        seed=None if trace else seed,
-        prompts=endpoint.prompts,
-        ignore_eos=endpoint.ignore_eos,
-        timeout_s=timeout,
-        slo=slo,
-        share=share,
-        searched=isinstance(rate, Range),
-        steps=[],
-    )
-    with Line() as line:
-        session = Session(load, results, send, line.show)
+    if framework:
+        opened = _engine(framework, slots, longest, timeout, options)
+    else:
+        opened = _endpoint(str(address), model, prompts, not stop_at_eos, longest, timeout)
+    with opened as target, Line() as line:
+        load = Load(
+            run_id=store.new_id(),
+            benchmarker=__version__,
+            machine=describe(),
+            endpoint=target.endpoint,
+            engine=target.engine,
+            model=target.model,
+            arrivals="trace" if trace else arrivals,  # type: ignore[arg-type]  # one of the choices
+            burst_size=burst if burst > 1 else None,
+            prompt_len=None if trace else prompt_len,
+            new_tokens=None if trace else new_tokens,
+            seed=None if trace else seed,
+            prompts=prompts,  # type: ignore[arg-type]  # one of the choices
+            ignore_eos=not stop_at_eos,
+            timeout_s=timeout,
+            slo=slo,
+            share=share,
+            searched=isinstance(rate, Range),
+            steps=[],
+        )
+        session = Session(load, results, target.send, line.show)
 
         def holds(each: float) -> bool:
             figures = session.step(each, seconds, draw(each, seconds, prompt_len, new_tokens, seed, burst))
             if not figures.reached:
-                raise UserError(f"the server is gone: no connection at {named(each)}; start it again")
+                raise UserError(f"{target.gone} at {named(each)}; start it again")
             met = figures.met
             if not quiet():
                 line.say(f"{named(each)}: done" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
@@ -209,22 +256,61 @@ def command(
     return _finish(session.load, session.path, as_json)
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What answers: its name in the stored load, what sends to it, and what is said if it is gone."""
+
+    model: str
+    send: Send
+    gone: str
+    endpoint: str | None = None
+    engine: EngineInfo | None = None
+
+
+@contextmanager
 def _endpoint(
     address: str, model: str | None, prompts: str, ignore_eos: bool, request: Request, timeout_s: float
-) -> tuple[Endpoint, Send]:
-    """Return the endpoint after it has answered a request, and what sends to it; raises `UserError` if it does not."""
+) -> Iterator[Target]:
+    """Yield a server after it has answered a request; raises `UserError` if it does not."""
     try:
         from benchmarker.serving import openai
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
-        raise UserError(f"serve-load needs aiohttp: {installing('serve')}") from error
+        raise UserError(f"serve-load --endpoint needs aiohttp: {installing('serve')}") from error
     url = openai.base_url(address)
     with working(f"sending one request to {url}"):
         name = model or asyncio.run(openai.only_model(url))
         endpoint = openai.Endpoint(url, name, prompts, ignore_eos)  # type: ignore[arg-type]  # one of the choices
         asyncio.run(openai.try_out(endpoint, request, timeout_s))
-    return endpoint, openai.over_http(endpoint, timeout_s)
+    yield Target(name, openai.over_http(endpoint, timeout_s), "the server is gone: no connection", endpoint=url)
+
+
+@contextmanager
+def _engine(
+    framework: str, slots: int, longest: Request, timeout_s: float, options: dict[str, Any]
+) -> Iterator[Target]:
+    """Yield an engine that is checked and warm; raises `UserError` if there is none."""
+    question = ask(options, mode="inference", seed=0, measuring=Measuring())
+    asked, problem = question.asked, question.problem
+    if len(names := names_of(framework, asked.problem)) > 1:
+        raise UserError(f"one engine is measured at a time; give --framework={names[0]}")
+    positions = longest.prompt_len + longest.new_tokens
+    environment = gpus.environment(asked.gpu, os.environ)
+    with ExitStack() as stack:
+        with working(f"starting {names[0]}, checking its tokens, building and warming up"):
+            ability = usable(asked.problem, names, environment)[names[0]]
+            sized = dataclasses.replace(asked, params={**asked.params, **problem.engine_options(slots, positions)})
+            case = make_case(sized, problem, names[0], ability)
+            server = stack.enter_context(serving(case, environment))
+        told = {**server.described, "case": case, "slots": slots, "positions": positions}
+        size = "".join(f" {name}={value}" for name, value in asked.params.items())
+        yield Target(
+            f"{asked.problem}{size}",
+            partial(server.send, timeout_s=timeout_s),
+            "the engine has ended",
+            engine=msgspec.convert(msgspec.to_builtins(told), EngineInfo),
+        )
 
 
 def _finish(load: Load, path: Path | None, as_json: bool) -> int:

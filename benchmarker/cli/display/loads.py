@@ -61,7 +61,14 @@ def _what(load: Load) -> str:
     arrivals = ARRIVALS.get(load.arrivals) or f"bursts of {load.burst_size} at Poisson arrivals"
     lengths = f"{load.prompt_len} prompt tokens, {load.new_tokens} new tokens, " if load.prompt_len else ""
     slo = f"; SLO: {_limits(load.slo)}" if load.slo else ""
-    return f"{load.model} at {load.endpoint}: {lengths}{arrivals}{slo}"
+    return f"{load.model} {_where(load)}: {lengths}{arrivals}{slo}"
+
+
+def _where(load: Load) -> str:
+    if not load.engine:
+        return f"at {load.endpoint}"
+    engine, case = load.engine, load.engine.case
+    return f"in {case.framework}, {case.precision}, {engine.slots} slots, on {engine.device.name}"
 
 
 def _answer(found: Highest, load: Load, figures: Sequence[Figures]) -> str:

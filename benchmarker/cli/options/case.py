@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,25 +27,28 @@ _GPUS = (
     ),
     click.option("--gpu", "gpu", type=Integer(min=0), hidden=True),
 )
-_MODEL = (
-    click.option(
+
+
+def _problem(*, required: bool) -> Callable[[_F], _F]:
+    return click.option(
         "--problem",
-        required=True,
+        required=required,
         metavar="NAME",
         shell_complete=lambda _context, _param, incomplete: _problems(incomplete),
         help="The problem; add --help to list its own options.",
-    ),
-    click.option(
-        "--precision",
-        type=click.Choice(list(PRECISIONS)),
-        metavar=f"[{'|'.join(PRECISIONS)}]",
-        default="fp32",
-        show_default=True,
-        help="Precision; a name means the same in every framework.",
-    ),
+    )
+
+
+_PRECISION = click.option(
+    "--precision",
+    type=click.Choice(list(PRECISIONS)),
+    metavar=f"[{'|'.join(PRECISIONS)}]",
+    default="fp32",
+    show_default=True,
+    help="Precision; a name means the same in every framework.",
 )
-_WHAT = (
-    *_MODEL,
+_MODEL = (_problem(required=True), _PRECISION)
+_PLACE = (
     click.option(
         "--device",
         default="auto",
@@ -61,6 +64,10 @@ _WHAT = (
         help="CPU threads to compute with. [default: the framework's own]",
     ),
     click.option("--compile", is_flag=True, help="Compile the step, in a framework where this is optional."),
+)
+_WHAT = (
+    *_MODEL,
+    *_PLACE,
     click.option(
         "--seed",
         type=Integer(min=0),
@@ -174,6 +181,8 @@ gpus_option = _all(_GPUS)
 """The option that selects a GPU."""
 work_options = _all([*_MODEL, _MODE])
 """Options that define the work of a step: the problem, the precision and the mode."""
+engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
+"""Options that define an engine of text generation; none is required."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
 measuring_options = _all(_MEASURING)
@@ -203,19 +212,27 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
 def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """Return the problem of parsed options and those of its parameters that were given; removes them from `options`."""
     problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
-    given = {field.name: options.pop(field.name) for field in parameters.fields(problem)}
+    given = {field.name: options.pop(field.name, None) for field in parameters.fields(problem)}
     return problem, {name: value for name, value in given.items() if value is not None}
 
 
 class ProblemCommand(click.Command):
     """A command that looks for `--problem` before parsing and adds that problem's parameters as options.
 
-    Without any argument it raises `UserError` with an `example`, if it has one.
+    Without any argument it raises `UserError` with an `example`, if it has one. Parameters that are `set_otherwise`
+    are no options.
     """
 
-    def __init__(self, *args: Any, example: str = "", **named: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        example: str = "",
+        set_otherwise: Callable[[Problem], Collection[str]] = lambda _: (),
+        **named: Any,
+    ) -> None:
         super().__init__(*args, **named)
         self.example = example
+        self.set_otherwise = set_otherwise
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -226,7 +243,7 @@ class ProblemCommand(click.Command):
             raise no_options(self.example)
         problem = _named(args)
         try:
-            self.problem_options = _options(problem) if problem else []
+            self.problem_options = _options(problem, self.set_otherwise) if problem else []
         except UserError:
             if not completing:
                 raise
@@ -298,9 +315,10 @@ def _problems(beginning: str = "") -> list[str]:
     return [name for name in names if name.startswith(beginning)]
 
 
-def _options(problem: str) -> list[click.Parameter]:
-    made = registry.load([f"problem.{problem}"]).hook.make_problem()
-    return [_option(field) for field in parameters.fields(made)]
+def _options(problem: str, set_otherwise: Callable[[Problem], Collection[str]]) -> list[click.Parameter]:
+    made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
+    left_out = set_otherwise(made)
+    return [_option(field) for field in parameters.fields(made) if field.name not in left_out]
 
 
 def _option(field: parameters.Field) -> click.Option:

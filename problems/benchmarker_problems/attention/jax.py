@@ -110,7 +110,8 @@ def attend(q_BTHD: Array, k_BtKD: Array, v_BtKD: Array, *, impl: Impl, causal: b
 def attend_to_rows(q_B1HD: Array, k_RSD: Array, v_RSD: Array, position: Array | int, impl: Impl) -> Array:
     """Attend from one token of each sequence, at `position`, to a cache of S positions; R is batch · heads of K and V.
 
-    Queries of a group are rows of one product with the keys that they share. Positions after `position` are masked.
+    Queries of a group are rows of one product with the keys that they share. Positions after `position`, which is one
+    for all sequences or [R, 1, 1], are masked.
     """
     with jax.named_scope("attn_q_k"):
         q_RGD = (q_B1HD * q_B1HD.shape[-1] ** -0.5).reshape(len(k_RSD), -1, q_B1HD.shape[-1])

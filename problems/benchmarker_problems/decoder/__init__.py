@@ -25,6 +25,7 @@ from benchmarker_problems.generation import (
     PromptLen,
     accelerator_defaults,
     cache_bytes,
+    engine_options,
     fill_lengths,
     phase_title,
     phases,
@@ -32,7 +33,7 @@ from benchmarker_problems.generation import (
     small_lengths,
     token_batches,
 )
-from benchmarker_problems.generation.reference import generated
+from benchmarker_problems.generation.reference import generated, in_float64
 from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes, phase_scopes
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw
@@ -286,6 +287,14 @@ class Decoder(Problem):
     def check_steps(self, params: DecoderParams) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""
         return params.new_tokens if params.phase == "decode" else 1
+
+    def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
+        """Return the options of an engine with so many slots and positions in each."""
+        return engine_options(slots, positions)
+
+    def logits(self, params: DecoderParams, data: Data, tokens: np.ndarray) -> np.ndarray:
+        """Return the logits after every token, without a cache."""
+        return forward(in_float64(data.weights), tokens, params, self.mlp_reference)[0]
 
     def reference(self, params: DecoderParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""

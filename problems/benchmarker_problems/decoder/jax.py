@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Support, Workload
+from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import (
     FUSED_EXCLUSIONS,
@@ -27,7 +27,7 @@ from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.layers.jax import cross_entropy, rope
+from benchmarker_problems.layers.jax import cross_entropy, rope, rows_from
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -77,7 +77,11 @@ class DecoderModel(nn.Module):
 
     @nn.compact
     def __call__(
-        self, tokens_BT: Array, position: Array | int = 0, attentions: Sequence[Attention] | None = None
+        self,
+        tokens_BT: Array,
+        position: Array | int = 0,
+        attentions: Sequence[Attention] | None = None,
+        last: Array | int = -1,
     ) -> Array:
         """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         p = self.params
@@ -86,19 +90,29 @@ class DecoderModel(nn.Module):
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT]
             if attentions:
-                at = partial(jax.lax.dynamic_slice_in_dim, start_index=position, slice_size=tokens_BT.shape[1])
-                cos_Td, sin_Td = at(cos_Td), at(sin_Td)
+                cos_Td, sin_Td = (rows_from(table, position, tokens_BT.shape[1]) for table in (cos_Td, sin_Td))
         block = nn.remat(Block) if p.recompute else Block
         for layer in range(p.n_layer):
             made = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")
             x_BTC = made(x_BTC, (cos_Td, sin_Td), attentions[layer] if attentions else None)
         if attentions:
-            x_BTC = x_BTC[:, -1]
+            x_BTC = x_BTC[:, last]
         x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
         if not p.tied_head:
             return nn.Dense(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
         with jax.named_scope("lm_head"):
             return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+
+
+def continuing(case: Case, params: DecoderParams, mlp: Mlp) -> generation.Model:
+    """Return the model as text generation calls it."""
+    dtype = DTYPES[PRECISIONS[case.precision].compute]
+    return partial(apply, DecoderModel(params, mlp, dtype, fused_kernel(case)))
+
+
+def engine(framework: JaxFramework, case: Case, params: DecoderParams, data: Data, mlp: Mlp) -> Engine:
+    """Return an engine of text generation."""
+    return generation.engine(framework, case, params, data, continuing(case, params, mlp), params.cache_shape)
 
 
 def build(
@@ -107,8 +121,7 @@ def build(
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
-        model = partial(apply, DecoderModel(p, mlp, dtype, kernel))
-        return generation.workload(framework, case, p, data, model, p.cache_shape)
+        return generation.workload(framework, case, p, data, continuing(case, p, mlp), p.cache_shape)
     logits_of, loss_of = functions(p, mlp, dtype, kernel)
     return workload(
         framework,

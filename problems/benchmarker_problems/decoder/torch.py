@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from benchmarker import PRECISIONS, Case, Data, Workload
+from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import Attention, attend, causal_bias, recomputes_scores
 from benchmarker_problems.decoder import Decoder, DecoderParams
@@ -101,6 +101,41 @@ class DecoderModel(nn.Module):
             return F.linear(x_BTC, self.wte if self.lm_head is None else self.lm_head.weight)
 
 
+Tables = tuple[Tensor, Tensor]
+"""Cosine and sine of every position, [T, 1, D/2]."""
+
+
+def loaded(
+    framework: TorchFramework, case: Case, params: DecoderParams, data: Data, block: Callable[[Any], Block]
+) -> tuple[DecoderModel, Tables]:
+    """Return the model with the given weights and its rotary angles, on the device."""
+    p, types = params, PRECISIONS[case.precision]
+    model = load(framework, lambda: DecoderModel(p, block), data, DTYPES[types.parameter])
+    cos_Td, sin_Td = (
+        framework.put(table[:, None], DTYPES[types.compute])
+        for table in rope_tables(p.seq_len, p.head_dim, p.rope_theta)
+    )
+    return model, (cos_Td, sin_Td)
+
+
+def continuing(model: DecoderModel, tables: Tables) -> generation.Model:
+    """Return the model as text generation calls it."""
+
+    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attention]) -> Tensor:
+        logits_BV: Tensor = model(tokens_BT, tables, None, positions, attentions)
+        return logits_BV
+
+    return continued
+
+
+def engine(
+    framework: TorchFramework, case: Case, params: DecoderParams, data: Data, block: Callable[[Any], Block]
+) -> Engine:
+    """Return an engine of text generation."""
+    model, tables = loaded(framework, case, params, data, block)
+    return generation.engine(framework, case, params, continuing(model, tables), params.cache_shape)
+
+
 def build(
     framework: TorchFramework,
     problem: Decoder,
@@ -112,16 +147,9 @@ def build(
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, types, device = params, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
-    model = load(framework, lambda: DecoderModel(p, block), data, DTYPES[types.parameter])
-    cos_Td, sin_Td = rope_tables(p.seq_len, p.head_dim, p.rope_theta)
-    tables = framework.put(cos_Td[:, None], compute_dtype), framework.put(sin_Td[:, None], compute_dtype)
+    model, tables = loaded(framework, case, p, data, block)
     if p.phase != "none":
-
-        def continued(tokens_BT: Tensor, positions_T: Tensor, attentions: Sequence[Attention]) -> Tensor:
-            logits_BV: Tensor = model(tokens_BT, tables, None, positions_T, attentions)
-            return logits_BV
-
-        return generation.workload(framework, case, p, data, continued, p.cache_shape)
+        return generation.workload(framework, case, p, data, continuing(model, tables), p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 

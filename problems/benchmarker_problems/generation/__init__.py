@@ -79,6 +79,13 @@ def accelerator_defaults(defaults: Mapping[str, Any], given: Mapping[str, Any]) 
     return {name: value for name, value in defaults.items() if name not in unsuited}
 
 
+def engine_options(slots: int, positions: int) -> dict[str, Any]:
+    """Return the options of an engine with room for so many positions in each slot."""
+    room = max(positions, 2)
+    lengths = {"prompt_len": 0, "depth": room - 1, "new_tokens": 1, "seq_len": room}
+    return {"phase": "decode", "decoding": "greedy", "batch_size": slots, **lengths}
+
+
 def positions(params: Any) -> int:
     """Return the positions that a phase fills; the last token that is chosen has none."""
     last: bool = params.phase == "generate"

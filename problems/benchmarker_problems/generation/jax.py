@@ -1,9 +1,10 @@
-"""Text generation in JAX: every pass is compiled, and the cache is donated, so that it is changed in place.
+"""Text generation in JAX, in phases and as an engine: passes are compiled, and change the donated cache in place.
 
 Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Workload
+from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows, fused_kernel
@@ -23,23 +24,31 @@ Keys = tuple[Array, Array]
 Cache = tuple[Keys, ...]
 NO_FUSED_CACHE = ({"impl": "fused", "phase": "decode"}, {"impl": "fused", "phase": "generate"})
 """JAX's fused attention does not fit such a cache."""
-Model = Callable[[Weights, Array, Array, Sequence[Attention]], Array]
-"""From weights, tokens [B, T], the position of the first and the attention of each block to the last one's logits."""
+Model = Callable[..., Array]
+"""From weights, tokens [B, T], the position of the first, the attention of each block, and the index in [T] of the last
+token, which is otherwise T - 1, to its logits."""
+Write = Callable[[Array, Array], Array]
+"""From a cache and the keys or values [R, T, D] of tokens to the cache with them."""
+LEAST_PROMPT = 16
+"""The shortest length that an engine compiles for prompts."""
 
 
-def attention_into(keys: Keys, position: Array, impl: Impl, kernel: Kernel, written: list[Keys]) -> Attention:
+def attention_into(
+    keys: Keys, position: Array | int, write: Write, impl: Impl, kernel: Kernel, written: list[Keys]
+) -> Attention:
     """Return the attention of a block that writes keys and values to its cache, and appends that to `written`.
 
-    The tokens are those from `position` on. Several tokens are the prompt, which is first and attends to itself.
+    Several tokens are the prompt, which is first and attends to itself. A single one is at `position`, which is one for
+    all sequences or [R, 1, 1].
     """
 
     def attention(q_BTHD: Array, k_BTKD: Array, v_BTKD: Array) -> Array:
         with jax.named_scope("cache_write"):
-            rows = [each.swapaxes(1, 2).reshape(len(keys[0]), -1, each.shape[-1]) for each in (k_BTKD, v_BTKD)]
-            k_RSD, v_RSD = (
-                jax.lax.dynamic_update_slice_in_dim(into_RSD, each_RTD.astype(into_RSD.dtype), position, axis=1)
-                for into_RSD, each_RTD in zip(keys, rows, strict=True)
-            )
+            rows = [
+                each.swapaxes(1, 2).reshape(-1, each.shape[1], each.shape[3]).astype(into_RSD.dtype)
+                for each, into_RSD in zip((k_BTKD, v_BTKD), keys, strict=True)
+            ]
+            k_RSD, v_RSD = map(write, keys, rows)
             written.append((k_RSD, v_RSD))
         if q_BTHD.shape[1] > 1:
             return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, causal=True, kernel=kernel)
@@ -48,24 +57,34 @@ def attention_into(keys: Keys, position: Array, impl: Impl, kernel: Kernel, writ
     return attention
 
 
+def empty_cache(framework: JaxFramework, case: Case, shape: tuple[int, int, int, int]) -> Cache:
+    """Return a cache of a shape: blocks, R, S and D."""
+    blocks, *of_block = shape
+    zeros = partial(jnp.zeros, of_block, DTYPES[PRECISIONS[case.precision].compute], device=framework.device)
+    return tuple((zeros(), zeros()) for _ in range(blocks))
+
+
+def put_weights(framework: JaxFramework, case: Case, data: Data) -> Weights:
+    """Return the weights on the device."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    return {name: framework.put(weight, dtype) for name, weight in data.weights.items()}
+
+
 def workload(
     framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
     """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
-    types = PRECISIONS[case.precision]
-    weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
-    blocks, *of_block = shape
-    dtype, device = DTYPES[types.compute], framework.device
-    cache: Cache = tuple(
-        (jnp.zeros(of_block, dtype, device=device), jnp.zeros(of_block, dtype, device=device)) for _ in range(blocks)
-    )
+    weights, cache = put_weights(framework, case, data), empty_cache(framework, case, shape)
     forced, kernel = params.decoding == "forced", fused_kernel(case)
 
     def advance(
         weights: Weights, cache: Cache, sequence_BS: Array, tokens_BT: Array, position: Array
     ) -> tuple[Cache, tuple[Array, Array, Array]]:
+        def write(into_RSD: Array, new_RTD: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(into_RSD, new_RTD, position, axis=1)
+
         written: list[Keys] = []
-        attentions = [attention_into(keys, position, params.impl, kernel, written) for keys in cache]
+        attentions = [attention_into(keys, position, write, params.impl, kernel, written) for keys in cache]
         logits_BV = model(weights, tokens_BT, position, attentions)
         cache = tuple(written)
         with jax.named_scope("next_token"):
@@ -91,3 +110,70 @@ def workload(
     zero = framework.put(np.zeros((), np.int32))
     step, tokens = step_and_tokens(params, data, framework.put, np.asarray, zero, run)
     return Workload(step, outputs, tokens=tokens)
+
+
+def engine(
+    framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
+) -> Engine:
+    """Return an engine; `shape` is that of the cache: blocks, R, S and D.
+
+    Prompts are filled up to a power of two, so that few lengths are compiled; what is behind a prompt is masked until a
+    new token overwrites it.
+    """
+    weights, cache = put_weights(framework, case, data), empty_cache(framework, case, shape)
+    slots, (_, rows, room, _) = params.batch_size, shape
+    heads, kernel = rows // slots, fused_kernel(case)
+    tokens_B = positions_B = framework.put(np.zeros(slots, np.int32))
+
+    def filled(
+        weights: Weights,
+        cache: Cache,
+        tokens_B: Array,
+        positions_B: Array,
+        slot: Array,
+        prompt_1T: Array,
+        length: Array,
+    ) -> tuple[Cache, Array, Array, Array]:
+        def write(into_RSD: Array, new_KTD: Array) -> Array:
+            return jax.lax.dynamic_update_slice_in_dim(into_RSD, new_KTD, slot * heads, axis=0)
+
+        written: list[Keys] = []
+        attentions = [attention_into(keys, 0, write, params.impl, kernel, written) for keys in cache]
+        logits_1V = model(weights, prompt_1T, 0, attentions, length - 1)
+        with jax.named_scope("next_token"):
+            (token,) = jnp.argmax(logits_1V, axis=-1).astype(tokens_B.dtype)
+        position = jnp.minimum(length, room - 1)
+        return tuple(written), tokens_B.at[slot].set(token), positions_B.at[slot].set(position), token
+
+    def advanced(weights: Weights, cache: Cache, tokens_B: Array, positions_B: Array) -> tuple[Cache, Array, Array]:
+        positions_R = jnp.repeat(positions_B, heads)
+
+        def write(into_RSD: Array, new_R1D: Array) -> Array:
+            return into_RSD.at[jnp.arange(rows), positions_R].set(new_R1D[:, 0], unique_indices=True)
+
+        written: list[Keys] = []
+        at_R11 = positions_R[:, None, None]
+        attentions = [attention_into(keys, at_R11, write, params.impl, kernel, written) for keys in cache]
+        logits_BV = model(weights, tokens_B[:, None], positions_B, attentions)
+        with jax.named_scope("next_token"):
+            next_B = jnp.argmax(logits_BV, axis=-1).astype(tokens_B.dtype)
+        return tuple(written), next_B, jnp.minimum(positions_B + 1, room - 1)
+
+    fill_compiled, advance_compiled = jax.jit(filled, donate_argnums=1), jax.jit(advanced, donate_argnums=1)
+
+    def fill(slot: int, prompt_P: np.ndarray) -> int:
+        nonlocal cache, tokens_B, positions_B
+        length = len(prompt_P)
+        padded_1T = np.zeros((1, min(max(LEAST_PROMPT, 1 << (length - 1).bit_length()), room)), np.int32)
+        padded_1T[0, :length] = prompt_P
+        cache, tokens_B, positions_B, token = fill_compiled(
+            weights, cache, tokens_B, positions_B, np.int32(slot), padded_1T, np.int32(length)
+        )
+        return int(token)
+
+    def decode() -> np.ndarray:
+        nonlocal cache, tokens_B, positions_B
+        cache, tokens_B, positions_B = advance_compiled(weights, cache, tokens_B, positions_B)
+        return np.asarray(tokens_B)
+
+    return Engine(fill, decode, slots, room, params.vocab_size)

@@ -13,10 +13,15 @@ LogitsOf = Callable[[Weights, np.ndarray], np.ndarray]
 """From weights and tokens [B, T] to logits [B, T, V]."""
 
 
+def in_float64(weights: Mapping[str, np.ndarray]) -> Weights:
+    """Return the weights in float64."""
+    return {name: weight.astype(np.float64) for name, weight in weights.items()}
+
+
 def generated(data: Data, params: Any, logits_of: LogitsOf) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield what each step of a phase gives: the token that is chosen, or with forced decoding the logits."""
     p = params
-    weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
+    weights = in_float64(data.weights)
     for batch in data.batches:
         tokens_BT = batch["tokens"]
         first = p.prompt_len + p.depth - 1

@@ -1,4 +1,4 @@
-"""Text generation in PyTorch: the cache is allocated once and changed in place.
+"""Text generation in PyTorch, in phases and as an engine: the cache is allocated once and changed in place.
 
 Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarker import PRECISIONS, Case, Data, Workload
+from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attention, attend, attend_to_rows, causal_bias
@@ -21,31 +21,47 @@ Keys = tuple[Tensor, Tensor]
 """Keys and values [R, S, D] of a block."""
 Cache = list[Keys]
 Model = Callable[[Tensor, Tensor, Sequence[Attention]], Tensor]
-"""From tokens [B, T], their positions [T] and the attention of each block to the last one's logits [B, V]."""
+"""From tokens [B, T], their positions [T] or [B, T], and the attention of each block to the last logits [B, V]."""
+Write = Callable[[Tensor, Tensor], object]
+"""Writes the keys or values [R, T, D] of tokens to a cache."""
 
 
-def attentions_into(cache: Cache, positions_T: Tensor, impl: Impl) -> list[Attention]:
+def attentions_into(cache: Cache, length: int, positions_R: Tensor, write: Write, impl: Impl) -> list[Attention]:
     """Return the attention of each block, which writes keys and values to the cache.
 
-    Several tokens are the prompt, which is first and attends to itself.
+    Several tokens are the prompt, which is first and attends to itself. A single one is at `positions_R`, of which
+    there is one if all sequences have the same.
     """
     (k_RSD, _), *_ = cache
-    device, length = k_RSD.device, len(positions_T)
+    device = k_RSD.device
     if length > 1:
-        bias_TS = causal_bias(length, k_RSD.dtype, device)
+        bias = causal_bias(length, k_RSD.dtype, device)
     else:
-        after_1S = torch.arange(k_RSD.shape[1], device=device) > positions_T[:, None]
-        bias_TS = torch.zeros(after_1S.shape, dtype=k_RSD.dtype, device=device).masked_fill_(after_1S, -torch.inf)
+        after_R1S = torch.arange(k_RSD.shape[1], device=device) > positions_R[:, None, None]
+        bias = torch.zeros(after_R1S.shape, dtype=k_RSD.dtype, device=device).masked_fill_(after_R1S, -torch.inf)
 
     def attention(keys: Keys, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
         with scope("cache_write"):
             for into_RSD, new_BTKD in zip(keys, (k_BTKD, v_BTKD), strict=True):
-                into_RSD.index_copy_(1, positions_T, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
+                write(into_RSD, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
         if length > 1:
-            return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias_TS)
-        return attend_to_rows(q_BTHD, *keys, bias_TS, impl)
+            return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias)
+        return attend_to_rows(q_BTHD, *keys, bias, impl)
 
     return [partial(attention, keys) for keys in cache]
+
+
+def at_positions(positions_T: Tensor) -> Write:
+    """Return what writes the tokens of all sequences to these positions."""
+    return lambda into_RSD, new_RTD: into_RSD.index_copy_(1, positions_T, new_RTD)
+
+
+def empty_cache(framework: TorchFramework, case: Case, shape: tuple[int, int, int, int]) -> Cache:
+    """Return a cache of a shape: blocks, R, S and D."""
+    blocks, *of_block = shape
+    dtype = DTYPES[PRECISIONS[case.precision].compute]
+    zeros = partial(torch.zeros, of_block, dtype=dtype, device=framework.device)
+    return [(zeros(), zeros()) for _ in range(blocks)]
 
 
 def workload(
@@ -54,14 +70,13 @@ def workload(
     """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
     types, device = PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
-    blocks, *of_block = shape
-    zeros = partial(torch.zeros, of_block, dtype=compute_dtype, device=device)
-    cache = [(zeros(), zeros()) for _ in range(blocks)]
+    cache = empty_cache(framework, case, shape)
     forced = params.decoding == "forced"
 
     def advance(sequence_BS: Tensor, tokens_BT: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast(device.type, compute_dtype, enabled=types.is_mixed):
-            logits_BV = model(tokens_BT, positions_T, attentions_into(cache, positions_T, params.impl))
+            attentions = attentions_into(cache, len(positions_T), positions_T, at_positions(positions_T), params.impl)
+            logits_BV = model(tokens_BT, positions_T, attentions)
         with scope("next_token"):
             if forced:
                 following_1 = torch.clamp(positions_T[-1:] + 1, max=sequence_BS.shape[1] - 1)
@@ -87,3 +102,48 @@ def workload(
     put = partial(framework.put, dtype=torch.int64)
     step, tokens = step_and_tokens(params, data, put, Tensor.cpu, 0, run)
     return Workload(step, outputs, tokens=tokens)
+
+
+def engine(
+    framework: TorchFramework, case: Case, params: Any, model: Model, shape: tuple[int, int, int, int]
+) -> Engine:
+    """Return an engine; `shape` is that of the cache: blocks, R, S and D."""
+    types, device = PRECISIONS[case.precision], framework.device
+    cache = empty_cache(framework, case, shape)
+    slots, (_, rows, room, _) = params.batch_size, shape
+    heads = rows // slots
+    all_rows, positions = torch.arange(rows, device=device), torch.arange(room, device=device)
+    tokens_B1 = torch.zeros((slots, 1), dtype=torch.int64, device=device)
+    positions_B1 = torch.zeros_like(tokens_B1)
+
+    def next_tokens(tokens_BT: Tensor, positions_BT: Tensor, attentions: Sequence[Attention]) -> Tensor:
+        with torch.autocast(device.type, DTYPES[types.compute], enabled=types.is_mixed):
+            return model(tokens_BT, positions_BT, attentions).argmax(dim=-1, keepdim=True)
+
+    def fill(slot: int, prompt_P: np.ndarray) -> int:
+        length = len(prompt_P)
+        positions_T, rows_of_slot = positions[:length], slice(slot * heads, (slot + 1) * heads)
+        of_slot = [(k_RSD[rows_of_slot], v_RSD[rows_of_slot]) for k_RSD, v_RSD in cache]
+        with torch.inference_mode():
+            attentions = attentions_into(of_slot, length, positions_T, at_positions(positions_T), params.impl)
+            next_11 = next_tokens(framework.put(prompt_P, torch.int64)[None], positions_T, attentions)
+            tokens_B1[slot], positions_B1[slot] = next_11[0], min(length, room - 1)
+        return int(next_11)
+
+    def advance(tokens_B1: Tensor, positions_B1: Tensor) -> Tensor:
+        positions_R = positions_B1.repeat_interleave(heads)
+
+        def write(into_RSD: Tensor, new_R1D: Tensor) -> None:
+            into_RSD[all_rows, positions_R] = new_R1D[:, 0]
+
+        return next_tokens(tokens_B1, positions_B1, attentions_into(cache, 1, positions_R, write, params.impl))
+
+    compiled = framework.compiled(advance, case.compile)
+
+    def decode() -> np.ndarray:
+        with torch.inference_mode():
+            tokens_B1.copy_(compiled(tokens_B1, positions_B1))
+            positions_B1.add_(1).clamp_(max=room - 1)
+        return tokens_B1[:, 0].cpu().numpy()
+
+    return Engine(fill, decode, slots, room, params.vocab_size)

@@ -21,6 +21,7 @@ from benchmarker_problems.generation import (
     PromptLen,
     accelerator_defaults,
     cache_bytes,
+    engine_options,
     fill_lengths,
     phase_title,
     phases,
@@ -28,7 +29,7 @@ from benchmarker_problems.generation import (
     small_lengths,
     token_batches,
 )
-from benchmarker_problems.generation.reference import generated
+from benchmarker_problems.generation.reference import generated, in_float64
 from benchmarker_problems.generation.work import PHASE_FORMULA, Pass, attention_parts, cost, passes, phase_scopes
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
@@ -237,6 +238,14 @@ class Gpt2(Problem):
     def check_steps(self, params: Gpt2Params) -> int:
         """Return the tokens that a phase `decode` chooses before it begins again."""
         return params.new_tokens if params.phase == "decode" else 1
+
+    def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
+        """Return the options of an engine with so many slots and positions in each."""
+        return engine_options(slots, positions)
+
+    def logits(self, params: Gpt2Params, data: Data, tokens: np.ndarray) -> np.ndarray:
+        """Return the logits after every token, without a cache."""
+        return forward(in_float64(data.weights), tokens, params.n_layer, params.n_head)[0]
 
     def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""

@@ -12,14 +12,14 @@ import flax.linen as nn
 import jax
 from jax import Array
 
-from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attention, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
-from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, rows_from
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 
@@ -39,21 +39,25 @@ class Gpt2Model(nn.Module):
 
     @nn.compact
     def __call__(
-        self, tokens_BT: Array, position: Array | int = 0, attentions: Sequence[Attention] | None = None
+        self,
+        tokens_BT: Array,
+        position: Array | int = 0,
+        attentions: Sequence[Attention] | None = None,
+        last: Array | int = -1,
     ) -> Array:
         """Return the logits of every position, [B, T, V]; with the attention of each block, of the last, [B, V]."""
         p = self.params
         wte_VC = self.param("wte", nn.initializers.normal(0.02), (p.vocab_size, p.d_model))
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
-            x_BTC = wte_VC[tokens_BT] + jax.lax.dynamic_slice_in_dim(wpe_PC, position, tokens_BT.shape[1])
+            x_BTC = wte_VC[tokens_BT] + rows_from(wpe_PC, position, tokens_BT.shape[1])
         fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
             made = block(*fields, causal=True, tanh_gelu=True, name=f"h.{layer}")
             x_BTC = made(x_BTC, attentions[layer] if attentions else None)
         if attentions:
-            x_BTC = x_BTC[:, -1]
+            x_BTC = x_BTC[:, last]
         x_BTC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC)
         with jax.named_scope("lm_head"):
             return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
@@ -64,8 +68,7 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
-        model = partial(apply, Gpt2Model(p, dtype, kernel))
-        return generation.workload(framework, case, p, data, model, p.cache_shape)
+        return generation.workload(framework, case, p, data, continuing(case, p), p.cache_shape)
     logits_of, loss_of = functions(p, dtype, kernel)
     return workload(
         framework,
@@ -78,6 +81,17 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
     )
+
+
+@hookimpl
+def build_engine(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Engine:
+    """Build an engine of text generation."""
+    return generation.engine(framework, case, params, data, continuing(case, params), params.cache_shape)
+
+
+def continuing(case: Case, params: Gpt2Params) -> generation.Model:
+    """Return the model as text generation calls it."""
+    return partial(apply, Gpt2Model(params, DTYPES[PRECISIONS[case.precision].compute], fused_kernel(case)))
 
 
 def functions(params: Gpt2Params, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import Attention, causal_bias, recomputes_scores
 from benchmarker_problems.generation import torch as generation
@@ -71,12 +71,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     compute_dtype = DTYPES[types.compute]
     model = load(framework, lambda: Gpt2Model(p), data, DTYPES[types.parameter])
     if p.phase != "none":
-
-        def continued(tokens_BT: Tensor, positions_T: Tensor, attentions: Sequence[Attention]) -> Tensor:
-            logits_BV: Tensor = model(tokens_BT, None, positions_T, attentions)
-            return logits_BV
-
-        return generation.workload(framework, case, p, data, continued, p.cache_shape)
+        return generation.workload(framework, case, p, data, continuing(model), p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
@@ -96,3 +91,20 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=scores),
     )
+
+
+@hookimpl
+def build_engine(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Engine:
+    """Build an engine of text generation."""
+    model = load(framework, lambda: Gpt2Model(params), data, DTYPES[PRECISIONS[case.precision].parameter])
+    return generation.engine(framework, case, params, continuing(model), params.cache_shape)
+
+
+def continuing(model: Gpt2Model) -> generation.Model:
+    """Return the model as text generation calls it."""
+
+    def continued(tokens_BT: Tensor, positions: Tensor, attentions: Sequence[Attention]) -> Tensor:
+        logits_BV: Tensor = model(tokens_BT, None, positions, attentions)
+        return logits_BV
+
+    return continued

@@ -66,9 +66,16 @@ class TransformerBlock(nn.Module):
 
 def rope(x_BTHD: Array, cos_Td: Array, sin_Td: Array) -> Array:
     """Rotate the pairs (i, i + D/2) of each head by the angles of the position."""
-    cos_T1d, sin_T1d = (table[:, None].astype(x_BTHD.dtype) for table in (cos_Td, sin_Td))
+    cos_T1d, sin_T1d = (table[..., None, :].astype(x_BTHD.dtype) for table in (cos_Td, sin_Td))
     first, second = jnp.split(x_BTHD, 2, axis=-1)
     return jnp.concatenate([first * cos_T1d - second * sin_T1d, second * cos_T1d + first * sin_T1d], axis=-1)
+
+
+def rows_from(table_SN: Array, position: Array | int, count: int) -> Array:
+    """Return `count` rows of a table from a position on, [T, N]; or from that of each sequence [B] on, [B, T, N]."""
+    if jnp.ndim(position) == 0:
+        return jax.lax.dynamic_slice_in_dim(table_SN, position, count)
+    return table_SN[jnp.asarray(position)[:, None] + jnp.arange(count)]
 
 
 def patches(images_BHWC: Array, size: int) -> Array:

@@ -7,11 +7,11 @@ import flax.linen as nn
 import jax
 from jax import Array
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import JaxFramework
 from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
-from benchmarker_problems.decoder.jax import SUPPORT, build
+from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
 
@@ -36,6 +36,12 @@ def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any) -> Array:
 def build_workload(framework: JaxFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     return build(framework, problem, case, params, data, mlp)
+
+
+@hookimpl
+def build_engine(framework: JaxFramework, case: Case, params: LlamaParams, data: Data) -> Engine:
+    """Build an engine of text generation."""
+    return engine(framework, case, params, data, mlp)
 
 
 def functions(params: LlamaParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:

@@ -2,10 +2,10 @@
 
 from torch import Tensor, nn
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
-from benchmarker_problems.decoder.torch import build
+from benchmarker_problems.decoder.torch import build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
 from benchmarker_problems.steps import DONE
@@ -40,3 +40,9 @@ class Block(decoder.torch.Block):
 def build_workload(framework: TorchFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     return build(framework, problem, case, params, data, Block)
+
+
+@hookimpl
+def build_engine(framework: TorchFramework, case: Case, params: LlamaParams, data: Data) -> Engine:
+    """Build an engine of text generation."""
+    return engine(framework, case, params, data, Block)

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.jax import JaxFramework
 from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
-from benchmarker_problems.decoder.jax import SUPPORT, build
+from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import swiglu
 from benchmarker_problems.moe import Moe, MoeParams
 
@@ -102,6 +102,12 @@ def slots(chosen_NK: Array, params: MoeParams) -> tuple[Array, Array, None]:
 def build_workload(framework: JaxFramework, problem: Moe, case: Case, params: MoeParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     return build(framework, problem, case, params, data, mixture)
+
+
+@hookimpl
+def build_engine(framework: JaxFramework, case: Case, params: MoeParams, data: Data) -> Engine:
+    """Build an engine of text generation."""
+    return engine(framework, case, params, data, mixture)
 
 
 def functions(params: MoeParams, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from benchmarker import Case, Data, Support, Workload, hookimpl
+from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
-from benchmarker_problems.decoder.torch import build
+from benchmarker_problems.decoder.torch import build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.moe import Moe, MoeParams
 from benchmarker_problems.steps import DONE
@@ -129,3 +129,9 @@ def slots(chosen_NK: Tensor, params: MoeParams) -> tuple[Tensor, Tensor, None]:
 def build_workload(framework: TorchFramework, problem: Moe, case: Case, params: MoeParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
     return build(framework, problem, case, params, data, Block)
+
+
+@hookimpl
+def build_engine(framework: TorchFramework, case: Case, params: MoeParams, data: Data) -> Engine:
+    """Build an engine of text generation."""
+    return engine(framework, case, params, data, Block)

@@ -1,0 +1,166 @@
+"""A framework's engine as a server: a worker that serves a case, and answers over its pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.files.scratch import scratch
+from benchmarker.serving.open_loop import RequestError, Usage, drive
+from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.protocol import Order
+from benchmarker.worker.protocol import Request as Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import IO
+
+    from benchmarker.api.case import Case
+    from benchmarker.records.load import Outcome
+    from benchmarker.serving.arrivals import Request
+    from benchmarker.worker.launch import Environment, Event
+
+ENDLESS_S = 1e6
+"""Time limit of a worker that serves: it ends with its pipe."""
+END_S = 5.0
+"""Time that the worker is given to end."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request in flight: how many tokens are missing, and what is called with the time of each."""
+
+    missing: int
+    token: Callable[[float], None]
+    whole: asyncio.Future[None]
+
+
+class EngineServer:
+    """A `Server` whose engine runs in a worker; `described` is what that told of itself, as parts of a record."""
+
+    def __init__(self, case: Case, environment: Environment, folder: Path) -> None:
+        self.described: dict[str, Any] = {}
+        self._log = folder / "log"
+        self._pipe: Future[IO[bytes]] = Future()
+        self._ready: Future[None] = Future()
+        self._numbers = itertools.count()
+        self._open: dict[int, _Open] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._gone = ""
+        self._thread = threading.Thread(target=self._converse, args=(case, environment), daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the engine is ready; raises `UserError` if it never is."""
+        self._ready.result()
+
+    def end(self) -> None:
+        """End the worker."""
+        with suppress(OSError, UserError):
+            self._pipe.result().close()
+        self._thread.join(END_S)
+
+    def send(self, requests: Sequence[Request], done: Callable[[Outcome], None], timeout_s: float) -> None:
+        """Send requests at their times; see `drive`."""
+
+        async def run() -> None:
+            self._loop = asyncio.get_running_loop()
+            try:
+                await drive(self, requests, timeout_s, done)
+            finally:
+                self._loop = None
+
+        asyncio.run(run())
+
+    async def answer(self, request: Request, token: Callable[[float], None]) -> Usage:
+        """Answer a request; see `Server`."""
+        if self._gone:
+            raise RequestError("refused", self._gone)
+        number = next(self._numbers)
+        whole = asyncio.get_running_loop().create_future()
+        self._open[number] = _Open(request.new_tokens, token, whole)
+        try:
+            self._order(Order(number, request.prompt_len, request.new_tokens))
+            await whole
+        except asyncio.CancelledError:
+            self._order(Order(number))
+            raise
+        finally:
+            del self._open[number]
+        return Usage(request.prompt_len, request.new_tokens)
+
+    def _order(self, order: Order) -> None:
+        with suppress(OSError):  # that the worker has ended is told by its thread
+            self._pipe.result().write(msgspec.json.encode(order) + b"\n")
+
+    def _converse(self, case: Case, environment: Environment) -> None:
+        task = Task(task="serve", framework=case.framework, cases=(case,))
+        try:
+            ending = converse(task, environment, ENDLESS_S, self._log, self._hear, self._pipe.set_result)
+            gone = ending_text(ending, self._log)
+        except OSError as error:
+            gone = f"the worker cannot be started: {error.strerror}"
+        for future in (self._pipe, self._ready):
+            if not future.done():
+                future.set_exception(UserError(gone))
+        self._in_loop(self._fail, gone)
+
+    def _hear(self, event: Event) -> None:
+        """Take an event, in the worker's thread."""
+        if "tokens" in event:
+            self._in_loop(self._take, event["tokens"], time.monotonic())  # the clock of event loops
+        elif "part" in event:
+            self.described.update(event["part"])
+        elif "check" in event:
+            self.described["check"] = event["check"]
+        elif "refused" in event and not self._ready.done():
+            self._ready.set_exception(UserError(event["refused"]))
+        elif "done" in event:
+            self._ready.set_result(None)
+
+    def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
+        loop = self._loop
+        if loop is None:
+            function(*args)
+            return
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+            loop.call_soon_threadsafe(function, *args)
+
+    def _take(self, numbers: Sequence[int], now: float) -> None:
+        for number in numbers:
+            request = self._open.get(number)
+            if request is None:
+                continue
+            request.token(now)
+            request.missing -= 1
+            if not request.missing and not request.whole.done():
+                request.whole.set_result(None)
+
+    def _fail(self, gone: str) -> None:
+        self._gone = gone
+        for request in self._open.values():
+            if not request.whole.done():
+                request.whole.set_exception(RequestError("cut", gone))
+
+
+@contextmanager
+def serving(case: Case, environment: Environment) -> Iterator[EngineServer]:
+    """Start an engine, and end it with the context; raises `UserError` if it cannot be used, or its check fails."""
+    with scratch() as folder:
+        server = EngineServer(case, environment, folder)
+        try:
+            server.wait()
+            yield server
+        finally:
+            server.end()
