@@ -18,7 +18,6 @@ from benchmarker.worker.bench import Bench
 from benchmarker.worker.protocol import Order
 
 if TYPE_CHECKING:
-
     from benchmarker.api.case import Case
     from benchmarker.api.problem import Data, Engine, Problem
     from benchmarker.worker.protocol import Events

@@ -39,7 +39,7 @@ TOY = {
             def peak_memory_bytes(self): return None
     """,
     "chat.py": """
-        from dataclasses import dataclass
+        from dataclasses import dataclass, replace
         import numpy as np
         from benchmarker import Cost, Data, Problem, hookimpl
 
@@ -49,6 +49,9 @@ TOY = {
             gap_ms: float = 5.0
             new_tokens: int = 4
             last_words: int = 0
+            slots: int = 2
+            positions: int = 8
+            is_wrong: bool = False
 
         class Chat(Problem):
             summary = "text of which each token sleeps; it fails in the request after so many"
@@ -59,21 +62,43 @@ TOY = {
                 output = 2 * params.new_tokens
                 return Cost(1000, 8, 2, output, input_tokens=20, output_tokens=output)
             def data(self, params, precision, rng, batches): return Data({}, ({},))
-            def small(self, params): return params
+            def small(self, params): return replace(params, slots=2, positions=8, last_words=0)
             def reference(self, params, data, mode): yield {"x": np.array(1.0)}
+            def engine_options(self, slots, positions): return dict(slots=slots, positions=positions, new_tokens=1)
+            def logits(self, params, data, tokens): return np.eye(10)[(tokens + 1) % 10]
 
         @hookimpl
         def make_problem():
             return Chat()
     """,
     "chat_toy.py": """
-        import time
+        import os, time
         import numpy as np
-        from benchmarker import Support, Workload, hookimpl
+        from benchmarker import Engine, Support, Workload, hookimpl
 
         @hookimpl
         def describe_workload():
             return Support({"inference": ("fp32",)})
+
+        @hookimpl
+        def build_engine(params):
+            tokens = np.zeros(params.slots, int)
+            prompts = 0
+
+            def fill(slot, prompt):
+                nonlocal prompts
+                prompts += 1
+                if params.last_words and prompts > params.last_words: os._exit(7)
+                time.sleep(params.first_ms / 1000)
+                tokens[slot] = (prompt[-1] + 1 + params.is_wrong) % 10
+                return int(tokens[slot])
+
+            def decode():
+                time.sleep(params.gap_ms / 1000)
+                tokens[:] = (tokens + 1) % 10
+                return tokens.copy()
+
+            return Engine(fill, decode, params.slots, params.positions, 10)
 
         @hookimpl
         def build_workload(params):

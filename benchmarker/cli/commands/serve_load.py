@@ -174,12 +174,13 @@ def command(
     if show:
         _refuse(context, set(context.params) - {"show", "as_json"}, "--show sends nothing")
         return _finish(loads.read(show), show, as_json)
-    if (address is None) == (framework is None):
+    if address is None and framework is None:
         raise UserError(
-            "give either --endpoint=http://127.0.0.1:8000/v1, a server, or --framework=torch --problem=llama, an engine"
+            "no server is named; give --endpoint=http://127.0.0.1:8000/v1, or for an engine --framework=torch "
+            "--problem=llama"
         )
     if framework:
-        _refuse(context, set(FOR_ENDPOINTS), "an engine is no server")
+        _refuse(context, {"address", *FOR_ENDPOINTS}, "an engine is no server")
         if options["problem"] is None:
             raise UserError("an engine needs a language model; give --problem=llama")
     else:
