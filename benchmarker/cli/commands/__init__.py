@@ -11,7 +11,7 @@ SECTIONS = {
         "plan run": "Run a plan file.",
         "check": "Check every implementation against its reference.",
         "ceilings": "Measure the device's highest FLOP/s and bytes/s.",
-        "serve-load": "Send requests over time to a text generation server.",
+        "serve-load": "Send requests over time to a server or engine of text.",
     },
     "Compare": {
         "ab": "Compare two configurations until the verdict is clear.",

@@ -278,7 +278,7 @@ def _endpoint(
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
-        raise UserError(f"serve-load --endpoint needs aiohttp: {installing('serve')}") from error
+        raise UserError(f"for an endpoint, serve-load needs aiohttp: {installing('serve')}") from error
     url = openai.base_url(address)
     with working(f"sending one request to {url}"):
         name = model or asyncio.run(openai.only_model(url))
