@@ -6,6 +6,7 @@ import pty
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -295,11 +296,15 @@ def test_show_prints_one_record_or_a_table(cli, tmp_path):
     shared, headings, row = cli("show", "results").stdout.splitlines()
     assert shared == "nap ms=1.0 fault=none after=0 fp32 in toy on cpu, blocks=2"
     assert re.split("  +", headings)[:3] == ["step time", "range", "samples/s"]
-    assert re.fullmatch(r" *[\d.]+ ms  [\d.]+–[\d.]+ ms .* 2", row)
+    shown = re.fullmatch(r" *([\d.]+) ms  ([\d.]+)–([\d.]+) ms .* 2", row)
+    records = json.loads(cli("show", str(one), str(two), "--json").stdout)
+    times_ms = [1e3 * each["metrics"]["step_time_median_s"]["value"] for each in records]
+    expected = [statistics.median(times_ms), min(times_ms), max(times_ms)]
+    assert [float(each) for each in shown.groups()] == pytest.approx(expected, rel=0.01)
     shared, headings, *rows = cli("show", "results", "--trials").stdout.splitlines()
     assert headings.split()[0] == "trial"
     assert [line.split()[0] for line in rows] == ["0", "1"]
-    assert len(json.loads(cli("show", str(one), str(two), "--json").stdout)) == 2
+    assert len(records) == 2
 
 
 def test_a_damaged_file_is_named_and_the_others_are_shown(cli, tmp_path):

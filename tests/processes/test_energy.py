@@ -82,7 +82,7 @@ def test_a_constant_power_is_that_power_whatever_stands_around_the_timed_part(tr
     assert measured(record).polled_J == pytest.approx(record.energy.energy_J, rel=1e-3)
     energy, blocks = record.energy, record.blocks
     assert energy.steps == blocks.steps_per_block * len(blocks.duration_ns)
-    assert 1 <= energy.duration_s / (sum(blocks.duration_ns) / 1e9) < 1.2
+    assert sum(blocks.duration_ns) / 1e9 <= energy.duration_s <= record.interference.duration_s
     assert derived["samples_per_J"].value == pytest.approx(2 * energy.steps / (100 * energy.duration_s), rel=0.005)
     assert derived["energy_per_step_J"].value == pytest.approx(2 / derived["samples_per_J"].value)
 
