@@ -17,16 +17,17 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
-from benchmarker.hooks import names, parameters, registry
+from benchmarker.hooks import names
 from benchmarker.records.ceilings import MATVEC_ROWS, computed_in, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline import vendor_peaks
+from benchmarker.roofline.formula import formula, predicted_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from benchmarker.api.problem import Problem, Work
+    from benchmarker.api.problem import Work
     from benchmarker.records.ceilings import Ceilings, DeviceKey
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
@@ -188,8 +189,8 @@ def rooflines(
             lacking = _without_peak(key.name if key else "", computed_in(first), str(key))
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
-        parts, model_s = _parts(first, roof)
-        points = [*_step(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
+        model_s = predicted_step(first, roof).time_s
+        points = [*_step(good, roof), *_scopes(good, formula(first.case).parts, roof), *_kernels(good, roof)]
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
         found.append(
             Roofline(
@@ -202,31 +203,6 @@ def rooflines(
             )
         )
     return found, list(reasons)
-
-
-def of_part(work: Work, roof: Roof) -> float:
-    """Return the least time, s, of a part of a step."""
-    return roof.time_s(work.flops, work.bytes, work.weight_bytes)
-
-
-def _parts(record: Record, roof: Roof) -> tuple[Mapping[str, Work], float | None]:
-    """Return the work of each scope, and the time of all in each phase, one after the other and each at the roof.
-
-    Without a formula, or if the problem is not installed or rejects these parameters, there are none.
-    """
-    try:
-        problem: Problem = registry.load([f"problem.{record.case.problem}"]).hook.make_problem()
-        made = parameters.convert(problem.params, record.case.params)
-    except UserError:
-        return {}, None
-    mode, precision = record.case.mode, record.case.precision
-    parts = problem.parts(made, mode, precision)
-    model_s = sum(
-        count * of_part(work, roof)
-        for count, own in problem.phases(made).values()
-        for work in problem.parts(own, mode, precision).values()
-    )
-    return parts, model_s if parts else None
 
 
 def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
