@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.loads import found_rate, print_load
+from benchmarker.cli.display.loads import print_load
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import Line, progress_options, quiet, working
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
@@ -25,6 +25,7 @@ from benchmarker.records.load import Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Send, Session, named
+from benchmarker.serving.words import found_rate
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
