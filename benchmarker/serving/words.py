@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from benchmarker.formatting import si
+from benchmarker.formatting import part, si
 from benchmarker.serving.latency import Figures
 from benchmarker.serving.search import Highest, highest
 from benchmarker.serving.session import named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarker.records.load import Load, Slo
     from benchmarker.stats.quantile_interval import Estimate
 
@@ -61,6 +64,16 @@ def answer(found: Highest, load: Load) -> str:
     sure += [f"{found.high:.4g} does not"] if found.high is not None else []
     known = f"95% sure that {' and '.join(sure)}" if sure else unsure
     return f"highest rate that holds {objective}: {named(found.rate)} ({known})"
+
+
+def failed(figures: Sequence[Figures]) -> str:
+    """Return how many requests failed, by kind; empty if none did."""
+    failures = [each.failure for of in figures for each in of.outcomes if each.failure]
+    if not failures:
+        return ""
+    total = sum(len(of.outcomes) for of in figures)
+    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in failures).most_common())
+    return f"{part(len(failures), total, 'request')} failed ({kinds}); they count as slower than all others"
 
 
 def latency(value_s: float) -> str:

@@ -13,7 +13,7 @@ from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures
 from benchmarker.serving.session import named
-from benchmarker.serving.words import NAMES, answer, described, found_rate, interval, latency
+from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,9 +47,8 @@ def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
 def _print_one(figures: Figures) -> None:
     """Print the percentiles of a single step."""
     step = figures.step
-    sentence = (
-        f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {part(figures.answered, step.planned, 'request')} answered"
-    )
+    answered = part(figures.answered, step.planned, "request")
+    sentence = f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {answered} answered"
     print_text(f"{sentence}, {si(figures.tokens_per_s, '1/s')} tokens/s")
     if figures.met:
         met = f"{figures.met.value:.1%} ({figures.met.low:.1%} to {figures.met.high:.1%}) of requests meet the SLO"
@@ -96,13 +95,12 @@ def _percentile(name: str, percent: int, figures: Figures) -> str:
 
 def _print_failures(figures: Sequence[Figures]) -> None:
     """Print how many requests failed, by kind, with the messages that came most often."""
-    failed = [each.failure for of in figures for each in of.outcomes if each.failure]
-    if not failed:
+    sentence = failed(figures)
+    if not sentence:
         return
-    total = sum(len(each.outcomes) for each in figures)
-    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in failed).most_common())
-    print_text(f"{part(len(failed), total, 'request')} failed ({kinds}); they count as slower than all others:")
-    for message, number in Counter(each.message for each in failed).most_common(MOST_MESSAGES):
+    print_text(f"{sentence}:")
+    messages = Counter(each.failure.message for of in figures for each in of.outcomes if each.failure)
+    for message, number in messages.most_common(MOST_MESSAGES):
         print_text(f"  {number} x {message}", indent="    ")
 
 
