@@ -9,7 +9,7 @@ visual performance model for multicore architectures", CACM 52(4), 2009.)
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
 
-Level = Literal["step", "scope", "kernel"]
+Level = Literal["step", "phase", "scope", "kernel"]
 Bound = Literal["compute", "memory"]
 Source = Literal["measured", "vendor"]
 
@@ -86,7 +86,7 @@ class Roof(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """A piece of work under its roof: a step, a scope, or a kernel.
+    """A piece of work under its roof: a step, a phase of one that has several, a scope, or a kernel.
 
     `time_s` is measured; `predicted_s` is the least time that the roof allows. `share` is `predicted_s` / `time_s`. It
     exceeds 1 if data stays in a cache, which the model ignores. `attainable` and `achieved` are in FLOP/s, `intensity`
@@ -190,7 +190,8 @@ def rooflines(
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
         model_s = predicted_step(first, roof).time_s
-        points = [*_step(good, roof), *_scopes(good, formula(first.case).parts, roof), *_kernels(good, roof)]
+        parts = formula(first.case).parts
+        points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
         found.append(
             Roofline(
@@ -211,6 +212,26 @@ def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
     if cost is None or not cost.bytes or not times:
         return []
     return [point("step", "step", cost.flops, cost.bytes, median(times), roof)]
+
+
+def _phases(records: Sequence[Record], roof: Roof) -> list[Point]:
+    """Return points of the phases of a step that generates text from a prompt, by the times at which tokens were ready.
+
+    `prefill` lasts until the first token, and `decode` is one token after it.
+    """
+    phases = formula(records[0].case).phases
+    if len(phases) < 2:
+        return []
+    times = [record.token_times for record in records if record.token_times]
+    found = {
+        "prefill": [median(each.first_ns) for each in times if each.first_ns],
+        "decode": [median(fmean(gaps) for gaps in each.gap_ns) for each in times if each.gap_ns],
+    }
+    return [
+        point("phase", name, phases[name].cost.flops, phases[name].cost.bytes, median(times_ns) / 1e9, roof)
+        for name, times_ns in found.items()
+        if name in phases and times_ns
+    ]
 
 
 def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) -> list[Point]:

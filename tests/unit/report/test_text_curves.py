@@ -102,3 +102,17 @@ def test_a_room_that_is_given_joins_no_lengths_that_have_others(page_of, place, 
         ("seq_len=128", (8.0, 64.0)),
         ("seq_len=256", (8.0, 64.0)),
     ]
+
+
+@pytest.mark.usefixtures("known")
+def test_phases_are_named_points_of_one_roofline_however_many_cases_there_are(page_of, place, parts):
+    options = [{"phase": "prefill", "prompt_len": 8 + length} for length in range(9)]
+    options += [{"phase": "decode"}, {"phase": "generate", "new_tokens": 5}]
+    figure = parts(page_of(place(trials(*options, trials=1))))["roofs"]
+    labels = [label for mark in figure.marks for label in mark.labels]
+    assert {"prefill", "decode", "generate"} <= set(labels)
+    (split,) = [mark for mark in figure.marks if len(mark.labels) == 2]
+    assert (split.labels, split.look, split.listed) == (("prefill", "decode"), "dots", False)
+    rows = [row for row in figure.data.rows if row[1] == "phase"]
+    assert split.x == tuple(row[3] for row in rows)
+    assert len([row for row in figure.data.rows if row[1] == "step"]) == 11

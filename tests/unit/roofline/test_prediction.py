@@ -211,6 +211,28 @@ def test_metrics_without_a_prediction_are_null_with_the_reason(monkeypatch):
         assert all(derive(record)[name].reason.startswith(reason) for name in names)
 
 
+def test_the_phases_of_a_text_are_points_by_the_times_of_its_tokens(command, tmp_path):
+    """A request takes 3 s until its first token and 0.5 s for each of 8 others, on average."""
+    gaps = [0.4, 0.6] * 4
+    record = make_text(9.0, [3.0, 2.0, 4.0], gaps, phase="generate", prompt_len=16, new_tokens=9)
+    ((found,), _) = rooflines([record], Ceilings(KNOWN[:2]))
+    points = {each.name: each for each in found.points if each.level == "phase"}
+    assert {name: each.time_s for name, each in points.items()} == pytest.approx({"prefill": 3.0, "decode": 0.5})
+    for phase in prediction(record, Roof(1e12, 1e6)).phases:
+        assert points[phase.name].predicted_s == pytest.approx(phase.least_s)
+        assert points[phase.name].share == pytest.approx(phase.least_s / points[phase.name].time_s)
+    assert points["prefill"].flops + 8 * points["decode"].flops == pytest.approx(record.cost.flops)
+    ((alone,), _) = rooflines([make_text(9.0, [3.0], phase="prefill", prompt_len=16)], Ceilings(KNOWN[:2]))
+    assert {each.level for each in alone.points} == {"step"}  # it is the phase
+    ceilings.keep(KNOWN)
+    (tmp_path / "one.json").write_bytes(atomic.encode(record))
+    shown = command("roofline", "one.json", "--level=phase").stdout
+    assert [line.split()[:2] for line in shown.splitlines() if line.startswith("phase")] == [
+        ["phase", "prefill"],
+        ["phase", "decode"],
+    ]
+
+
 def test_the_formula_of_a_case_is_worked_out_once_for_all_its_records(monkeypatch):
     """Else `show` of thousands of records would be several times slower."""
     problem = type(problem_of("gpt2"))
