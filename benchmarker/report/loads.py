@@ -47,7 +47,8 @@ class _Curve:
     @cached_property
     def figures(self) -> list[Figures]:
         """The figures of its rates, in ascending order."""
-        return sorted((Figures(step, self.load.slo) for step in self.load.steps), key=_rate_per_s)
+        every = (Figures(step, self.load.slo) for step in self.load.steps)
+        return sorted(every, key=lambda each: _rate_per_s(each) or 0.0)
 
     @property
     def unit(self) -> str:
@@ -64,10 +65,10 @@ class _Curve:
         return f"{self.label}: {text}." if self.label else f"{text}."
 
 
-def _rate_per_s(figures: Figures) -> float:
-    """Return the requests that arrived per second: the rate asked for, or that of a trace file."""
+def _rate_per_s(figures: Figures) -> float | None:
+    """Return the rate of requests that was asked for, or that of a trace file; None if all of that came at once."""
     step = figures.step
-    return step.rate_per_s or (step.planned / step.seconds if step.seconds else 0.0)
+    return step.rate_per_s or (step.planned / step.seconds if step.seconds else None)
 
 
 def section(loads: Sequence[Load]) -> Section | None:
@@ -217,7 +218,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _hover(curve: _Curve, percent: int, figures: Figures, estimate: Estimate, unit: str) -> str:
-    what = curve.words(f"p{percent} at {_rate_per_s(figures):.4g} requests/s")
+    what = curve.words(f"p{percent} at {named(_rate_per_s(figures))}")
     return f"{what}: {latency(estimate.value)} ({interval(estimate)}), {si(figures.tokens_per_s, '1/s', 3)} {unit}"
 
 

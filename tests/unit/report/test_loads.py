@@ -117,6 +117,25 @@ def test_chunks_that_no_server_counted_are_not_drawn_as_tokens():
     assert {mark.name.split()[0] for mark in drawn["ttft-load-1"].marks} == {"other"}
 
 
+def test_loads_beyond_the_colours_are_in_the_table_alone():
+    answers = [outcome(float(at), 0.1, 0.2) for at in range(20)]
+    found = section_of.section([load([step(answers)], model=f"m{number}") for number in range(9)])
+    figure = figures_of(found)["ttft-load-0"]
+    assert len({mark.series for mark in figure.marks}) == 8
+    assert len(figure.data.rows) == 18
+    assert figure.left_out == "Only the first 8 of 9 loads are drawn; the data table has all."
+
+
+def test_what_came_at_once_or_not_at_all_has_no_rate_and_no_point():
+    at_once = section_of.section([load([step([outcome(0.0, 0.1)], None, 0.0)], arrivals="trace")])
+    assert figures_of(at_once) == {}
+    (table,) = at_once.parts
+    row = dict(zip([each.name for each in table.table.columns], table.table.rows[0], strict=True))
+    assert (row["requests_per_s"], row["tokens_per_s"], row["ttft_p50_s"]) == (None, None, pytest.approx(0.1))
+    assert section_of.section([load([])]).parts[0].table.rows == ()
+    assert section_of.section([]) is None
+
+
 def test_the_answer_of_a_search_and_the_doubts_stand_on_the_page(tmp_path):
     made = queue(2, 12, slo=SLO, searched=True, endpoint="http://127.0.0.1:8000/v1")
     page = section_of.page([made], [], None)

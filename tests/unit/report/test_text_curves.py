@@ -75,6 +75,15 @@ def test_times_of_decode_stand_over_its_context_and_its_batch(page_of, place, pa
     assert drawn(found, "ttft_s", name) is None
 
 
+@pytest.mark.usefixtures("known")
+def test_what_is_predicted_stands_beside_the_step_time_in_the_results(page_of, place, parts):
+    records = trials({"phase": "decode"}, trials=3)
+    table = parts(page_of(place(records)))["Configurations"].table
+    assert [each.name for each in table.columns[1:4]] == ["step_time_median_s", "times_predicted", "predicted_s"]
+    predicted_s = prediction(records[0], ROOF).time_s
+    assert table.rows[0][1:4] == pytest.approx((2.0, 2.0 / predicted_s, predicted_s))
+
+
 def test_without_ceilings_nothing_is_predicted_and_few_trials_have_no_interval(page_of, place, parts):
     records = trials({"phase": "decode", "depth": 8}, {"phase": "decode", "depth": 64}, trials=5)
     found = parts(page_of(place(records)))
