@@ -185,6 +185,7 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
         for limit in sorted(limits)
     ]
     values = [y for mark in (*marks, *lines) for y in mark.y]
+    is_log = min(values) > 0 and max(values) >= WIDE * min(values)
     notes = [
         "A percentile that falls on a failed request has no time and is not drawn." if is_open else "",
         f"Only the first {MOST_LOADS} of {len(curves)} loads are drawn; the data table has all."
@@ -208,7 +209,7 @@ def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figu
         Axis(unit, limit=(0.0,)),
         (*marks, *lines),
         Table(columns, tuple(rows)),
-        y=Axis(NAMES[name], "s", log=min(values) > 0 and max(values) >= WIDE * min(values)),
+        y=Axis(NAMES[name], "s", log=is_log, limit=() if is_log else (0.0,)),
         left_out=" ".join(filter(None, notes)),
     )
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
 
@@ -42,7 +40,8 @@ class Formula:
     reason: str | None = None
 
 
-class PredictedStep(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedStep:
     """The time, s, that a step should take, and that of one pass of each of its phases; None with the reason."""
 
     time_s: float | None
