@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.record import Record
+    from benchmarker.roofline.formula import PredictedStep, predicted_step
     from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
     from benchmarker.worker.bench import Bench, open_bench
     from benchmarker.worker.timing import Stepper, steps_per_block
@@ -48,6 +49,7 @@ __all__ = [
     "NotHereError",
     "Outcome",
     "Precision",
+    "PredictedStep",
     "Problem",
     "Profiling",
     "Proof",
@@ -74,6 +76,7 @@ __all__ = [
     "load_telemetry",
     "measured_roof",
     "open_bench",
+    "predicted_step",
     "steps_per_block",
     "vendor_roof",
 ]
@@ -135,6 +138,10 @@ _MODULES = {
     "benchmarker.hooks.specs": ("hookimpl",),
     "benchmarker.records.ceilings": ("Ceilings",),
     "benchmarker.records.record": ("Record",),
+    "benchmarker.roofline.formula": (
+        "PredictedStep",
+        "predicted_step",
+    ),
     "benchmarker.roofline.model": (
         "Roof",
         "measured_roof",

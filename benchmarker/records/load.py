@@ -155,6 +155,16 @@ def read(path: Path) -> Load:
     return found
 
 
+def under(result: Path) -> tuple[list[Load], list[Fault]]:
+    """Read the loads at a result: a file of a load, the folder of a run, or a folder of runs; return the faults too."""
+    files = sorted(result.rglob(LOAD)) if result.is_dir() else [result] if result.name == LOAD else []
+    found = [atomic.decode(file, decode) for file in files]
+    return (
+        [each for each in found if isinstance(each, Load)],
+        [each for each in found if isinstance(each, Fault)],
+    )
+
+
 def decode(content: bytes) -> Load:
     """Decode the content of a file of a load; raises msgspec.DecodeError."""
     return msgspec.json.decode(content, type=Load)

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
 STEP_TIME = "step_time_median_s"
 """The metric that is compared and shown first unless another one is named."""
+FIRST = (STEP_TIME, "times_predicted", "predicted_s")
+"""Metrics that stand first in a table: what was measured, and beside it what is predicted."""
+
+
+def by_importance(metric: str) -> int:
+    """Return the place of a metric in a table, for sorting; those that are not among the first keep their order."""
+    return FIRST.index(metric) if metric in FIRST else len(FIRST)
 
 
 def step_times(record: Record) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarker.report import answer, summary
+from benchmarker.report import answer, loads, summary
 from benchmarker.report.environment import environment
 from benchmarker.report.faults import faults
 from benchmarker.report.measured import measured
@@ -38,6 +38,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
         times(study),
         sweeps(study),
         fronts(study),
+        loads.section(study.loads),
         roofs(study),
         kernels(study),
         tables,
@@ -50,8 +51,8 @@ def page(study: Study) -> tuple[Page, list[str]]:
     made = Page(
         summary.title(study),
         summary.subtitle(study),
-        tuple(answer.cards(study)),
-        tuple(answer.doubts(study)),
+        (*answer.cards(study), *loads.cards(study.loads)),
+        (*answer.doubts(study), *loads.doubted(study.loads)),
         tuple(each for each in found if each),
     )
     return made, unread

@@ -124,19 +124,20 @@ def _points(figure: Figure, mark: Points) -> dict[str, Any]:
         found["showlegend"] = False
     if mark.labels:
         found |= {"mode": f"{found['mode']}+text", "text": [plain(shortened(text, WIDEST)) for text in mark.labels]}
-    if any(low is not None for low in mark.low):
-        found["error_x"] = _errors(mark.x, mark.low, mark.high)
+    if any(end is not None for end in (*mark.low, *mark.high)):
+        across, values = ("error_y", mark.y) if figure.y else ("error_x", mark.x)
+        found[across] = _errors(values, mark.low, mark.high)
     return found
 
 
 def _layout(figure: Figure) -> dict[str, Any]:
     names = {mark.name for mark in figure.marks}
     layout: dict[str, Any] = {
-        "xaxis": _axis(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(mark))]),
+        "xaxis": _axis(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(figure, mark))]),
         "showlegend": len(names) > 1,
     }
     if figure.y:
-        up = [y for mark in figure.marks if isinstance(mark, Points) for y in mark.y]
+        up = [y for mark in figure.marks if isinstance(mark, Points) for y in (*mark.y, *_ends(mark))]
         layout["yaxis"] = _axis(figure.y, up)
     if any(isinstance(mark, Bars) for mark in figure.marks):
         layout["barmode"] = (
@@ -149,11 +150,16 @@ def _layout(figure: Figure) -> dict[str, Any]:
     return layout
 
 
-def _across(mark: Mark) -> Sequence[float]:
-    """Return the values of a mark along x, including the ends of its intervals."""
+def _across(figure: Figure, mark: Mark) -> Sequence[float]:
+    """Return the values of a mark along x, including the ends of its intervals if they are."""
     if isinstance(mark, Points):
-        return [*mark.x, *(end for end in (*mark.low, *mark.high) if end is not None)]
+        return mark.x if figure.y else [*mark.x, *_ends(mark)]
     return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
+
+
+def _ends(mark: Points) -> list[float]:
+    """Return the ends of the intervals of points."""
+    return [end for end in (*mark.low, *mark.high) if end is not None]
 
 
 def _axis(axis: Axis, values: Sequence[float]) -> dict[str, Any]:

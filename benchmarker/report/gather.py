@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchmarker.hooks.metrics import Derive
     from benchmarker.procurement.accept import Acceptance
     from benchmarker.procurement.score import Scores
+    from benchmarker.records.load import Load
     from benchmarker.records.record import Record
 
     Read = Sequence[tuple[Path, Sequence[Record], Sequence[Fault]]]
@@ -51,9 +52,13 @@ def gather(
     by: str | None = None,
     baseline: str | None = None,
     procurement: Procurement = Procurement(),
+    loads: Sequence[Load] = (),
+    unread: Sequence[Fault] = (),
     title: str | None = None,
 ) -> Study:
     """Judge the records of results, each of which has at least one record.
+
+    Loads are shown beside them, and `unread` is among the faults.
 
     Raises `UserError` like `choose`, if a file of the procurement is not valid, or if it asks for a score and there is
     only one side.
@@ -69,7 +74,7 @@ def gather(
     family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None
     return Study(
         results=groups,
-        faults=[*(fault for _, _, found in read for fault in found), *planned.faults, *known.faults],
+        faults=[*(fault for _, _, found in read for fault in found), *unread, *planned.faults, *known.faults],
         planned=planned,
         matches=made.matches if made else (),
         family=_as_scored(family, scores) if family and scores else family,
@@ -82,6 +87,7 @@ def gather(
         scores=scores,
         unscored=unscored,
         acceptances=_acceptances(read, derive, procurement.reference) if procurement.reference else (),
+        loads=loads,
         title=title,
     )
 

@@ -39,7 +39,9 @@
     const { series, look, stacked, symbol, ...rest } = trace;
     const colour = stacked ? colours.kinds[series % 9] : colours.series[series % 8];
     const made = { ...rest };
-    if (made.error_x) made.error_x = { ...made.error_x, color: trace.type === "bar" ? colours.ink : colour, thickness: 1.5, width: 4 };
+    for (const axis of ["error_x", "error_y"].filter((name) => made[name])) {
+      made[axis] = { ...made[axis], color: trace.type === "bar" ? colours.ink : colour, thickness: 1.5, width: 4 };
+    }
     if (trace.type === "bar") {
       made.width = 0.62;
       made.marker = { color: colour, line: { color: colours.paper, width: stacked ? 1 : 0 } };

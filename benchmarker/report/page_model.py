@@ -92,8 +92,9 @@ class Boxes:
 class Points:
     """Points of one series.
 
-    `low` and `high` are the ends of intervals along x, if `y` are rows. `texts` are shown on hover, `labels` next to
-    the points. `symbol` is that of the series unless given. `listed` points appear in the legend.
+    `low` and `high` are the ends of intervals, along x if `y` are rows, and along y otherwise. `texts` are shown on
+    hover, `labels` next to the points. `symbol` is that of the series unless given. `listed` points appear in the
+    legend.
     """
 
     name: str
@@ -165,10 +166,14 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The whole page."""
+    """The whole page; `undoubted` is what is known if there is no doubt."""
 
     title: str
     subtitle: str
     cards: tuple[Card, ...]
     doubts: tuple[Doubt, ...]
     sections: tuple[Section, ...]
+    undoubted: str = (
+        "No trial failed or is missing, none is known to have been disturbed, and no difference between the sides was "
+        "found."
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 """Units of time: seconds per unit, and name."""
-_MARKERS: dict[Level, str] = {"step": "o", "scope": "s", "kernel": "."}
+_MARKERS: dict[Level, str] = {"step": "o", "phase": "^", "scope": "s", "kernel": "."}
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """The palette of Okabe and Ito (2008), which the colour-blind can distinguish."""
 _REST = "#999999"
@@ -96,7 +96,7 @@ def roofs(found: Sequence[Roofline], path: Path) -> None:
         axes.set_xlabel("arithmetic intensity, FLOP/byte")
         axes.set_ylabel("FLOP/s")
         axes.grid(which="both", alpha=0.2)
-        axes.set_title("o step, \u25aa scope, \u00b7 kernel", fontsize="small", loc="left")
+        axes.set_title("o step, \u25b4 phase, \u25aa scope, \u00b7 kernel", fontsize="small", loc="left")
         axes.figure.legend(loc="outside lower left", fontsize="small")
 
 

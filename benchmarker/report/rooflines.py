@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
 
 if TYPE_CHECKING:
+    from benchmarker.records.configurations import Value
     from benchmarker.report.study import Group, Study
     from benchmarker.roofline.model import Level, Point, Roof, Roofline
 
@@ -15,7 +17,10 @@ MOST_CONFIGURATIONS = 8
 MOST_POINTS = 40
 """Largest number of points drawn for a configuration, the longest of each level first."""
 MOST_SENTENCES = 4
-LEVELS: tuple[Level, ...] = ("step", "scope", "kernel")
+LEVELS: tuple[Level, ...] = ("step", "scope", "kernel", "phase")
+"""The levels, in the order of their symbols."""
+WHOLE = ("step", "phase")
+"""Levels whose points are large."""
 ROOF = 7
 
 
@@ -41,7 +46,7 @@ def _drawable(found: Roofline) -> list[Point]:
 
 def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
     amount = si
-    shown = found[:MOST_CONFIGURATIONS]
+    shown = _mixed(found)[:MOST_CONFIGURATIONS]
     points = [(index, each) for index, (_, of) in enumerate(shown) for each in _drawable(of)[:MOST_POINTS]]
     xs = [each.intensity for _, each in points]
     least, most = min(xs) / 4, max(xs) * 4
@@ -50,23 +55,26 @@ def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
         name = group.label
         for symbol, level in enumerate(LEVELS):
             these = [each for index, each in points if index == number and each.level == level]
-            if these:
-                marks.append(
-                    Points(
-                        name,
-                        group.series if len(study.sides) > 1 else number,
-                        tuple(each.intensity for each in these),
-                        tuple(each.achieved for each in these),
-                        tuple(
-                            f"{name}, {level} {each.name}: {amount(each.achieved, 'FLOP/s')}, "
-                            f"{each.share:.0%} of the roof, {each.bound}-bound"
-                            for each in these
-                        ),
-                        look="dots" if level == "step" else "small dots",
-                        symbol=symbol,
-                        listed=level == "step",
-                    )
+            if not these:
+                continue
+            phases = tuple(_phase(group, each) for each in these)
+            marks.append(
+                Points(
+                    name,
+                    group.series if len(study.sides) > 1 else number,
+                    tuple(each.intensity for each in these),
+                    tuple(each.achieved for each in these),
+                    tuple(
+                        f"{name}, {level} {each.name}: {amount(each.achieved, 'FLOP/s')}, "
+                        f"{each.share:.0%} of the roof, {each.bound}-bound"
+                        for each in these
+                    ),
+                    look="dots" if level in WHOLE else "small dots",
+                    symbol=symbol,
+                    labels=phases if any(phases) else (),
+                    listed=level == "step",
                 )
+            )
     rows: list[tuple[Cell, ...]] = [
         (
             group.label,
@@ -97,16 +105,36 @@ def _figure(study: Study, found: list[tuple[Group, Roofline]]) -> Figure:
     return Figure(
         "roofs",
         "Achieved FLOP/s over arithmetic intensity",
-        "Circles are steps, squares are scopes, diamonds are kernels. The lines are the roofs measured on these "
-        "devices: bandwidth times intensity on the left, the peak of matrix products on the right. Times of scopes and "
-        "kernels were measured under the profiler. A point above a roof means that data stayed in a cache, which the "
-        "model ignores, or that the machine was slower when its ceilings were measured.",
+        "Circles are steps, triangles are the phases of a step that generates text, squares are scopes, diamonds are "
+        "kernels. The lines are the roofs measured on these devices: bandwidth times intensity on the left, the peak "
+        "of matrix products on the right. Times of scopes and kernels were measured under the profiler; in those of "
+        "phases, each token was waited for. A point above a roof means that data stayed in a cache, which the model "
+        "ignores, or that the machine was slower when its ceilings were measured.",
         Axis("arithmetic intensity, FLOP/byte", log=True),
         tuple(marks),
         Table(columns, tuple(rows)),
         y=Axis("FLOP/s", log="always"),
         left_out=left,
     )
+
+
+def _phase(group: Group, of: Point) -> str:
+    """Return the phase of text generation that a point is; empty if it is none."""
+    if of.level == "phase":
+        return of.name
+    phase = group.factors.get("phase", "none") if of.level == "step" else "none"
+    return "" if phase == "none" else str(phase)
+
+
+def _mixed(found: list[tuple[Group, Roofline]]) -> list[tuple[Group, Roofline]]:
+    """Return the rooflines with those of each phase of text generation in turn, so that the first have all phases."""
+    seen: Counter[Value] = Counter()
+    ranks = []
+    for group, _ in found:
+        phase = group.factors.get("phase")
+        ranks.append(seen[phase])
+        seen[phase] += 1
+    return [each for _, each in sorted(zip(ranks, found, strict=True), key=lambda pair: pair[0])]
 
 
 def _roof(roof: Roof, least: float, most: float) -> Points:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from benchmarker.procurement.completeness import Asked
     from benchmarker.procurement.score import Scores
     from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.load import Load
     from benchmarker.records.record import Record
     from benchmarker.roofline.model import Roofline
 
@@ -62,6 +63,7 @@ class Study:
     `results` holds the records by the result that they were read from, `planned` what their plans ask for beyond them.
     `telemetry` and `tables` are the time series and event tables next to the records, by trial. `scores` are those of
     `suite score`, or None with the reason in `unscored`; `acceptances` are those of `suite accept`, by result.
+    `loads` are those of `serve-load` among the results.
     """
 
     results: Sequence[tuple[str, Sequence[Record]]]
@@ -78,6 +80,7 @@ class Study:
     scores: Scores | None = None
     unscored: str = ""
     acceptances: Sequence[tuple[str, Acceptance]] = ()
+    loads: Sequence[Load] = ()
     title: str | None = None
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import count
+from benchmarker.records.step_times import by_importance
 from benchmarker.report.page_model import Column, Listing, Section, Table
 from benchmarker.report.study import named_columns, names_of
 
@@ -48,6 +49,7 @@ def results(study: Study) -> Section:
             for name, metric in study.derive(record).items():
                 if metric.headline and metric.value is not None:
                     names.setdefault(name, metric.unit)
+    names = {name: names[name] for name in sorted(names, key=by_importance)}
     columns = (
         *named_columns(study),
         *(Column(name, unit, numeric=True) for name, unit in names.items()),

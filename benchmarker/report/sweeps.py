@@ -1,33 +1,79 @@
-"""Sweeps: a metric over each numeric parameter that varies."""
+"""Sweeps: a metric over each numeric parameter that varies, beside what is predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.records.configurations import DEFAULTS, Value
-from benchmarker.report.page_model import Axis, Column, Figure, Points, Section, Table
+from benchmarker.records.step_times import STEP_TIME
+from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
+from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Group, Study
 
-FIRST = ("batch_size", "seq_len")
-METRICS = (("samples_per_s", "samples/s"), ("tokens_per_s", "tokens/s"))
+FIRST = ("batch_size", "seq_len", "prompt_len", "depth")
+LENGTHS = ("prompt_len", "depth", "new_tokens")
+"""Lengths of a text, with which the room for it, `seq_len`, grows unless it is given."""
 MOST_CURVES = 8
 """The number of distinct colours, symbols and dashes."""
+WIDE = 8
+"""Ratio of the largest to the least value from which an axis is logarithmic."""
+PREDICTED = 7
+"""The series of predictions of several lines: grey."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A metric to draw, its name and unit, and the metric that predicts it.
+
+    One that is `only_predicted` says nothing new unless a prediction stands beside it.
+    """
+
+    metric: str
+    words: str
+    unit: str
+    predicted: str = ""
+    only_predicted: bool = False
+
+
+KINDS = (
+    Kind("samples_per_s", "samples/s", "1/s"),
+    Kind("tokens_per_s", "tokens/s", "1/s"),
+    Kind("ttft_s", "TTFT", "s", "predicted_ttft_s"),
+    Kind("tpot_s", "TPOT", "s", "predicted_tpot_s"),
+    Kind(STEP_TIME, "step time", "s", "predicted_s", only_predicted=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    """A configuration on a line: the median over its trials, its interval from six trials on, and the prediction."""
+
+    x: float
+    y: float
+    interval: tuple[float | None, float | None]
+    predicted: float | None
+    group: Group
+
+
+_Key = tuple[tuple[str, Value | int], ...]
 
 
 def sweeps(study: Study) -> Section | None:
-    """Return samples and tokens per second over each varied number; a line joins cases equal in all other factors."""
+    """Return rates and times over each varied number; a line joins cases equal in all other factors."""
     every = {name for group in study.groups for name in group.factors} - {"seed", "gpu", *DEFAULTS}
     varied = sorted(name for name in every if _varies(study, name))
     varied = [*(name for name in FIRST if name in varied), *(name for name in varied if name not in FIRST)]
     figures = [
         figure
         for number, name in enumerate(varied)
-        for metric, unit in METRICS
-        if (figure := _figure(study, f"sweep-{number}-{metric}", name, metric, unit))
+        for kind in KINDS
+        if (figure := _figure(study, f"sweep-{number}-{kind.metric}", name, kind))
     ]
     return Section("sweeps", "Sweeps", (), tuple(figures)) if figures else None
 
@@ -41,54 +87,124 @@ def _number(value: Value) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _figure(study: Study, key: str, name: str, metric: str, unit: str) -> Figure | None:
-    curves: dict[tuple[tuple[str, Value], ...], list[tuple[float, float, Group]]] = {}
-    for group in study.groups:
-        x, y = _number(group.factors.get(name)), study.median(group, metric)
-        if x is not None and y is not None:
-            rest = ((group.side, group.series), *((key, value) for key, value in group.factors.items() if key != name))
-            curves.setdefault(rest, []).append((x, y, group))
-    lines = {rest: sorted(of, key=lambda each: each[0]) for rest, of in curves.items() if len(of) > 1}
-    if not lines:
+def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
+    lines = _lines(study, name, kind)
+    predicted = any(dot.predicted is not None for of in lines.values() for dot in of)
+    if not lines or (kind.only_predicted and not predicted):
         return None
-    cases = names.names([dict(rest[1:]) for rest in lines], study.apart, [name for _ in lines]).each
-    sides = [group.side for ((_, _, group), *_) in lines.values()]
-    labels = [" ".join(filter(None, pair)) or unit for pair in zip(cases, sides, strict=True)]
+    across = name in study.apart
+    cases = names.names([dict(rest[1:]) for rest in lines], () if across else study.apart, [name for _ in lines]).each
+    sides = ["" if across else of[0].group.side for of in lines.values()]
+    labels = [" ".join(filter(None, pair)) or kind.words for pair in zip(cases, sides, strict=True)]
     pairs = list(zip(labels, lines.values(), strict=True))
-    several = len(study.sides) > 1
-    marks = tuple(
+    shown = pairs[:MOST_CURVES]
+    several = len(study.sides) > 1 and not across
+    marks = [
         Points(
             label,
-            of[0][2].series if several else index,
-            tuple(x for x, _, _ in of),
-            tuple(y for _, y, _ in of),
-            tuple(f"{label}, {name}={x:g}: {si(y, '1/s')} {unit}" for x, y, _ in of),
+            of[0].group.series if several else index,
+            tuple(dot.x for dot in of),
+            tuple(dot.y for dot in of),
+            tuple(f"{label}, {name}={dot.x:g}: {_said(dot, kind)}" for dot in of),
+            tuple(dot.interval[0] for dot in of),
+            tuple(dot.interval[1] for dot in of),
             look="line and dots",
             symbol=index,
         )
-        for index, (label, of) in enumerate(pairs[:MOST_CURVES])
-    )
-    values = [x for of in lines.values() for x, _, _ in of]
+        for index, (label, of) in enumerate(shown)
+    ]
+    marks += _predictions(shown, {label: mark.series for (label, _), mark in zip(shown, marks, strict=True)})
+    xs = [dot.x for of in lines.values() for dot in of]
+    is_log = kind.unit == "s" and _is_wide([y for mark in marks for y in mark.y])
     left = (
         ""
         if len(pairs) <= MOST_CURVES
         else f"Only the first {MOST_CURVES} of {len(pairs)} lines are drawn; the data table has all."
     )
-    rows = tuple((label, x, y, len(group.ok)) for label, of in pairs for x, y, group in of)
+    rows: list[tuple[Cell, ...]] = [
+        (label, dot.x, dot.y, *dot.interval, *[dot.predicted] * predicted, len(dot.group.ok))
+        for label, of in pairs
+        for dot in of
+    ]
     columns = (
         Column("line"),
         Column(name, numeric=True),
-        Column(metric, "1/s", numeric=True),
+        Column(kind.metric, kind.unit, numeric=True),
+        Column("interval_from", kind.unit, numeric=True),
+        Column("interval_to", kind.unit, numeric=True),
+        *[Column(kind.predicted, kind.unit, numeric=True)] * predicted,
         Column("trials", numeric=True),
     )
+    caption = (
+        "Each dot is the median over the trials of a configuration, with its 95% interval if there are "
+        f"{MIN_BLOCKS_FOR_INTERVAL} trials or more. A line joins configurations that differ only in this parameter."
+    )
+    if predicted:
+        caption += " Lines without dots are predicted from the work by formula and the measured ceilings of the device."
     return Figure(
         key,
-        f"{unit} over {name}",
-        "Each dot is the median over the trials of a configuration. A line joins configurations that differ only in "
-        "this parameter.",
-        Axis(name, log=min(values) > 0 and max(values) >= 8 * min(values)),
-        marks,
-        Table(columns, rows),
-        y=Axis(unit, limit=(0.0,)),
+        f"{kind.words} over {name}",
+        caption,
+        Axis(name, log=_is_wide(xs)),
+        tuple(marks),
+        Table(columns, tuple(rows)),
+        y=Axis(kind.words, "s" if kind.unit == "s" else "", log=is_log, limit=() if is_log else (0.0,)),
         left_out=left,
     )
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Return whether values suit a logarithmic axis."""
+    return min(values) > 0 and max(values) >= WIDE * min(values)
+
+
+def _said(dot: _Dot, kind: Kind) -> str:
+    """Return the value of a dot, and how far it is from the prediction."""
+    if kind.unit != "s":
+        return f"{si(dot.y, kind.unit)} {kind.words}"
+    times = f", {dot.y / dot.predicted:.3g} times the predicted {si(dot.predicted, 's')}" if dot.predicted else ""
+    return f"{si(dot.y, 's')}{times}"
+
+
+def _lines(study: Study, name: str, kind: Kind) -> Mapping[_Key, list[_Dot]]:
+    """Return the lines of two dots or more, each with the side and the factors that its dots share.
+
+    If the sides differ in the parameter itself, a line joins them.
+    """
+    whole = _joined(study, name, kind, {name})
+    if name not in LENGTHS:
+        return whole
+    of_room = _joined(study, name, kind, {name, "seq_len"})
+    return of_room if all(len({dot.x for dot in of}) == len(of) for of in of_room.values()) else whole
+
+
+def _joined(study: Study, name: str, kind: Kind, free: set[str]) -> Mapping[_Key, list[_Dot]]:
+    found: dict[_Key, list[_Dot]] = {}
+    for group in study.groups:
+        x, y = _number(group.factors.get(name)), study.median(group, kind.metric)
+        if x is not None and y is not None:
+            side = ("", 0) if name in study.apart else (group.side, group.series)
+            rest = (side, *((key, of) for key, of in group.factors.items() if key not in free))
+            interval = median_interval(study.values(group, kind.metric)) or (None, None)
+            predicted = study.median(group, kind.predicted) if kind.predicted else None
+            found.setdefault(rest, []).append(_Dot(x, y, interval, predicted, group))
+    return {rest: sorted(of, key=lambda dot: dot.x) for rest, of in found.items() if len(of) > 1}
+
+
+def _predictions(pairs: Iterable[tuple[str, Sequence[_Dot]]], series: Mapping[str, int]) -> list[Points]:
+    """Return the predicted lines; lines of the same work share one, called after what their names have in common."""
+    found: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for label, of in pairs:
+        if line := tuple((dot.x, dot.predicted) for dot in of if dot.predicted is not None):
+            found.setdefault(line, []).append(label)
+    return [
+        Points(
+            f"{names.common_words(labels)} predicted".strip(),
+            series[labels[0]] if len(labels) == 1 else PREDICTED,
+            tuple(x for x, _ in line),
+            tuple(y for _, y in line),
+            look="line",
+            symbol=2,
+        )
+        for line, labels in found.items()
+    ]

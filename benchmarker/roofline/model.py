@@ -9,7 +9,7 @@ visual performance model for multicore architectures", CACM 52(4), 2009.)
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,21 +17,22 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
-from benchmarker.hooks import names, parameters, registry
+from benchmarker.hooks import names
 from benchmarker.records.ceilings import MATVEC_ROWS, computed_in, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline import vendor_peaks
+from benchmarker.roofline.formula import formula, predicted_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from benchmarker.api.problem import Problem, Work
+    from benchmarker.api.problem import Work
     from benchmarker.records.ceilings import Ceilings, DeviceKey
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
 
-Level = Literal["step", "scope", "kernel"]
+Level = Literal["step", "phase", "scope", "kernel"]
 Bound = Literal["compute", "memory"]
 Source = Literal["measured", "vendor"]
 
@@ -85,7 +86,7 @@ class Roof(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """A piece of work under its roof: a step, a scope, or a kernel.
+    """A piece of work under its roof: a step, a phase of one that has several, a scope, or a kernel.
 
     `time_s` is measured; `predicted_s` is the least time that the roof allows. `share` is `predicted_s` / `time_s`. It
     exceeds 1 if data stays in a cache, which the model ignores. `attainable` and `achieved` are in FLOP/s, `intensity`
@@ -188,8 +189,9 @@ def rooflines(
             lacking = _without_peak(key.name if key else "", computed_in(first), str(key))
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
-        parts, model_s = _parts(first, roof)
-        points = [*_step(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
+        model_s = predicted_step(first, roof).time_s
+        parts = formula(first.case).parts
+        points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
         found.append(
             Roofline(
@@ -204,37 +206,32 @@ def rooflines(
     return found, list(reasons)
 
 
-def of_part(work: Work, roof: Roof) -> float:
-    """Return the least time, s, of a part of a step."""
-    return roof.time_s(work.flops, work.bytes, work.weight_bytes)
-
-
-def _parts(record: Record, roof: Roof) -> tuple[Mapping[str, Work], float | None]:
-    """Return the work of each scope, and the time of all in each phase, one after the other and each at the roof.
-
-    Without a formula, or if the problem is not installed or rejects these parameters, there are none.
-    """
-    try:
-        problem: Problem = registry.load([f"problem.{record.case.problem}"]).hook.make_problem()
-        made = parameters.convert(problem.params, record.case.params)
-    except UserError:
-        return {}, None
-    mode, precision = record.case.mode, record.case.precision
-    parts = problem.parts(made, mode, precision)
-    model_s = sum(
-        count * of_part(work, roof)
-        for count, own in problem.phases(made).values()
-        for work in problem.parts(own, mode, precision).values()
-    )
-    return parts, model_s if parts else None
-
-
 def _step(records: Sequence[Record], roof: Roof) -> list[Point]:
     cost = records[0].cost
     times = [float(np.median(step_times(record))) for record in records if record.blocks]
     if cost is None or not cost.bytes or not times:
         return []
     return [point("step", "step", cost.flops, cost.bytes, median(times), roof)]
+
+
+def _phases(records: Sequence[Record], roof: Roof) -> list[Point]:
+    """Return points of the phases of a step that generates text from a prompt, by the times at which tokens were ready.
+
+    `prefill` lasts until the first token, and `decode` is one token after it.
+    """
+    phases = formula(records[0].case).phases
+    if len(phases) < 2:
+        return []
+    times = [record.token_times for record in records if record.token_times]
+    found = {
+        "prefill": [median(each.first_ns) for each in times if each.first_ns],
+        "decode": [median(fmean(gaps) for gaps in each.gap_ns) for each in times if each.gap_ns],
+    }
+    return [
+        point("phase", name, phases[name].cost.flops, phases[name].cost.bytes, median(times_ns) / 1e9, roof)
+        for name, times_ns in found.items()
+        if name in phases and times_ns
+    ]
 
 
 def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) -> list[Point]:

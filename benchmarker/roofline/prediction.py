@@ -15,7 +15,7 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Work
-from benchmarker.roofline.model import of_part
+from benchmarker.roofline.formula import of_part
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Mode

@@ -32,7 +32,7 @@ def test_an_engine_answers_every_request_with_a_time_for_each_token(serve, cli, 
     assert (done.returncode, len(step.outcomes)) == (0, step.planned)
     assert all(len(each.chunks_s) == each.answer_tokens == 4 and not each.failure for each in step.outcomes)
     assert all(each.chunks_s[0] - each.arrival_s >= 0.002 for each in step.outcomes)
-    assert all(each.chunks_s[-1] - each.chunks_s[0] >= 0.003 for each in step.outcomes)
+    assert all(each.chunks_s[-1] - each.arrival_s >= 0.005 for each in step.outcomes)
     assert load.endpoint is None
     assert (load.engine.slots, load.engine.positions, load.engine.check.ok) == (3, 7, True)
     assert load.engine.case.params["slots"] == 3
@@ -47,7 +47,7 @@ def test_a_single_slot_serves_one_request_after_the_other(serve, tmp_path):
     outcomes = stored(tmp_path)[1].steps[0].outcomes
     spans = sorted((each.chunks_s[0], each.chunks_s[-1]) for each in outcomes)
     assert len(spans) >= 8
-    assert all(end < begin for (_, end), (begin, _) in pairwise(spans))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def test_wrong_tokens_are_refused_before_any_request(serve, tmp_path):

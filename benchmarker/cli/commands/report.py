@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,14 @@ from benchmarker.hooks.extras import installing
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement.score import METRICS
 from benchmarker.records import store
+from benchmarker.records.load import under
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.files.atomic import Fault
+    from benchmarker.records.load import Load
+    from benchmarker.records.record import Record
 
 ENDINGS = (".html", ".htm")
 
@@ -70,8 +78,8 @@ def command(
 ) -> int:
     """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
 
-    RESULT is a record, the folder of a run, or a folder of runs; or all are profiler traces or event tables, for a
-    report on where their time goes. With several records, the baseline is the first or the one
+    RESULT is a record, the folder of a run, or a folder of runs, also of `serve-load`; or all are profiler traces or
+    event tables, for a report on where their time goes. With several records, the baseline is the first or the one
     that --baseline names, and each of the others is compared with it. With --by, or with a single RESULT,
     configurations that differ in only one axis are compared. If it is not clear which axis, frameworks are compared. If
     nothing can be compared, the report states why.
@@ -81,6 +89,7 @@ def command(
     """
     from benchmarker.report.assemble import page
     from benchmarker.report.gather import Procurement, gather
+    from benchmarker.report.loads import page as page_of_loads
 
     try:
         from benchmarker.report.render import render
@@ -95,28 +104,52 @@ def command(
 
         _write(output, render(page_of_traces([(path, from_result(path)) for path in traces], title)))
         return 0
-    scored = len(results) > 1 or cost or weights
+    every, loads = _read(results)
+    faults = [fault for _, _, of in every for fault in of]
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if empty := [str(result) for result, records, _ in every if not (records or loads[result])]:
+        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
+    read = [each for each in every if each[1]]
+    unread_loads = [fault for _, records, of in every if not records for fault in of]
+    found = [load for of in loads.values() for load in of]
+    if not read:
+        if by or baseline or fail_on or cost or weights or reference:
+            raise UserError(
+                "loads are not judged: leave --by, --baseline, --fail-on, --cost, --weights and --reference out"
+            )
+        _write(output, render(page_of_loads(found, faults, title)))
+        return 1 if faults else 0
+    scored = len(read) > 1 or cost or weights
     if scored and not judging["metric"] and not judging["statistic"]:
         judging["metric"] = METRICS[0]
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
-    read = [(result, *store.read([result])) for result in results]
-    for _, _, faults in read:
-        for fault in faults:
-            click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if empty := [str(result) for result, records, _ in read if not records]:
-        raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     known_metric(rules, load_metrics()(read[0][1][0]))
     with working(f"writing {output}"):
         given = Procurement(cost, weights, reference)
-        study = gather(read, rules, by=by, baseline=baseline, procurement=given, title=title)
+        study = gather(
+            read, rules, by=by, baseline=baseline, procurement=given, loads=found, unread=unread_loads, title=title
+        )
         content, unread = page(study)
         _write(output, render(content))
-    told = {str(fault) for _, _, faults in read for fault in faults}
+    told = {str(fault) for fault in faults}
     for text in [*(str(fault) for fault in study.faults if str(fault) not in told), *unread]:
         click.echo(f"benchmarker: cannot read {clean(text)}", err=True)
     family = study.family
     judged: list[Comparison | GeometricMean] = [*family.comparisons, *family.geometric_means] if family else []
     return 1 if study.faults or unread else status_of(judged, unwanted, strict)
+
+
+def _read(results: Sequence[Path]) -> tuple[list[tuple[Path, list[Record], list[Fault]]], dict[Path, list[Load]]]:
+    """Return the records of each result with the faults, and its loads; those who have loads need no record."""
+    read, loads = [], {}
+    for result in results:
+        records, faults = store.read([result])
+        loads[result], unread = under(result)
+        if loads[result] and not records:
+            faults = [fault for fault in faults if fault.path != result]
+        read.append((result, records, [*faults, *unread]))
+    return read, loads
 
 
 def _write(output: Path, encoded: bytes) -> None:

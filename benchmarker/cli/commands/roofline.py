@@ -32,7 +32,8 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @click.option(
     "--level",
     type=click.Choice(get_args(Level)),
-    help="Show only steps, scopes or kernels; scopes and kernels need profiled trials. [default: all]",
+    help="Show only steps, phases of text generation, scopes or kernels; the last two need profiled trials. "
+    "[default: all]",
 )
 @roof_option
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
@@ -118,7 +119,9 @@ def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Non
         print_text(f"  sum of its parts, each at the roof: {si(found.model_s, 's')}{ratio}", "    ")
     points = found.points
     if not points:
-        click.echo(f"  no {level or 'step'} to show: run with --profile" if level != "step" else "  no step")
+        click.echo(
+            f"  no {level}" if level in ("step", "phase") else f"  no {level or 'step'} to show: run with --profile"
+        )
         return
     shown = points[:top] if top else points
     headings = ["", "name", "intensity", "attainable", "achieved", "bound by", "share", "measured", "predicted"]

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.loads import found_rate, print_load
+from benchmarker.cli.display.loads import print_load
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import Line, progress_options, quiet, working
 from benchmarker.cli.options.case import ProblemCommand, ask, engine_options, names_of
@@ -37,6 +37,7 @@ from benchmarker.serving.arrivals import Request, draw, read_trace
 from benchmarker.serving.engine import serving
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Send, Session, named
+from benchmarker.serving.words import found_rate
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,29 +12,17 @@ from benchmarker.cli.display.output import print_json, print_table, print_text
 from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures
-from benchmarker.serving.search import Highest, highest
 from benchmarker.serving.session import named
+from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from benchmarker.records.load import Load, Slo
-    from benchmarker.stats.quantile_interval import Estimate
+    from benchmarker.records.load import Load
+    from benchmarker.serving.search import Highest
 
-NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "end to end"}
-ARRIVALS = {"poisson": "Poisson arrivals", "trace": "arrivals of a trace file"}
 MOST_MESSAGES = 3
-
-
-def found_rate(load: Load) -> Highest | None:
-    """Return the highest rate that holds the SLO; None if no search was asked for, or no rate has all outcomes."""
-    if not load.searched:
-        return None
-    figures = [Figures(step, load.slo) for step in load.steps]
-    whole = {each.step.rate_per_s: each.met for each in figures if each.is_whole and each.reached}
-    shares = {rate: met for rate, met in whole.items() if rate and met}
-    return highest(shares, load.share) if shares else None
 
 
 def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
@@ -45,9 +32,9 @@ def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(_plain(load, path, figures, found))
         return
-    print_text(_what(load))
+    print_text(described(load))
     if found:
-        print_text(_answer(found, load, figures))
+        print_text(answer(found, load))
     if len(figures) == 1:
         _print_one(figures[0])
     elif figures:
@@ -57,59 +44,22 @@ def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
         print_text(f"doubt: {doubt}", indent="  ")
 
 
-def _what(load: Load) -> str:
-    arrivals = ARRIVALS.get(load.arrivals) or f"bursts of {load.burst_size} at Poisson arrivals"
-    lengths = f"{load.prompt_len} prompt tokens, {load.new_tokens} new tokens, " if load.prompt_len else ""
-    slo = f"; SLO: {_limits(load.slo)}" if load.slo else ""
-    return f"{load.model} {_where(load)}: {lengths}{arrivals}{slo}"
-
-
-def _where(load: Load) -> str:
-    if not load.engine:
-        return f"at {load.endpoint}"
-    engine, case = load.engine, load.engine.case
-    return f"in {case.framework}, {case.precision}, {engine.slots} slots, on {engine.device.name}"
-
-
-def _answer(found: Highest, load: Load, figures: Sequence[Figures]) -> str:
-    """Return the answer of a search in a sentence, and how sure it is."""
-    objective = f"the SLO for {100 * load.share:.3g}% of requests"
-    unsure = "not 95% sure; raise --seconds"
-    if found.rate is None:
-        lowest = min(each.step.rate_per_s or 0.0 for each in figures)
-        does_not = "does not" + (f" ({unsure})" if found.high is None else "")
-        return f"no rate holds {objective}: the lowest tried, {named(lowest)}, {does_not}; lower the first of --rate"
-    if not found.is_bounded:
-        hold = f"{named(found.rate)} hold {objective}" + (f" ({unsure})" if found.low != found.rate else "")
-        return f"{hold}, and no higher rate was tried; raise the second of --rate"
-    sure = [f"{found.low:.4g} holds"] if found.low is not None else []
-    sure += [f"{found.high:.4g} does not"] if found.high is not None else []
-    known = f"95% sure that {' and '.join(sure)}" if sure else unsure
-    return f"highest rate that holds {objective}: {named(found.rate)} ({known})"
-
-
-def _limits(slo: Slo) -> str:
-    limits = {NAMES[name]: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s")}
-    return ", ".join(f"{name} ≤ {si(limit, 's')}" for name, limit in limits.items() if limit is not None)
-
-
 def _print_one(figures: Figures) -> None:
     """Print the percentiles of a single step."""
     step = figures.step
-    sentence = (
-        f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {part(figures.answered, step.planned, 'request')} answered"
-    )
+    answered = part(figures.answered, step.planned, "request")
+    sentence = f"{named(step.rate_per_s)} for {step.seconds:.4g} s: {answered} answered"
     print_text(f"{sentence}, {si(figures.tokens_per_s, '1/s')} tokens/s")
     if figures.met:
         met = f"{figures.met.value:.1%} ({figures.met.low:.1%} to {figures.met.high:.1%}) of requests meet the SLO"
         print_text(f"goodput {si(figures.goodput_per_s, '1/s')} requests/s: {met}")
     rows = [
-        [NAMES[name] if percent == PERCENTILES[0] else "", f"p{percent}", _time(each.value), _interval(each)]
+        [NAMES[name] if percent == PERCENTILES[0] else "", f"p{percent}", latency(each.value), interval(each)]
         for name, percentiles in figures.percentiles.items()
         for percent, each in percentiles.items()
     ]
     rows += [
-        ["lateness" if at == 0 else "", name, _time(value), ""] for at, (name, value) in enumerate(_lateness(figures))
+        ["lateness" if at == 0 else "", name, latency(value), ""] for at, (name, value) in enumerate(_lateness(figures))
     ]
     print_table(["latency", "percentile", "time", "95% interval"], rows)
 
@@ -130,7 +80,7 @@ def _print_rates(figures: Sequence[Figures]) -> None:
     ]
     columns += [
         ("tokens/s", lambda each: si(each.tokens_per_s, "1/s", 3)),
-        ("late p99", lambda each: _time(dict(_lateness(each))["p99"])),
+        ("late p99", lambda each: latency(dict(_lateness(each))["p99"])),
     ]
     ordered = sorted(figures, key=lambda each: each.step.rate_per_s or 0.0)
     rows = [[cell(each) for _, cell in columns] for each in ordered]
@@ -140,37 +90,23 @@ def _print_rates(figures: Sequence[Figures]) -> None:
 
 def _percentile(name: str, percent: int, figures: Figures) -> str:
     of = figures.percentiles.get(name)
-    return _time(of[percent].value) if of else "-"
+    return latency(of[percent].value) if of else "-"
 
 
 def _print_failures(figures: Sequence[Figures]) -> None:
     """Print how many requests failed, by kind, with the messages that came most often."""
-    failed = [each.failure for of in figures for each in of.outcomes if each.failure]
-    if not failed:
+    sentence = failed(figures)
+    if not sentence:
         return
-    total = sum(len(each.outcomes) for each in figures)
-    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in failed).most_common())
-    print_text(f"{part(len(failed), total, 'request')} failed ({kinds}); they count as slower than all others:")
-    for message, number in Counter(each.message for each in failed).most_common(MOST_MESSAGES):
+    print_text(f"{sentence}:")
+    messages = Counter(each.failure.message for of in figures for each in of.outcomes if each.failure)
+    for message, number in messages.most_common(MOST_MESSAGES):
         print_text(f"  {number} x {message}", indent="    ")
 
 
 def _lateness(figures: Figures) -> list[tuple[str, float]]:
     late = figures.lateness_s
     return [("p50", float(np.quantile(late, 0.5))), ("p99", float(np.quantile(late, 0.99))), ("max", float(late.max()))]
-
-
-def _time(value_s: float) -> str:
-    return si(value_s, "s", 3) if math.isfinite(value_s) else "failed"
-
-
-def _interval(each: Estimate) -> str:
-    """Return an interval; an end that too few requests leave open has no value."""
-    if each.low is not None and each.high is not None:
-        return f"{_time(each.low)} to {_time(each.high)}"
-    if each.low is not None:
-        return f"{_time(each.low)} or more" if math.isfinite(each.low) else "failed"
-    return "-" if each.high is None else f"{_time(each.high)} or less"
 
 
 def _plain(load: Load, path: Path | None, figures: Sequence[Figures], found: Highest | None) -> dict[str, Any]:

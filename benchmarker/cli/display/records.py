@@ -20,7 +20,7 @@ from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.configurations import configurations, factors
-from benchmarker.records.step_times import STEP_TIME
+from benchmarker.records.step_times import STEP_TIME, by_importance
 from benchmarker.stats.median_interval import median_spreads
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str]) -> dict[str, Me
 
 
 def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
-    """Return the names of the metrics to show: those chosen, or those that have a value, the step time first."""
+    """Return the names of the metrics to show: those chosen, or those that have a value, the most important first."""
     if unknown := set(chosen).difference(known):
         raise UserError(f"no metric is named {min(unknown)!r}; there are: {', '.join(known)}")
     found = dict.fromkeys(name for each in derived for name, metric in each.items() if metric.value is not None)
-    return list(chosen) or sorted(found, key=lambda name: name != STEP_TIME)
+    return list(chosen) or sorted(found, key=by_importance)
 
 
 def _spreads(values: Sequence[Sequence[float]], unit: str) -> tuple[str, list[str]]:

@@ -1,8 +1,15 @@
-"""Utilisation of the device: of its FLOP/s (MFU), of its memory bandwidth (MBU), and the share of the roof."""
+"""Utilisation of the device: of its FLOP/s (MFU), of its memory bandwidth (MBU), and the share of the roof.
+
+Beside it, what was measured over what is predicted; definitions in docs/predicting.md.
+"""
 
 from collections.abc import Mapping
+from statistics import median
 
-from benchmarker import Ceilings, Metric, Record, hookimpl, measured_roof, vendor_roof
+from benchmarker import Ceilings, Metric, Record, Roof, hookimpl, measured_roof, predicted_step, vendor_roof
+
+PHASES = {"predicted_ttft_s": "prefill", "predicted_tpot_s": "decode"}
+"""The phase of text generation whose time is that of a first token, and of each other token."""
 
 
 @hookimpl
@@ -12,7 +19,7 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     `mfu` is relative to the vendor's peak (Chowdhery et al., PaLM, 2022, appendix B), `mfu_measured` to the GEMM
     ceiling, `roof_share` to min(π, β·I) with measured π and β. `mbu` and `mbu_measured` relate the minimum bytes to the
     vendor's and the measured bandwidth (Databricks, LLM Inference Performance Engineering, 2023). FLOPs are those of
-    the model, without recomputation.
+    the model, without recomputation. Predictions are the scopes one after the other, each at the measured roof.
     """
     reason = "no timed block" if record.cost is None or record.blocks is None else None
     measured, vendor = measured_roof(record, ceilings), vendor_roof(record)
@@ -33,4 +40,25 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
         "mbu": Metric(share(bytes_ / vendor.bytes_per_s if vendor else None), "1", "higher", no_vendor),
         "mbu_measured": Metric(share(bytes_ / measured.bytes_per_s if measured else None), "1", "higher", no_ceiling),
         "roof_share": Metric(share(measured.time_s(flops, bytes_) if measured else None), "1", "higher", no_ceiling),
+        **_predicted(record, measured, no_ceiling),
+    }
+
+
+def _predicted(record: Record, roof: Roof | None, none: str | None) -> dict[str, Metric]:
+    """Return the predicted time of a step and of each token, and the measured median step time over the former."""
+    step = predicted_step(record, roof) if roof and record.blocks else None
+    step_s, phases_s, none = (step.time_s, step.phases_s, step.reason) if step else (None, {}, none)
+    ratio = None
+    if step_s and record.blocks:
+        ratio = median(record.blocks.duration_ns) / record.blocks.steps_per_block / 1e9 / step_s
+    tokens = {
+        name: Metric(
+            phases_s.get(phase), "s", "lower", None if phase in phases_s else none or f"its steps have no {phase}"
+        )
+        for name, phase in PHASES.items()
+    }
+    return {
+        "predicted_s": Metric(step_s, "s", "lower", none, headline=True),
+        "times_predicted": Metric(ratio, "1", "lower", none, headline=True),
+        **tokens,
     }

@@ -5,11 +5,15 @@ import re
 
 import msgspec
 import pytest
-from support.records import QUIET, make_record
+from support.records import QUIET, make_ceiling, make_record
+from support.texts import make_text, prediction
 
 from benchmarker.cli.display.records import _headings
 from benchmarker.files import atomic
+from benchmarker.formatting import si
+from benchmarker.records import ceilings
 from benchmarker.records.record import CostPart, TokenTimes
+from benchmarker.roofline.model import Roof
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
 TEXT = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=8, input_tokens=20, output_tokens=8)
@@ -106,6 +110,19 @@ def test_times_of_tokens_stand_beside_the_step_time(command, stored):
     assert line[2:4] == ["1.25 s", "20 ms"]
     _, headings, line = cells(command("show", "results", "--metric=ttft_s,itl_p50_s").stdout)
     assert (headings[:2], line[:2]) == (["ttft", "95% interval"], ["1.25 s", "1–1.5 s"])
+
+
+def test_what_is_predicted_stands_beside_the_step_time_if_ceilings_are_known(command, stored):
+    stored(*(make_text(step, trial=at, phase="decode") for at, step in enumerate(STEPS)))
+    assert not [each for each in cells(command("show", "results").stdout)[1] if "predicted" in each]
+    known = [make_ceiling(1e12), make_ceiling(1e6, "memory")]
+    ceilings.keep(known)
+    predicted_s = prediction(make_text(phase="decode"), Roof(1e12, 1e6)).time_s
+    _, headings, line = cells(command("show", "results").stdout)
+    assert headings[:4] == ["step time", "95% interval", "times predicted", "predicted"]
+    assert line[2:4] == [f"{1.25 / predicted_s:.3g}", si(predicted_s, "s")]
+    rows = dict(each[:2] for each in cells(command("show", "results/run/0.json").stdout) if len(each) > 1)
+    assert rows["predicted_s"] == si(predicted_s, "s")
 
 
 def test_one_record_shows_its_tokens_and_what_it_has_no_value_for_at_the_end(command, stored):

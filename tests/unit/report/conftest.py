@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from support.profiles import torch_events, torch_json
 from support.records import make_energy, make_record
+from support.serving import load, outcome, step
 
 from benchmarker import Record
 from benchmarker.api.meter import Channel
@@ -18,7 +19,9 @@ from benchmarker.files import atomic
 from benchmarker.power import telemetry
 from benchmarker.power.sampler import Sample
 from benchmarker.power.samplers import Sampled
+from benchmarker.records import load as loads
 from benchmarker.records import store
+from benchmarker.records.load import Slo
 from benchmarker.records.record import Failure
 from benchmarker.report.assemble import page
 from benchmarker.report.gather import gather
@@ -156,7 +159,7 @@ def time_line_fixture() -> Callable[..., bytes]:
 
 
 def rich(folder: Path) -> Path:
-    """A place that has a bit of everything: sweeps, energy, time series, profiles, a failure, hostile names."""
+    """A place that has a bit of everything: sweeps, energy, time series, profiles, a failure, a load, hostile names."""
     folder.mkdir(parents=True)
     records = []
     for number, (framework, batch_size) in enumerate((name, size) for name in ("one", "two") for size in (1, 4, 16)):
@@ -179,6 +182,9 @@ def rich(folder: Path) -> Path:
                 record = profiled(record, folder, HOSTILE[number % 2])
                 (folder / f"{record.trial_id}.telemetry.parquet").write_bytes(time_series())
             records.append(failed(record, HOSTILE[1]) if trial == 6 and number == 5 else record)
+    answers = [[outcome(at / rate, 0.1, 0.2 * rate) for at in range(40)] for rate in (1, 2, 4)]
+    steps = [step(each, rate, 40 / rate) for each, rate in zip(answers, (1.0, 2.0, 4.0), strict=True)]
+    loads.write(folder, load(steps, model=HOSTILE[0], slo=Slo(ttft_s=0.2, tpot_s=0.5)))
     return write(folder, records)
 
 

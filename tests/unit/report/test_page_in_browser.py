@@ -102,7 +102,14 @@ def test_every_figure_is_drawn(seen):
         })"""
     )
     keys = {key for key, *_ in sizes}
-    assert {"plot-ratios", "plot-samples_per_s", "plot-blocks", "plot-power", "plot-categories"} <= keys
+    assert {
+        "plot-ratios",
+        "plot-samples_per_s",
+        "plot-blocks",
+        "plot-power",
+        "plot-categories",
+        "plot-ttft-load-0",
+    } <= keys
     for key, width, height, marks in sizes:
         assert width > 300, key
         assert height > 80, key

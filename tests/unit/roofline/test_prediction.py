@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from support.models import problem_of
 from support.records import make_ceiling, make_record
+from support.texts import make_text, prediction
 
 from benchmarker.files import atomic
+from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File
 from benchmarker.records.record import CostPart
@@ -170,6 +172,77 @@ def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path, p
     (tmp_path / "one.json").write_bytes(atomic.encode(record))
     done = command("roofline", "one.json")
     assert f"measured: {3 / predicted.time_s:.3g} times that" in done.stdout
+
+
+KNOWN = (make_ceiling(1e12), make_ceiling(1e6, "memory"), make_ceiling(5e5, "matvec"))
+ROOF = Roof(1e12, 1e6, weights=((0.5, 5e5),))
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
+def test_metrics_are_the_prediction_and_the_measured_time_over_it(phase):
+    ceilings.keep(KNOWN)
+    record = make_text(3.0, phase=phase, new_tokens=0 if phase == "prefill" else 9)
+    predicted = prediction(record, ROOF)
+    derived = load_metrics()(record)
+    assert derived["predicted_s"].value == pytest.approx(predicted.time_s)
+    assert derived["times_predicted"].value == pytest.approx(3 / predicted.time_s)
+    passes = {each.name: each.time_s for each in predicted.phases}
+    for metric, of in (("predicted_ttft_s", "prefill"), ("predicted_tpot_s", "decode")):
+        assert derived[metric].value == (pytest.approx(passes[of]) if of in passes else None)
+        assert derived[metric].reason == (None if of in passes else f"its steps have no {of}")
+
+
+def test_metrics_without_a_prediction_are_null_with_the_reason(monkeypatch):
+    names = ("predicted_s", "times_predicted", "predicted_ttft_s", "predicted_tpot_s")
+    derived = load_metrics()(make_text(phase="decode"))
+    assert all(derived[name].value is None and "run `benchmarker ceilings" in derived[name].reason for name in names)
+    ceilings.keep(KNOWN)
+    derive = load_metrics()
+    unknown = make_text(phase="decode", problem="gone")
+    rejected = make_text(phase="decode")
+    rejected.case.params["n_layer"] = -1
+    monkeypatch.setattr(type(problem_of("gpt2")), "parts", lambda *_: {})
+    for record, reason in (
+        (make_text(phase="decode", depth=3), "gpt2 has no formula for the work of its scopes"),
+        (unknown, "the problem gone is not installed"),
+        (rejected, "gpt2 gives no formula for these parameters: --n-layer=-1: "),
+    ):
+        assert all(derive(record)[name].value is None for name in names)
+        assert all(derive(record)[name].reason.startswith(reason) for name in names)
+
+
+def test_the_phases_of_a_text_are_points_by_the_times_of_its_tokens(command, tmp_path):
+    """A request takes 3 s until its first token and 0.5 s for each of 8 others, on average."""
+    gaps = [0.4, 0.6] * 4
+    record = make_text(9.0, [3.0, 2.0, 4.0], gaps, phase="generate", prompt_len=16, new_tokens=9)
+    ((found,), _) = rooflines([record], Ceilings(KNOWN[:2]))
+    points = {each.name: each for each in found.points if each.level == "phase"}
+    assert {name: each.time_s for name, each in points.items()} == pytest.approx({"prefill": 3.0, "decode": 0.5})
+    for phase in prediction(record, Roof(1e12, 1e6)).phases:
+        assert points[phase.name].predicted_s == pytest.approx(phase.least_s)
+        assert points[phase.name].share == pytest.approx(phase.least_s / points[phase.name].time_s)
+    assert points["prefill"].flops + 8 * points["decode"].flops == pytest.approx(record.cost.flops)
+    ((alone,), _) = rooflines([make_text(9.0, [3.0], phase="prefill", prompt_len=16)], Ceilings(KNOWN[:2]))
+    assert {each.level for each in alone.points} == {"step"}  # it is the phase
+    ceilings.keep(KNOWN)
+    (tmp_path / "one.json").write_bytes(atomic.encode(record))
+    shown = command("roofline", "one.json", "--level=phase").stdout
+    assert [line.split()[:2] for line in shown.splitlines() if line.startswith("phase")] == [
+        ["phase", "prefill"],
+        ["phase", "decode"],
+    ]
+
+
+def test_the_formula_of_a_case_is_worked_out_once_for_all_its_records(monkeypatch):
+    """Else `show` of thousands of records would be several times slower."""
+    problem = type(problem_of("gpt2"))
+    asked = []
+    parts = problem.parts
+    monkeypatch.setattr(problem, "parts", lambda self, *args: asked.append(args) or parts(self, *args))
+    ceilings.keep(KNOWN)
+    derive = load_metrics()
+    values = {derive(make_text(trial=trial, phase="decode", depth=77))["predicted_s"].value for trial in range(50)}
+    assert (len(values), len(asked)) == (1, 2)  # the step, and its only phase
 
 
 WORDS = ("predict", "--problem=llama", "--size=llama-3.1-8b", "--phase=decode", "--precision=bf16", "--batch-size=1")

@@ -1,0 +1,313 @@
+"""Loads of servers: latency against throughput, goodput against the rate of requests, and what makes one doubt them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarker.formatting import count, si
+from benchmarker.report.page_model import Axis, Card, Cell, Column, Doubt, Figure, Listing, Page, Points, Section, Table
+from benchmarker.serving.doubts import doubts
+from benchmarker.serving.latency import Figures
+from benchmarker.serving.session import named
+from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency, named_load
+
+if TYPE_CHECKING:
+    from benchmarker.files.atomic import Fault
+    from benchmarker.records.load import Load
+    from benchmarker.stats.quantile_interval import Estimate
+
+KEY = "loads"
+DRAWN = ("ttft_s", "tpot_s", "e2e_s")
+PERCENTILES = (50, 99)
+MOST_LOADS = 8
+"""The number of distinct colours."""
+LIMIT = 7
+"""The series of limits: grey."""
+WIDE = 8
+"""Ratio of the largest to the least latency from which an axis is logarithmic."""
+UNDOUBTED = (
+    "No request failed or was sent late, no latency was still rising at the end, and answers are what was asked for."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """A load: its name among the others, its number, and so its colour."""
+
+    label: str
+    number: int
+    load: Load
+
+    @cached_property
+    def figures(self) -> list[Figures]:
+        """The figures of its rates, in ascending order."""
+        every = (Figures(step, self.load.slo) for step in self.load.steps)
+        return sorted(every, key=lambda each: _rate_per_s(each) or 0.0)
+
+    @property
+    def unit(self) -> str:
+        """What is counted per second: tokens, unless the server does not count those of an answer."""
+        answers = (each for of in self.figures for each in of.outcomes if not each.failure)
+        return "chunks/s" if any(each.answer_tokens is None for each in answers) else "tokens/s"
+
+    def words(self, what: str) -> str:
+        """Return what a mark shows, with the label before it if there are several loads."""
+        return " ".join(filter(None, (self.label, what)))
+
+    def sentence(self, text: str) -> str:
+        """Return a text as a sentence about the load."""
+        return f"{self.label}: {text}." if self.label else f"{text}."
+
+
+def _rate_per_s(figures: Figures) -> float | None:
+    """Return the rate of requests that was asked for, or that of a trace file; None if all of that came at once."""
+    step = figures.step
+    return step.rate_per_s or (step.planned / step.seconds if step.seconds else None)
+
+
+def section(loads: Sequence[Load]) -> Section | None:
+    """Return the curves of loads, a table of their rates, and the doubts; None if there is no load."""
+    if not loads:
+        return None
+    curves = _curves(loads)
+    units: dict[str, list[_Curve]] = {}
+    for each in curves:
+        units.setdefault(each.unit, []).append(each)
+    figures = [
+        figure
+        for number, (unit, of) in enumerate(units.items())
+        for name in DRAWN
+        if (figure := _latencies(f"{name.removesuffix('_s')}-load-{number}", name, of, unit))
+    ]
+    goodput = _goodput(curves)
+    lead = [f"{described(load)}." for load in loads]
+    lead += [each.sentence(answer(found, each.load)) for each in curves if (found := found_rate(each.load))]
+    lead += [
+        "Latency counts from the time at which a request was planned to be sent, so it contains the wait in a queue. A "
+        "request that failed counts as slower than all others."
+    ]
+    points = tuple(each.sentence(text) for each in curves for text in _doubts(each.load))
+    return Section(KEY, "Latency under load", tuple(lead), (*figures, *goodput, _table(curves)), points)
+
+
+def cards(loads: Sequence[Load]) -> list[Card]:
+    """Return the highest rate of each load that was searched for it."""
+    found = [(load, rate) for load in loads if (rate := found_rate(load))]
+    return [
+        Card(
+            "none",
+            "highest rate",
+            f"{named_load(load)}: {answer(rate, load)}.",
+            named(rate.rate) if rate.rate else "-",
+            "",
+        )
+        for load, rate in found
+    ]
+
+
+def _doubts(load: Load) -> list[str]:
+    """Return that requests failed, if any did, and what else makes one doubt a load."""
+    return [*filter(None, [failed([Figures(step, load.slo) for step in load.steps])]), *doubts(load)]
+
+
+def doubted(loads: Sequence[Load]) -> list[Doubt]:
+    """Return what to know before believing the figures of loads."""
+    return [Doubt(f"{named_load(load)}: {text}.", KEY) for load in loads for text in _doubts(load)]
+
+
+def page(loads: Sequence[Load], faults: Sequence[Fault], title: str | None) -> Page:
+    """Return the page of loads without records."""
+    steps = [step for load in loads for step in load.steps]
+    requests = sum(len(step.outcomes) for step in steps)
+    failures = sum(each.failure is not None for step in steps for each in step.outcomes)
+    parts = [
+        count(len(loads), "load"),
+        count(len(steps), "rate"),
+        count(requests, "request"),
+        f"{failures} failed" if failures else "none failed",
+    ]
+    unread = [Doubt(f"{fault} could not be read and is not included.", KEY) for fault in faults]
+    found = section(loads)
+    return Page(
+        title or f"{' and '.join(dict.fromkeys(load.model for load in loads))}, latency under load",
+        " · ".join(parts),
+        tuple(cards(loads)),
+        (*unread, *doubted(loads)),
+        (found,) if found else (),
+        UNDOUBTED,
+    )
+
+
+def _curves(loads: Sequence[Load]) -> list[_Curve]:
+    """Return the loads with short names that differ: none of a single load, else models, servers, or runs too."""
+    names: list[str] = [""] * len(loads)
+    if len(loads) > 1:
+        ways: tuple[Callable[[Load], str], ...] = (lambda load: load.model, named_load, described)
+        several = [[way(load) for load in loads] for way in ways]
+        several.append([f"{named_load(load)} {load.run_id}" for load in loads])
+        names = next((each for each in several if len(set(each)) == len(loads)), several[-1])
+    return [_Curve(name, number, load) for number, (name, load) in enumerate(zip(names, loads, strict=True))]
+
+
+def _latencies(key: str, name: str, curves: Sequence[_Curve], unit: str) -> Figure | None:
+    """Return two percentiles of a latency over the tokens that arrived per second, a point for each rate."""
+    marks: list[Points] = []
+    rows: list[tuple[Cell, ...]] = []
+    is_open = False
+    for curve in curves:
+        for symbol, percent in enumerate(PERCENTILES):
+            points = []
+            for each in curve.figures:
+                if name not in each.percentiles or each.tokens_per_s is None:
+                    continue
+                estimate = each.percentiles[name][percent]
+                ends = [_finite(end) for end in (estimate.value, estimate.low, estimate.high)]
+                rows.append((curve.label, f"p{percent}", _rate_per_s(each), each.tokens_per_s, *ends))
+                is_open |= ends[0] is None
+                if ends[0] is not None:
+                    points.append((each.tokens_per_s, *ends, _hover(curve, percent, each, estimate, unit)))
+            if points and curve.number < MOST_LOADS:
+                x, y, low, high, texts = zip(*points, strict=True)
+                label = curve.words(f"p{percent}")
+                marks.append(Points(label, curve.number, x, y, texts, low, high, look="line and dots", symbol=symbol))
+    if not marks:
+        return None
+    most = max(x for mark in marks for x in mark.x)
+    limits = {getattr(curve.load.slo, name) for curve in curves if curve.load.slo} - {None}
+    lines = [
+        Points(f"SLO ≤ {si(limit, 's')}", LIMIT, (0.0, most), (limit, limit), look="line", symbol=2)
+        for limit in sorted(limits)
+    ]
+    values = [y for mark in (*marks, *lines) for y in mark.y]
+    is_log = min(values) > 0 and max(values) >= WIDE * min(values)
+    notes = [
+        "A percentile that falls on a failed request has no time and is not drawn." if is_open else "",
+        f"Only the first {MOST_LOADS} of {len(curves)} loads are drawn; the data table has all."
+        if len(curves) > MOST_LOADS
+        else "",
+    ]
+    columns = (
+        Column("load"),
+        Column("percentile"),
+        Column("requests_per_s", "1/s", numeric=True),
+        Column(unit.replace("/", "_per_"), "1/s", numeric=True),
+        Column(name, "s", numeric=True),
+        Column("interval_from", "s", numeric=True),
+        Column("interval_to", "s", numeric=True),
+    )
+    return Figure(
+        key,
+        f"{NAMES[name][0].upper()}{NAMES[name][1:]} against {unit}",
+        "Each dot is a rate of requests, and a line joins the rates of a load in ascending order. Vertical lines are "
+        "95% intervals; an end that the requests are too few for is open.",
+        Axis(unit, limit=(0.0,)),
+        (*marks, *lines),
+        Table(columns, tuple(rows)),
+        y=Axis(NAMES[name], "s", log=is_log, limit=() if is_log else (0.0,)),
+        left_out=" ".join(filter(None, notes)),
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _hover(curve: _Curve, percent: int, figures: Figures, estimate: Estimate, unit: str) -> str:
+    what = curve.words(f"p{percent} at {named(_rate_per_s(figures))}")
+    return f"{what}: {latency(estimate.value)} ({interval(estimate)}), {si(figures.tokens_per_s, '1/s', 3)} {unit}"
+
+
+def _goodput(curves: Sequence[_Curve]) -> list[Figure]:
+    """Return the goodput over the requests that arrived per second, of loads with an SLO; none without any."""
+    marks: list[Points] = []
+    rows: list[tuple[Cell, ...]] = []
+    for curve in curves:
+        points = []
+        for each in curve.figures:
+            if each.met is None or each.goodput_per_s is None:
+                continue
+            shares = [each.met.value, each.met.low or 0.0, each.met.high or 1.0]
+            per_s = len(each.outcomes) / each.step.seconds
+            goods = [share * per_s for share in shares]
+            rows.append((curve.label, per_s, *goods, shares[0]))
+            met = f"goodput {si(goods[0], '1/s')}, {shares[0]:.1%} meet the SLO"
+            text = f"{curve.words(f'{per_s:.4g} requests/s')}: {met}"
+            points.append((per_s, *goods, text))
+        if points and curve.number < MOST_LOADS:
+            x, y, low, high, texts = zip(*points, strict=True)
+            marks.append(
+                Points(
+                    curve.label or "goodput",
+                    curve.number,
+                    x,
+                    y,
+                    texts,
+                    low,
+                    high,
+                    look="line and dots",
+                    symbol=curve.number,
+                )
+            )
+    if not marks:
+        return []
+    most = max(x for mark in marks for x in mark.x)
+    marks.append(Points("all requests", LIMIT, (0.0, most), (0.0, most), look="line", symbol=2))
+    columns = (
+        Column("load"),
+        Column("requests_per_s", "1/s", numeric=True),
+        Column("goodput_per_s", "1/s", numeric=True),
+        Column("interval_from", "1/s", numeric=True),
+        Column("interval_to", "1/s", numeric=True),
+        Column("slo_met", "%", numeric=True),
+    )
+    return [
+        Figure(
+            "goodput-load",
+            "Goodput against requests/s",
+            "Goodput is the requests per second that meet the whole SLO, with 95% intervals. On the grey line, all do.",
+            Axis("requests that arrived per second", limit=(0.0,)),
+            tuple(marks),
+            Table(columns, tuple(rows)),
+            y=Axis("goodput, requests/s", limit=(0.0,)),
+        )
+    ]
+
+
+def _table(curves: Sequence[_Curve]) -> Listing:
+    """Return a row for each rate of each load."""
+    columns: list[tuple[Column, Callable[[Figures], Cell]]] = [
+        (Column("requests_per_s", "1/s", numeric=True), _rate_per_s),
+        (Column("requests", numeric=True), lambda each: each.step.planned),
+        (Column("answered", numeric=True), lambda each: each.answered),
+    ]
+    if any(curve.load.slo for curve in curves):
+        columns += [
+            (Column("slo_met", "%", numeric=True), lambda each: each.met.value if each.met else None),
+            (Column("goodput_per_s", "1/s", numeric=True), lambda each: each.goodput_per_s),
+        ]
+    columns += [
+        (Column(f"{name.removesuffix('_s')}_p{percent}_s", "s", numeric=True), partial(_percentile, name, percent))
+        for name in NAMES
+        for percent in PERCENTILES
+    ]
+    columns += [
+        (Column("tokens_per_s", "1/s", numeric=True), lambda each: each.tokens_per_s),
+        (Column("late_p99_s", "s", numeric=True), lambda each: float(np.quantile(each.lateness_s, 0.99))),
+    ]
+    several = len(curves) > 1
+    rows = tuple(
+        (*[curve.label] * several, *(cell(each) for _, cell in columns)) for curve in curves for each in curve.figures
+    )
+    heads = (*[Column("load")] * several, *(column for column, _ in columns))
+    caption = "A percentile that falls on a failed request, or on none, is left empty."
+    return Listing("Rates", Table(heads, rows), caption, searched=len(rows) > 10)
+
+
+def _percentile(name: str, percent: int, figures: Figures) -> float | None:
+    return _finite(figures.percentiles[name][percent].value) if name in figures.percentiles else None

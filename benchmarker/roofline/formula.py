@@ -1,0 +1,105 @@
+"""The work of a case by the formulas of its problem, and the time that a step of it should take under a roof.
+
+Cases are asked for by many records, so what is computed for one is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.formatting import one_line
+from benchmarker.hooks import parameters, registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarker.api.case import Case, Mode
+    from benchmarker.api.problem import Cost, Problem, Work
+    from benchmarker.hooks.registry import Plugin
+    from benchmarker.records.record import Record
+    from benchmarker.roofline.model import Roof
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of a step, which runs `count` times in it; the work is that of one time, as a whole and by scope."""
+
+    count: int
+    cost: Cost
+    parts: Mapping[str, Work]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """The work of a step by scope, and its phases by name; both are empty if there is no formula, with the reason."""
+
+    parts: Mapping[str, Work] = field(default_factory=dict)
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedStep:
+    """The time, s, that a step should take, and that of one pass of each of its phases; None with the reason."""
+
+    time_s: float | None
+    phases_s: Mapping[str, float]
+    reason: str | None = None
+
+
+def formula(case: Case) -> Formula:
+    """Return the work of a step of a case by formula.
+
+    There is none if its problem has no formula for the scopes, is not installed, or rejects the parameters.
+    """
+    return _formula(*_key(case))
+
+
+def predicted_step(record: Record, roof: Roof) -> PredictedStep:
+    """Return the time that a record's step should take: all its scopes one after the other, each at the roof."""
+    return _predicted(roof, *_key(record.case))
+
+
+def of_part(work: Work, roof: Roof) -> float:
+    """Return the least time, s, of a part of a step."""
+    return roof.time_s(work.flops, work.bytes, work.weight_bytes)
+
+
+_Key = tuple["Plugin | None", str, "Mode", str, tuple[tuple[str, Any], ...]]
+
+
+def _key(case: Case) -> _Key:
+    """Return all that the work of a case depends on; the plugin is part of it, as another may take its place."""
+    plugin = registry.known(f"problem.{case.problem}")
+    return plugin, case.problem, case.mode, case.precision, tuple(case.params.items())
+
+
+@cache
+def _formula(
+    plugin: Plugin | None, name: str, mode: Mode, precision: str, params: tuple[tuple[str, Any], ...]
+) -> Formula:
+    if plugin is None:
+        return Formula(reason=f"the problem {name} is not installed")
+    try:
+        problem: Problem = registry.load([plugin.address]).hook.make_problem()
+        made = parameters.convert(problem.params, dict(params))
+        parts = problem.parts(made, mode, precision)
+        if not parts:
+            return Formula(reason=f"{name} has no formula for the work of its scopes")
+        phases = {
+            phase: Phase(count, problem.cost(own, mode, precision), problem.parts(own, mode, precision))
+            for phase, (count, own) in problem.phases(made).items()
+        }
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its predictions alone
+        return Formula(reason=f"{name} gives no formula for these parameters: {one_line(str(error))}")
+    return Formula(parts, phases)
+
+
+@cache
+def _predicted(roof: Roof, *key: Any) -> PredictedStep:
+    found = _formula(*key)
+    phases_s = {name: sum(of_part(work, roof) for work in phase.parts.values()) for name, phase in found.phases.items()}
+    time_s = sum(phase.count * phases_s[name] for name, phase in found.phases.items())
+    return PredictedStep(time_s=time_s if phases_s else None, phases_s=phases_s, reason=found.reason)
