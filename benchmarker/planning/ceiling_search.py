@@ -12,6 +12,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import msgspec
+import psutil
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.precision import PRECISIONS
@@ -47,6 +48,11 @@ MATRIX_K = 8192
 """Rows of a matrix of weights."""
 CACHES = 4
 """An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""
+ARRAYS = 12
+"""The arrays of a triad in a worker: b and c of each of four batches, a before and after a step, and two on the host.
+
+Together they take at most half of the memory. A virtual machine may report the whole cache of its host.
+"""
 
 
 def search(settings: Sequence[Settings]) -> Plan:
@@ -161,8 +167,15 @@ def _matrices(case: Case) -> Iterator[Mapping[str, int | bool]]:
 
 
 def _beyond_caches(case: Case) -> int:
-    """Bytes that do not fit into the last-level caches of a case's device."""
-    return max(LEAST_ARRAY_BYTES, CACHES * last_cache_bytes()) if case.device == "cpu" else ACCELERATOR_ARRAY_BYTES
+    """Bytes that do not fit into the last-level caches of a case's device, unless that is more than memory allows."""
+    if case.device != "cpu":
+        return ACCELERATOR_ARRAY_BYTES
+    return max(LEAST_ARRAY_BYTES, min(CACHES * last_cache_bytes(), memory_bytes() // (2 * ARRAYS)))
+
+
+def memory_bytes() -> int:
+    """Bytes of the machine's memory."""
+    return int(psutil.virtual_memory().total)
 
 
 def last_cache_bytes(folder: Path = Path("/sys/devices/system/cpu")) -> int:

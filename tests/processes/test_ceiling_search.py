@@ -73,7 +73,29 @@ def test_nothing_is_final_where_all_failed():
     assert ceilings_of([failed], [failed]) == []
 
 
-def test_a_search_tries_sizes_and_arrays_beyond_the_last_cache():
+@pytest.fixture
+def caches(monkeypatch):
+    """Caches of 96 MiB together, in a machine with so much memory, bytes."""
+
+    def of(memory_bytes=2**40):
+        monkeypatch.setattr(ceiling_search, "last_cache_bytes", lambda: 96 * 2**20)
+        monkeypatch.setattr(ceiling_search, "memory_bytes", lambda: memory_bytes)
+        return 96 * 2**20
+
+    return of
+
+
+def test_arrays_larger_than_memory_allows_are_not_tried(caches):
+    caches(memory_bytes=6 * 2**30)
+    plan = search([{"problem": "stream", "framework": "numpy", "op": "copy"}])
+    assert [4 * case.params["n"] for case in plan.cases] == [6 * 2**30 // 24]
+    caches(memory_bytes=2**30)
+    plan = search([{"problem": "stream", "framework": "numpy", "op": "copy"}])
+    assert [4 * case.params["n"] for case in plan.cases] == [2**27]
+
+
+def test_a_search_tries_sizes_and_arrays_beyond_the_last_cache(caches):
+    of_caches = caches()
     plan = search(
         [{"problem": "gemm", "framework": "numpy"}, {"problem": "stream", "framework": "numpy", "op": "copy"}]
     )
@@ -81,19 +103,18 @@ def test_a_search_tries_sizes_and_arrays_beyond_the_last_cache():
     assert len(sides) >= 5
     assert all(m == n == k for m, n, k in sides)
     (arrays,) = [case.params["n"] * 4 for case in plan.cases if case.problem == "stream"]
-    assert arrays >= max(2**27, 4 * last_cache_bytes())
+    assert arrays >= 4 * of_caches > 2**27
     assert plan.trials == 2
 
 
 @pytest.mark.parametrize(("resource", "rows"), [("matvec", 1), ("matvec_8", 8)])
-def test_a_search_tries_weights_stored_either_way_that_no_cache_holds(resource, rows):
+def test_a_search_tries_weights_stored_either_way_that_no_cache_holds(caches, resource, rows):
+    of_caches = caches()
     plan = search([{"problem": "gemm", "framework": "numpy", "m": rows}])
     assert [case.params["transpose_b"] for case in plan.cases] == [False, True]
     for case in plan.cases:
         assert (resource_of(case), case.params["m"]) == (resource, rows)
-        assert 4 * 4 * case.params["k"] * case.params["n"] > 0.99 * max(
-            2**27, 4 * last_cache_bytes()
-        )  # four take turns
+        assert 4 * 4 * case.params["k"] * case.params["n"] > 0.99 * 4 * of_caches  # four take turns
 
 
 def test_products_of_few_rows_are_rated_by_their_bytes_and_win_apart():
