@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-import os
 import secrets
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from click.core import ParameterSource
 
-from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.loads import print_load
 from benchmarker.cli.display.output import json_option
-from benchmarker.cli.display.progress import Line, progress_options, quiet, working
-from benchmarker.cli.options.case import ProblemCommand, ask, engine_options, names_of
+from benchmarker.cli.display.progress import Line, progress_options, quiet
+from benchmarker.cli.options.case import ProblemCommand, engine_options
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.types import Duration, Folder, Integer, Share
-from benchmarker.hooks.extras import installing
-from benchmarker.machine import gpus
+from benchmarker.cli.targets import endpoint, engine
 from benchmarker.machine.description import describe
-from benchmarker.planning.capabilities import usable
-from benchmarker.planning.cases import make_case
 from benchmarker.records import load as loads
 from benchmarker.records import store
-from benchmarker.records.load import EngineInfo, Lengths, Load, Slo
+from benchmarker.records.load import Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
-from benchmarker.serving.engine import serving
 from benchmarker.serving.search import bisect
-from benchmarker.serving.session import Send, Session, named
+from benchmarker.serving.session import Session, named
 from benchmarker.serving.words import found_rate
 from benchmarker.version import __version__
 
@@ -45,8 +33,6 @@ if TYPE_CHECKING:
 
 DRAWN = ("rate", "arrivals", "burst_size", "prompt_len", "new_tokens", "seconds", "seed", "rate_precision")
 """Options that a trace file replaces."""
-
-
 FOR_ENDPOINTS = ("model", "prompts", "stop_at_eos")
 FOR_ENGINES = ("problem", "precision", "device", "gpu", "threads", "compile", "slots")
 
@@ -208,9 +194,9 @@ def command(
         for each in rate or ():
             draw(each, seconds, prompt_len, new_tokens, seed, burst)  # refuses what cannot be drawn before any request
     if framework:
-        opened = _engine(framework, slots, longest, timeout, options)
+        opened = engine(framework, slots, longest, timeout, options)
     else:
-        opened = _endpoint(str(address), model, prompts, not stop_at_eos, longest, timeout)
+        opened = endpoint(str(address), model, prompts, not stop_at_eos, longest, timeout)
     with opened as target, Line() as line:
         load = Load(
             run_id=store.new_id(),
@@ -256,63 +242,6 @@ def command(
                 _finish(session.load, session.path, as_json)
             raise
     return _finish(session.load, session.path, as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What answers: its name in the stored load, what sends to it, and what is said if it is gone."""
-
-    model: str
-    send: Send
-    gone: str
-    endpoint: str | None = None
-    engine: EngineInfo | None = None
-
-
-@contextmanager
-def _endpoint(
-    address: str, model: str | None, prompts: str, ignore_eos: bool, request: Request, timeout_s: float
-) -> Iterator[Target]:
-    """Yield a server after it has answered a request; raises `UserError` if it does not."""
-    try:
-        from benchmarker.serving import openai
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        raise UserError(f"for an endpoint, serve-load needs aiohttp: {installing('serve')}") from error
-    url = openai.base_url(address)
-    with working(f"sending one request to {url}"):
-        name = model or asyncio.run(openai.only_model(url))
-        endpoint = openai.Endpoint(url, name, prompts, ignore_eos)  # type: ignore[arg-type]  # one of the choices
-        asyncio.run(openai.try_out(endpoint, request, timeout_s))
-    yield Target(name, openai.over_http(endpoint, timeout_s), "the server is gone: no connection", endpoint=url)
-
-
-@contextmanager
-def _engine(
-    framework: str, slots: int, longest: Request, timeout_s: float, options: dict[str, Any]
-) -> Iterator[Target]:
-    """Yield an engine that is checked and warm; raises `UserError` if there is none."""
-    question = ask(options, mode="inference", seed=0, measuring=Measuring())
-    asked, problem = question.asked, question.problem
-    if len(names := names_of(framework, asked.problem)) > 1:
-        raise UserError(f"one engine is measured at a time; give --framework={names[0]}")
-    positions = longest.prompt_len + longest.new_tokens
-    environment = gpus.environment(asked.gpu, os.environ)
-    with ExitStack() as stack:
-        with working(f"starting {names[0]}, checking its tokens, building and warming up"):
-            ability = usable(asked.problem, names, environment)[names[0]]
-            sized = dataclasses.replace(asked, params={**asked.params, **problem.engine_options(slots, positions)})
-            case = make_case(sized, problem, names[0], ability)
-            server = stack.enter_context(serving(case, environment))
-        told = {**server.described, "case": case, "slots": slots, "positions": positions}
-        size = "".join(f" {name}={value}" for name, value in asked.params.items())
-        yield Target(
-            f"{asked.problem}{size}",
-            partial(server.send, timeout_s=timeout_s),
-            "the engine has ended",
-            engine=msgspec.convert(msgspec.to_builtins(told), EngineInfo),
-        )
 
 
 def _finish(load: Load, path: Path | None, as_json: bool) -> int:
