@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from support.models import problem_of
+from support.models import calls_of_jit, problem_of
 
 from benchmarker import open_bench
 from benchmarker.worker.serve import check
@@ -72,35 +72,23 @@ def test_the_cache_of_a_finished_request_does_not_show():
     assert logits_TV[len(prompt) - 1 :].argmax(axis=-1).tolist() == text[len(prompt) :]
 
 
-def test_no_pass_of_jax_copies_the_cache(monkeypatch):
+def test_no_pass_of_jax_copies_the_cache():
     """XLA may copy a donated array: then a pass needs temporary memory of its size."""
-    jax = pytest.importorskip("jax")
-    lowered = []
-    jit = jax.jit
-
-    def kept(function, **options):
-        compiled = jit(function, **options)
-
-        def call(*args):
-            lowered.append(compiled.lower(*args))
-            return compiled(*args)
-
-        return call
-
-    monkeypatch.setattr(jax, "jit", kept)
+    pytest.importorskip("jax")
     bench = open_bench(
         "llama", "jax", "cpu", compiled=True, n_layer=2, d_model=128, n_head=4, n_kv_head=4, d_ff=64, vocab_size=31,
         **problem_of("llama").engine_options(8, 1024),
     )  # fmt: skip
-    engine = bench.hooks.build_engine(
-        framework=bench.framework,
-        problem=bench.problem,
-        case=bench.case,
-        params=bench.params,
-        data=bench.data(bench.params, 1),
-    )
-    engine.fill(3, np.arange(16))
-    engine.decode()
+    with calls_of_jit() as lowered:
+        engine = bench.hooks.build_engine(
+            framework=bench.framework,
+            problem=bench.problem,
+            case=bench.case,
+            params=bench.params,
+            data=bench.data(bench.params, 1),
+        )
+        engine.fill(3, np.arange(16))
+        engine.decode()
     blocks, rows, room, width = bench.params.cache_shape
     of_cache = 2 * blocks * rows * room * width * 4
     for each in lowered:

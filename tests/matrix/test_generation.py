@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.models import counted_flops, jax_workload, problem_of, torch_workload
+from support.models import calls_of_jit, counted_flops, jax_workload, problem_of, torch_workload
 
 from benchmarker import Case, UserError, Workload
 from benchmarker.hooks import parameters
@@ -263,28 +263,13 @@ def test_flops_as_pytorch_counts_them(name, phase):
 @pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_no_step_of_jax_copies_the_cache(name, batch_size):
     """XLA may copy a donated array: then a step needs temporary memory of its size."""
-    jax = pytest.importorskip("jax")
-    lowered = []
-    jit = jax.jit
-
-    def kept(function, **options):
-        compiled = jit(function, **options)
-
-        def call(*args):
-            lowered.append(compiled.lower(*args))
-            return compiled(*args)
-
-        return call
-
+    pytest.importorskip("jax")
     wide = {"d_model": 128, "n_head": 4, "d_ff": 64, "vocab_size": 31, "batch_size": batch_size}
     heads = {} if name == "gpt2" else {"n_kv_head": 4}
     params = tiny(name, "decode", **wide, **heads, depth=1000, new_tokens=24)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "jit", kept)
-        workload = made("jax", name, params)
-        workload.step()
-    compiled = lowered[-1].compile()
-    memory = compiled.memory_analysis()
+    with calls_of_jit() as lowered:
+        made("jax", name, params).step()
+    memory = lowered[-1].compile().memory_analysis()
     blocks, rows, room, width = params.cache_shape
     of_cache = 2 * blocks * rows * room * width * 4
     assert memory.alias_size_in_bytes >= of_cache

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pytest
 
 from benchmarker import Case, Mode, Workload
 from benchmarker.hooks import registry
@@ -123,3 +126,25 @@ def lowered(name: str, size: Any, mode: Mode) -> Any:
     optimizer = adamw(ADAMW)
     state = jax.eval_shape(lambda weights: initial_state(weights, optimizer, "fp32"), weights)
     return jax.jit(partial(training, loss_of, optimizer, 1)).lower(state, **batch)
+
+
+@contextmanager
+def calls_of_jit() -> Iterator[list[Any]]:
+    """The lowered function of each call of what `jax.jit` makes meanwhile."""
+    import jax
+
+    lowered: list[Any] = []
+    jit = jax.jit
+
+    def kept(function: Any, **options: Any) -> Any:
+        compiled = jit(function, **options)
+
+        def call(*args: Any) -> Any:
+            lowered.append(compiled.lower(*args))
+            return compiled(*args)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "jit", kept)
+        yield lowered
