@@ -109,12 +109,14 @@ def refuse_phase(params: Any, mode: Mode) -> None:
 
 
 def phase_title(params: Any) -> str:
-    """Return the phase and its lengths."""
+    """Return the phase, its lengths, and what else is not as usual."""
     p = params
     lengths = {"prefill": f"P={p.prompt_len}", "decode": f"at {p.depth}+{p.new_tokens}"}
     room = f" S={p.seq_len}" if p.seq_len > positions(p) else ""
     forced = " forced" if p.decoding == "forced" else ""
-    return f"{p.phase}, B={p.batch_size} {lengths.get(p.phase, f'P={p.prompt_len} N={p.new_tokens}')}{room}{forced}"
+    weights = "" if p.weight_type == "full" else f" {p.weight_type} weights"
+    what = lengths.get(p.phase, f"P={p.prompt_len} N={p.new_tokens}")
+    return f"{p.phase}, B={p.batch_size} {what}{room}{forced}{weights}"
 
 
 Run = Callable[[Any, Any, Any], tuple[Any, Any, Any]]

@@ -53,7 +53,8 @@ def workload(
 ) -> Workload:
     """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
     types = PRECISIONS[case.precision]
-    weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
+    dtypes = {"i": DTYPES.get(params.weight_type), "f": DTYPES[types.parameter]}
+    weights = {name: framework.put(weight, dtypes[weight.dtype.kind]) for name, weight in data.weights.items()}
     blocks, *of_block = shape
     dtype, device = DTYPES[types.compute], framework.device
     cache: Cache = tuple(

@@ -8,6 +8,7 @@ import numpy as np
 from benchmarker import Data
 from benchmarker_problems.generation import positions
 from benchmarker_problems.layers.reference import Weights
+from benchmarker_problems.quantization import dequantized
 
 LogitsOf = Callable[[Weights, np.ndarray], np.ndarray]
 """From weights and tokens [B, T] to logits [B, T, V]."""
@@ -16,7 +17,7 @@ LogitsOf = Callable[[Weights, np.ndarray], np.ndarray]
 def generated(data: Data, params: Any, logits_of: LogitsOf) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield what each step of a phase gives: the token that is chosen, or with forced decoding the logits."""
     p = params
-    weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
+    weights = dequantized(data.weights)
     for batch in data.batches:
         tokens_BT = batch["tokens"]
         first = p.prompt_len + p.depth - 1
