@@ -18,6 +18,7 @@ from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.decoder.reference import forward
 from benchmarker_problems.generation import (
     SEQ_LEN_HELP,
+    CacheOption,
     DecodingOption,
     Depth,
     NewTokens,
@@ -25,6 +26,7 @@ from benchmarker_problems.generation import (
     PromptLen,
     accelerator_defaults,
     cache_bytes,
+    cache_shape,
     fill_lengths,
     phase_title,
     phases,
@@ -64,6 +66,7 @@ class DecoderParams:
     """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     sizes: ClassVar[Sizes]
+    contexts: ClassVar[Mapping[Any, int]]
 
     size: str
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -85,10 +88,11 @@ class DecoderParams:
     new_tokens: NewTokens = DERIVED
     decoding: DecodingOption = "greedy"
     weight_type: WeightTypeOption = "full"
+    cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
         fill(self, self.sizes[self.size])
-        fill_lengths(self)
+        fill_lengths(self, self.contexts.get(self.size))
         require_multiples(self, n_head="n_kv_head", batch_size="microbatches")
         require_quantizable(self, "d_model", "d_ff")
         if self.d_model % (2 * self.n_head):
@@ -106,8 +110,8 @@ class DecoderParams:
 
     @property
     def cache_shape(self) -> tuple[int, int, int, int]:
-        """Blocks, and the shape of the keys, and of the values, in each: sequences · heads, positions, and width."""
-        return self.n_layer, self.batch_size * self.n_kv_head, self.seq_len, self.head_dim
+        """Blocks, and the shape of the keys, and of the values, in each."""
+        return cache_shape(self, self.n_kv_head)
 
 
 class Decoder(Problem):

@@ -14,6 +14,7 @@ from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Publis
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.generation import (
     SEQ_LEN_HELP,
+    CacheOption,
     DecodingOption,
     Depth,
     NewTokens,
@@ -21,6 +22,7 @@ from benchmarker_problems.generation import (
     PromptLen,
     accelerator_defaults,
     cache_bytes,
+    cache_shape,
     fill_lengths,
     phase_title,
     phases,
@@ -78,6 +80,8 @@ PUBLISHED: Mapping[Size, int] = {
 """Parameters of the published checkpoints; the paper's table 2 has other, rounded ones, which its authors corrected."""
 VOCAB_SIZE = 50257
 POSITIONS = 1024
+CONTEXTS: Mapping[Size, int] = {**dict.fromkeys(PUBLISHED, POSITIONS), "2.7b": 2048}
+"""Context lengths (Radford et al., 2019, section 2.3; Brown et al., 2020, section 2.1)."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +105,13 @@ class Gpt2Params:
     new_tokens: NewTokens = DERIVED
     decoding: DecodingOption = "greedy"
     weight_type: WeightTypeOption = "full"
+    cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
         require_multiples(self, d_model="n_head", batch_size="microbatches")
-        fill_lengths(self)
+        fill_lengths(self, CONTEXTS[self.size])
         require_quantizable(self, "d_model", "d_ff")
 
     @property
@@ -121,8 +126,8 @@ class Gpt2Params:
 
     @property
     def cache_shape(self) -> tuple[int, int, int, int]:
-        """Blocks, and the shape of the keys, and of the values, in each: sequences · heads, positions, and width."""
-        return self.n_layer, self.batch_size * self.n_head, self.seq_len, self.head_dim
+        """Blocks, and the shape of the keys, and of the values, in each."""
+        return cache_shape(self, self.n_head)
 
 
 class Gpt2(Problem):

@@ -56,6 +56,8 @@ SIZES: Mapping[Size, Mapping[str, Any]] = {
     },
 }
 """A published size, and one in its proportions for a CPU."""
+CONTEXTS: Mapping[Size, int] = {"mixtral-8x7b": 32_768}
+"""Context lengths: `max_position_embeddings` of the checkpoint's config."""
 
 CAPACITY_FACTOR = 1.25
 PREFERENCE = 0.5
@@ -67,6 +69,7 @@ class MoeParams(DecoderParams):
     """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     sizes: ClassVar[Sizes] = SIZES
+    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
 
     size: Annotated[
         Size, Meta(description="size of the model; the eight options below and the experts override it")

@@ -1,7 +1,7 @@
-"""Products with quantised weights in JAX: the compiled step converts the integers while it multiplies.
+"""Products with quantised weights in JAX: the compiled step converts the integers and multiplies.
 
-A GPU converts them within the product. XLA's CPU compiler writes the converted kernel to memory first, so that a step
-there reads and writes more than with full weights. Shapes: I inputs, O outputs, G groups of inputs; `...` any axes.
+XLA's CPU compiler writes the converted kernel to memory first, so that a step there moves more than with full weights.
+Shapes: I inputs, O outputs, G groups of inputs; `...` any axes.
 """
 
 from collections.abc import Callable
