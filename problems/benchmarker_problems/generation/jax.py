@@ -65,7 +65,7 @@ def attention_into(
 def workload(
     framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
-    """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
+    """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
     types = PRECISIONS[case.precision]
     dtypes = {"i": DTYPES.get(params.weight_type), "f": DTYPES[types.parameter]}
     weights = {name: framework.put(weight, dtypes[weight.dtype.kind]) for name, weight in data.weights.items()}

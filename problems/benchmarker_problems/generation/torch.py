@@ -62,7 +62,7 @@ def attentions_into(cache: Cache, table_RP: Tensor | None, positions_T: Tensor, 
 def workload(
     framework: TorchFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
-    """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
+    """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
     types, device = PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
     blocks, *of_block = shape

@@ -1,7 +1,9 @@
 """Products with quantised weights in PyTorch, by its own kernels for CPUs: int8pack and int4pack.
 
 They take fp32, bf16 and fp16, and are made for bf16: in the other types they are slower than products with full
-weights. Shapes: R rows, I inputs, O outputs, G groups of inputs; `...` any axes.
+weights. In bf16, int8pack reads beyond a row whose inputs are no multiple of 16; here they are one of 32.
+
+Shapes: R rows, I inputs, O outputs, G groups of inputs; `...` any axes.
 """
 
 from typing import Any
