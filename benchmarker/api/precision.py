@@ -1,6 +1,7 @@
 """The meaning of each precision's name, which is the same in every framework."""
 
 from dataclasses import dataclass
+from math import ceil
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,13 @@ class Precision:
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of one weight or input."""
-        return ITEM_BYTES[self.parameter]
+        """Whole bytes that hold one weight or input."""
+        return ceil(ITEM_BYTES[self.parameter])
 
     @property
     def compute_bytes(self) -> int:
-        """Bytes of one factor of a matrix product."""
-        return ITEM_BYTES[self.compute]
+        """Whole bytes that hold one factor of a matrix product."""
+        return ceil(ITEM_BYTES[self.compute])
 
     @property
     def is_mixed(self) -> bool:
@@ -49,7 +50,7 @@ class Precision:
 
 
 # Half the distance from 1 to the next number, 2**-p for p significand bits (IEEE 754-2019, table 3.5; bfloat16 8
-# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020). An int8 has no roundoff; it ranks as the coarsest type.
+# bits, TensorFloat-32 11 bits: NVIDIA A100 whitepaper, 2020). Integers have no roundoff; they rank as the coarsest.
 UNIT_ROUNDOFF = {
     "fp64": 2.0**-53,
     "fp32": 2.0**-24,
@@ -57,9 +58,10 @@ UNIT_ROUNDOFF = {
     "fp16": 2.0**-11,
     "bf16": 2.0**-8,
     "int8": 1.0,
+    "int4": 1.0,
 }
 
-ITEM_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+ITEM_BYTES: dict[str, float] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "int4": 0.5}
 
 PRECISIONS = {
     precision.name: precision

@@ -185,6 +185,11 @@ class Problem(ABC):
         """Return the number of trained parameters; None for a problem without any."""
         return None
 
+    def weight_bytes(self, params: Any, precision: str) -> int | None:
+        """Return the bytes of the trained parameters as they are stored; None for a problem without any."""
+        count = self.parameter_count(params)
+        return None if count is None else count * PRECISIONS[precision].parameter_bytes
+
     def phases(self, params: Any) -> Mapping[str, tuple[int, Any]]:
         """Return the phases of which a step consists, by name: how often each runs, and the parameters of it alone."""
         return {"step": (1, params)}
@@ -220,7 +225,7 @@ class Problem(ABC):
         return 1
 
     def types(self, params: Any, precision: str) -> Precision:
-        """Return the types that a precision stands for; some options may make the products those of another type."""
+        """Return the types that a precision stands for; some options may make weights or products of another type."""
         return PRECISIONS[precision]
 
     @abstractmethod

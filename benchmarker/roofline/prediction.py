@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.precision import ITEM_BYTES
 from benchmarker.api.problem import Work
 from benchmarker.roofline.formula import of_part
 
@@ -112,7 +112,7 @@ def predict(
         samples_per_s=cost.samples / time_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_user=None if tokens_per_s is None else tokens_per_s / cost.samples,
-        ridge_rows=roof.ridge * PRECISIONS[precision].parameter_bytes / 2,
+        ridge_rows=roof.ridge * ITEM_BYTES[problem.types(params, precision).parameter] / 2,
         phases=phases,
         fit=_fit(problem, params, precision, cost.samples, memory_bytes),
     )
@@ -168,10 +168,9 @@ def _crossover(problem: Problem, params: Any, mode: Mode, precision: str, roof: 
 
 
 def _fit(problem: Problem, params: Any, precision: str, samples: int, memory_bytes: float | None) -> Fit | None:
-    weights, caches = problem.parameter_count(params), problem.cache_bytes(params, precision)
-    if not (weights and caches):
+    weight_bytes, caches = problem.weight_bytes(params, precision), problem.cache_bytes(params, precision)
+    if not (weight_bytes and caches):
         return None
-    weight_bytes = weights * PRECISIONS[precision].parameter_bytes
     cache_bytes = caches // samples
     return Fit(
         weight_bytes=weight_bytes,

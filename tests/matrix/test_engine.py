@@ -43,6 +43,13 @@ def test_other_precisions_choose_tokens_within_their_bound(framework, name, prec
     assert found.ok, found
 
 
+@pytest.mark.parametrize("weight_type", ["int8", "int4"])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_quantised_weights_are_served(framework, weight_type):
+    found = check(*made(framework, "llama", weight_type=weight_type))
+    assert found.ok, found
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("fault", ["swapped", "stale", "shifted"])
 def test_a_faulty_engine_is_found(fault, precision):

@@ -13,7 +13,7 @@ from support.models import calls_of_jit, counted_flops, jax_workload, problem_of
 from benchmarker import Case, UserError, Workload
 from benchmarker.hooks import parameters
 from benchmarker.worker.correctness import check
-from benchmarker_problems.generation import step_and_tokens
+from benchmarker_problems.generation import page_table, step_and_tokens
 
 DECODERS = ("gpt2", "llama", "moe")
 SIZE = {"gpt2": "small", "llama": "llama-3.2-1b", "moe": "moe-small"}
@@ -289,3 +289,99 @@ def test_the_defaults_of_accelerators_suit_a_phase(name, phase, impl):
     assert values["seq_len"] == {"none": 1024, "prefill": 128, "decode": 160}[phase]
     given = parameters.resolve(problem_of(name), {"phase": "decode", "impl": "fused", "seq_len": "512"}, "cuda")
     assert (given["impl"], given["seq_len"]) == ("fused", 512)
+
+
+PAGED = {"prompt_len": 30, "new_tokens": 4, "decoding": "forced"}
+"""33 positions: three pages of each sequence, the last of them begun by the tokens that are chosen."""
+
+
+@pytest.mark.parametrize("impl", ["matmul", pytest.param("fused", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
+def test_pages_give_the_logits_of_a_cache_in_one_piece(name, framework, impl):
+    if (framework, impl) == ("jax", "fused"):
+        pytest.skip("JAX's fused attention does not fit a cache")
+    fit, paged = (
+        made(framework, name, tiny(name, "generate", **PAGED, impl=impl, cache=cache)) for cache in ("fit", "paged")
+    )
+    expected, found = (each.outputs(each.step())["logits"] for each in (fit, paged))
+    assert expected.shape == (3, 4, 61)
+    assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_logits_of_every_step_are_right_with_pages(name, framework, precision):
+    problem = problem_of(name)
+    for phase in PHASES:
+        params = problem.small(problem.params(phase=phase, cache="paged"))
+        assert params.cache == "paged"
+        data = problem.data(params, precision, np.random.default_rng(0), 1)
+        case = Case(problem=name, framework=framework, device="cpu", mode="inference", precision=precision, params={})
+        found = check(made(framework, name, params, precision), data, problem, params, case)
+        assert found.ok, (phase, found)
+
+
+def test_pages_that_two_sequences_share_change_the_logits(monkeypatch):
+    """The table is used: with the pages of the first sequence for all, the others are wrong."""
+    pytest.importorskip("torch")
+    params = tiny("llama", "generate", **PAGED, cache="paged")
+    right = made("torch", "llama", params)
+    shared = np.tile(page_table(params)[:2], (3, 1))
+    monkeypatch.setattr("benchmarker_problems.generation.torch.page_table", lambda _: shared)
+    wrong = made("torch", "llama", params)
+    expected, found = (each.outputs(each.step())["logits"] for each in (right, wrong))
+    assert np.abs(found - expected).max() > 0.01 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("name", "heads"), [("gpt2", 4), ("llama", 2)])
+def test_each_page_belongs_to_one_sequence_and_head_in_random_order(name, heads):
+    params = tiny(name, "generate", **PAGED, cache="paged")
+    table = page_table(params)
+    assert table.shape == (3 * heads, 3)
+    assert sorted(table.ravel()) == list(range(params.cache_shape[1]))
+    # The pages of the heads of a sequence lie beside each other, and follow their own order.
+    by_head = table.reshape(3, heads, 3)
+    assert (by_head - by_head[:, :1] == np.arange(heads)[:, None]).all()
+    assert (np.diff(table[::heads].ravel()) != heads).any()
+    assert page_table(tiny(name, "generate", **PAGED)) is None
+
+
+def test_the_bytes_of_pages_are_whole_and_those_that_are_read_stay():
+    problem = problem_of("llama")
+    fit, paged = (tiny("llama", "generate", **PAGED, cache=cache) for cache in ("fit", "paged"))
+    assert problem.cache_bytes(fit, "fp32") == 2 * 2 * 3 * 2 * 33 * 6 * 4  # of 2 blocks, 3 sequences, 2 heads
+    assert problem.cache_bytes(paged, "fp32") == 2 * 2 * 3 * 2 * 48 * 6 * 4
+    assert problem.cost(paged, "inference", "fp32") == problem.cost(fit, "inference", "fp32")
+    assert problem.parts(paged, "inference", "fp32") == problem.parts(fit, "inference", "fp32")
+    assert problem.title(problem.params(phase="decode", cache="paged"), "inference").endswith("at 128+32 paged")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "context"),
+    [("gpt2", "xl", 1024), ("gpt2", "2.7b", 2048), ("llama", "llama-3.1-8b", 131_072), ("moe", "mixtral-8x7b", 32_768)],
+)
+def test_the_largest_cache_has_room_for_the_context_of_the_model(name, size, context):
+    problem = problem_of(name)
+    params = problem.params(size=size, phase="generate", cache="max")
+    assert params.seq_len == context == params.cache_shape[2]
+    assert problem.params(**dataclasses.asdict(params)) == params
+    assert problem.small(params).seq_len == 32
+    assert {own.seq_len for _, own in problem.phases(params).values()} == {context}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gpt2", {"cache": "paged"}, "cache=paged needs a phase"),
+        ("gpt2", {"cache": "max", "phase": "decode", "seq_len": 512}, "seq_len=512 needs cache=fit or paged"),
+        ("gpt2", {"cache": "max", "phase": "decode", "depth": 1020}, "seq_len=1024 has no room for the 1052 positions"),
+        ("llama", {"cache": "max", "phase": "decode"}, "none is published for size=cs336-small"),
+        ("moe", {"cache": "max", "phase": "decode"}, "none is published for size=moe-small"),
+    ],
+)
+def test_a_cache_that_does_not_fit_is_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        problem_of(name).params(**options)

@@ -41,6 +41,7 @@ DTYPES = {
     "bf16": jnp.bfloat16,
     "fp16": jnp.float16,
     "int8": jnp.int8,
+    "int4": jnp.int4,
 }
 """The JAX type of each type's name in `benchmarker.Precision`."""
 

@@ -107,20 +107,24 @@ def attend(q_BTHD: Array, k_BtKD: Array, v_BtKD: Array, *, impl: Impl, causal: b
         return out_BKRD.reshape(*weights_BKGTt.shape[:4], -1).transpose(0, 3, 1, 2, 4).reshape(shape)
 
 
-def attend_to_rows(q_B1HD: Array, k_RSD: Array, v_RSD: Array, position: Array | int, impl: Impl) -> Array:
+def attend_to_rows(
+    q_B1HD: Array, keys: Array, values: Array, position: Array | int, impl: Impl, rows: Callable[[Array], Array]
+) -> Array:
     """Attend from one token of each sequence, at `position`, to a cache of S positions; R is batch · heads of K and V.
 
-    Queries of a group are rows of one product with the keys that they share. Positions after `position`, which is one
-    for all sequences or [R, 1, 1], are masked.
+    `rows` gives keys and values as [R, S, D]. Queries of a group are rows of one product with the keys that they share.
+    Positions after `position`, which is one for all sequences or [R, 1, 1], are masked.
     """
     with jax.named_scope("attn_q_k"):
+        k_RSD = rows(keys)
         q_RGD = (q_B1HD * q_B1HD.shape[-1] ** -0.5).reshape(len(k_RSD), -1, q_B1HD.shape[-1])
         by_einsum = impl == "einsum"
         scores_RGS = jnp.einsum("rgd,rsd->rgs", q_RGD, k_RSD) if by_einsum else q_RGD @ k_RSD.swapaxes(1, 2)
     with jax.named_scope("attn_softmax"):
         scores_RGS = jnp.where(jnp.arange(k_RSD.shape[1]) <= position, scores_RGS, -jnp.inf)
         softmax_dtype = jnp.promote_types(scores_RGS.dtype, jnp.float32)
-        weights_RGS = jax.nn.softmax(scores_RGS.astype(softmax_dtype)).astype(v_RSD.dtype)
+        weights_RGS = jax.nn.softmax(scores_RGS.astype(softmax_dtype)).astype(values.dtype)
     with jax.named_scope("attn_att_v"):
+        v_RSD = rows(values)
         heads_RGD = jnp.einsum("rgs,rsd->rgd", weights_RGS, v_RSD) if by_einsum else weights_RGS @ v_RSD
         return heads_RGD.reshape(q_B1HD.shape)

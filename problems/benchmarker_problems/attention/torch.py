@@ -95,29 +95,34 @@ def attend(q_BTHD: Tensor, k_BtKD: Tensor, v_BtKD: Tensor, *, impl: Impl, bias_T
         return out_BKGTD.permute(0, 3, 1, 2, 4).flatten(2, 3)
 
 
-def attend_to_rows(q_B1HD: Tensor, k_RSD: Tensor, v_RSD: Tensor, bias_R1S: Tensor, impl: Impl) -> Tensor:
+def attend_to_rows(
+    q_B1HD: Tensor, keys: Tensor, values: Tensor, bias_R1S: Tensor, impl: Impl, rows: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Attend from one token of each sequence to a cache of S positions; R is batch · heads of K and V.
 
-    Queries of a group are rows of one product with the keys that they share. `bias_R1S` masks what is not filled; it
-    has one row if that is the same in all sequences.
+    `rows` gives keys and values as [R, S, D]. Queries of a group are rows of one product with the keys that they share.
+    `bias_R1S` masks what is not filled; it has one row if that is the same in all sequences.
     """
     batch_size, _, _, head_dim = q_B1HD.shape
     if impl == "fused":
         with scope("attn_fused"):
+            k_RSD, v_RSD = rows(keys), rows(values)
             q_BKGD, k_BKSD, v_BKSD = (
                 each.reshape(batch_size, len(k_RSD) // batch_size, -1, head_dim) for each in (q_B1HD, k_RSD, v_RSD)
             )
             bias_BK1S = bias_R1S if len(bias_R1S) == 1 else bias_R1S.view(batch_size, -1, *bias_R1S.shape[1:])
             return F.scaled_dot_product_attention(q_BKGD, k_BKSD, v_BKSD, attn_mask=bias_BK1S).reshape(q_B1HD.shape)
     with scope("attn_q_k"):
+        k_RSD = rows(keys)
         q_RGD = (q_B1HD * head_dim**-0.5).reshape(len(k_RSD), -1, head_dim)
         by_einsum = impl == "einsum"
         scores_RGS = torch.einsum("rgd,rsd->rgs", q_RGD, k_RSD) if by_einsum else q_RGD @ k_RSD.transpose(1, 2)
     with scope("attn_softmax"):
         scores_RGS = scores_RGS.add_(bias_R1S)
         softmax_dtype = torch.promote_types(scores_RGS.dtype, torch.float32)
-        weights_RGS = torch.softmax(scores_RGS, dim=-1, dtype=softmax_dtype).to(v_RSD.dtype)
+        weights_RGS = torch.softmax(scores_RGS, dim=-1, dtype=softmax_dtype).to(values.dtype)
     with scope("attn_att_v"):
+        v_RSD = rows(values)
         heads_RGD = torch.einsum("rgs,rsd->rgd", weights_RGS, v_RSD) if by_einsum else weights_RGS @ v_RSD
         return heads_RGD.reshape(q_B1HD.shape)
 

@@ -12,12 +12,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Work
+from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Work
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.decoder.reference import forward
 from benchmarker_problems.generation import (
     SEQ_LEN_HELP,
+    CacheOption,
     DecodingOption,
     Depth,
     NewTokens,
@@ -25,6 +26,7 @@ from benchmarker_problems.generation import (
     PromptLen,
     accelerator_defaults,
     cache_bytes,
+    cache_shape,
     engine_options,
     fill_lengths,
     phase_title,
@@ -33,12 +35,20 @@ from benchmarker_problems.generation import (
     small_lengths,
     token_batches,
 )
-from benchmarker_problems.generation.reference import generated, in_float64
+from benchmarker_problems.generation.reference import generated
 from benchmarker_problems.generation.work import Pass, attention_parts, cost, passes, phase_scopes
 from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, norm_shapes, require_multiples, size_of
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
 from benchmarker_problems.layers.work import Layers, added, times, update
+from benchmarker_problems.quantization import (
+    WeightTypeOption,
+    dequantized,
+    quantized,
+    require_quantizable,
+    types,
+    weight_bytes,
+)
 from benchmarker_problems.steps import (
     ADAMW,
     MICROBATCHES_HELP,
@@ -58,6 +68,7 @@ class DecoderParams:
     """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     sizes: ClassVar[Sizes]
+    contexts: ClassVar[Mapping[Any, int]]
 
     size: str
     n_layer: Annotated[int, Meta(ge=1, description="transformer blocks")] = DERIVED
@@ -78,11 +89,14 @@ class DecoderParams:
     depth: Depth = DERIVED
     new_tokens: NewTokens = DERIVED
     decoding: DecodingOption = "greedy"
+    weight_type: WeightTypeOption = "full"
+    cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
         fill(self, self.sizes[self.size])
-        fill_lengths(self)
+        fill_lengths(self, self.contexts.get(self.size))
         require_multiples(self, n_head="n_kv_head", batch_size="microbatches")
+        require_quantizable(self, "d_model", "d_ff")
         if self.d_model % (2 * self.n_head):
             raise ValueError(f"d_model={self.d_model} is not an even multiple of n_head={self.n_head}")
 
@@ -98,8 +112,8 @@ class DecoderParams:
 
     @property
     def cache_shape(self) -> tuple[int, int, int, int]:
-        """Blocks, and the shape of the keys, and of the values, in each: sequences · heads, positions, and width."""
-        return self.n_layer, self.batch_size * self.n_kv_head, self.seq_len, self.head_dim
+        """Blocks, and the shape of the keys, and of the values, in each."""
+        return cache_shape(self, self.n_kv_head)
 
 
 class Decoder(Problem):
@@ -137,8 +151,8 @@ class Decoder(Problem):
     def mlp_reference(self, x_BTC: np.ndarray, weights: Weights, params: Any) -> tuple[np.ndarray, Pullback]:
         """Apply the MLP of a block in NumPy."""
 
-    def mlp_unread(self, params: Any, tokens: int) -> int:
-        """Return the weights of the MLP of a block that so many tokens do not use."""
+    def mlp_unread(self, params: Any, precision: str, tokens: int) -> int:
+        """Return the bytes of the MLP's weights of a block that so many tokens do not use."""
         return 0
 
     def unrepeated_flops(self, params: Any) -> int:
@@ -178,10 +192,11 @@ class Decoder(Problem):
 
         def unread(tokens: int) -> int:
             rows = 0 if p.tied_head else p.vocab_size - min(tokens, p.vocab_size)
-            return rows * p.d_model + p.n_layer * self.mlp_unread(p, tokens)
+            of_rows = rows * p.d_model * PRECISIONS[precision].parameter_bytes
+            return of_rows + p.n_layer * self.mlp_unread(p, precision, tokens)
 
-        weights = self.parameter_count(p)
-        return cost(p, mode, precision, weights=weights, d_kv=d_kv, block_flops=block_flops, unread=unread)
+        weight_bytes = self.weight_bytes(p, precision)
+        return cost(p, mode, precision, weight_bytes=weight_bytes, d_kv=d_kv, block_flops=block_flops, unread=unread)
 
     def parts(self, params: DecoderParams, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
@@ -189,14 +204,13 @@ class Decoder(Problem):
         parts = added(
             times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
         )
-        weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * weight_bytes)
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(p, precision))
         return {name: parts[name] for name in self.scopes(p, mode)}
 
     def _pass(self, params: DecoderParams, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
         p, batch_size = params, params.batch_size // params.microbatches
-        layers = Layers(batch_size * each.tokens, precision, backward)
-        head = Layers(batch_size * each.logits, precision, backward)
+        layers = Layers(batch_size * each.tokens, precision, backward, p.weight_type)
+        head = Layers(batch_size * each.logits, precision, backward, "full" if p.tied_head else p.weight_type)
         rotated = (p.n_head + p.n_kv_head) * p.head_dim
         block = {
             "norm_1": layers.norm(p.d_model, bias=False),
@@ -248,13 +262,21 @@ class Decoder(Problem):
         """Return the number of weights; a tied output head shares those of the embedding."""
         return size_of(self.weight_shapes(params))
 
+    def weight_bytes(self, params: DecoderParams, precision: str) -> int:
+        """Return the bytes of the weights as they are stored."""
+        return weight_bytes(self.weight_shapes(params), params.weight_type, precision)
+
+    def types(self, params: DecoderParams, precision: str) -> Precision:
+        """Return the types of the precision, with that of the weights of linear layers."""
+        return types(params, precision)
+
     def weights(self, params: Any, precision: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw weights as for GPT-2, random gains too."""
         return draw(self.weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
 
     def data(self, params: DecoderParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw weights, and tokens that can be learned."""
-        weights = self.weights(params, precision, rng)
+        """Draw weights, which may then be quantised, and tokens that can be learned."""
+        weights = quantized(self.weights(params, precision, rng), params.weight_type)
         return Data(weights, token_batches(params, rng, batches))
 
     def small(self, params: Any) -> Any:
@@ -294,7 +316,7 @@ class Decoder(Problem):
 
     def logits(self, params: DecoderParams, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
-        return forward(in_float64(data.weights), tokens, params, self.mlp_reference)[0]
+        return forward(dequantized(data.weights), tokens, params, self.mlp_reference)[0]
 
     def reference(self, params: DecoderParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""

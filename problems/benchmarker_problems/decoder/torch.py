@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from benchmarker import PRECISIONS, Case, Data, Engine, Workload
+from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import Attention, attend, causal_bias, recomputes_scores
 from benchmarker_problems.decoder import Decoder, DecoderParams
@@ -22,7 +22,12 @@ from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, rope
+from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
+from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
+
+SUPPORT = Support(DONE, exclusions=UNSUPPORTED)
+"""All precisions, except those without products with quantised weights."""
 
 
 class Block(nn.Module):
@@ -33,8 +38,8 @@ class Block(nn.Module):
         p = params
         self.params = p
         self.norm_1 = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
-        self.attn_qkv = nn.Linear(p.d_model, sum(p.heads) * p.head_dim, bias=False)
-        self.attn_proj = nn.Linear(p.d_model, p.d_model, bias=False)
+        self.attn_qkv = linear(p.weight_type, p.d_model, sum(p.heads) * p.head_dim, bias=False)
+        self.attn_proj = linear(p.weight_type, p.d_model, p.d_model, bias=False)
         self.norm_2 = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
 
     def forward(
@@ -76,7 +81,7 @@ class DecoderModel(nn.Module):
         self.run = recomputing if params.recompute else plainly
         self.h = nn.ModuleList(block(p) for _ in range(p.n_layer))
         self.norm_f = nn.RMSNorm(p.d_model, eps=RMS_NORM_EPS)
-        self.lm_head = None if p.tied_head else nn.Linear(p.d_model, p.vocab_size, bias=False)
+        self.lm_head = None if p.tied_head else linear(p.weight_type, p.d_model, p.vocab_size, bias=False)
 
     def forward(
         self,
@@ -98,7 +103,7 @@ class DecoderModel(nn.Module):
         with scope("norm_f"):
             x_BTC = self.norm_f(x_BTC)
         with scope("lm_head"):
-            return F.linear(x_BTC, self.wte if self.lm_head is None else self.lm_head.weight)
+            return F.linear(x_BTC, self.wte) if self.lm_head is None else self.lm_head(x_BTC)
 
 
 Tables = tuple[Tensor, Tensor]

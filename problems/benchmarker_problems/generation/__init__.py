@@ -23,6 +23,7 @@ from benchmarker_problems.layers.data import next_tokens, sequences
 
 Phase = Literal["none", "prefill", "decode", "generate"]
 Decoding = Literal["greedy", "forced"]
+Cache = Literal["fit", "max", "paged"]
 
 PhaseOption = Annotated[
     Phase,
@@ -41,6 +42,13 @@ DecodingOption = Annotated[
         "a check"
     ),
 ]
+CacheOption = Annotated[
+    Cache,
+    Meta(
+        description="room for keys and values in a phase: for seq_len positions (fit); for the context length that is "
+        "published for the size (max); or as fit, in pages of 16 positions that lie anywhere (paged)"
+    ),
+]
 SEQ_LEN_HELP = "sequence length; in a phase, the positions that the cache has room for"
 
 DEFAULTS: Mapping[Phase, Mapping[str, int]] = {
@@ -52,8 +60,15 @@ DEFAULTS: Mapping[Phase, Mapping[str, int]] = {
 """The lengths of each phase; it has no others."""
 
 
-def fill_lengths(params: Any) -> None:
-    """Give the lengths of a phase their defaults; raises `ValueError` for those that do not fit."""
+PAGE = 16
+"""Positions of a page, as in vLLM by default."""
+
+
+def fill_lengths(params: Any, context: int | None) -> None:
+    """Give the lengths of a phase their defaults; raises `ValueError` for those that do not fit.
+
+    `context` is the context length that is published for the size, if there is one.
+    """
     lengths = DEFAULTS[params.phase]
     for name in ("prompt_len", "depth", "new_tokens"):
         value = getattr(params, name)
@@ -64,12 +79,20 @@ def fill_lengths(params: Any) -> None:
             raise ValueError(f"{name}={value} needs phase={phases}")
         elif not value and name in lengths:
             raise ValueError(f"{name}=0 is too small for phase={params.phase}: at least 1")
+    if params.cache == "max":
+        if context is None:
+            raise ValueError(f"cache=max needs a context length, and none is published for size={params.size}")
+        if params.seq_len not in (DERIVED, context):
+            raise ValueError(f"seq_len={params.seq_len} needs cache=fit or paged; max has room for {context} positions")
+        object.__setattr__(params, "seq_len", context)
     if params.seq_len is DERIVED:
         object.__setattr__(params, "seq_len", positions(params) or 128)
     if params.seq_len < positions(params):
         raise ValueError(f"seq_len={params.seq_len} has no room for the {positions(params)} positions of the phase")
     if params.phase == "none" and params.decoding != "greedy":
         raise ValueError(f"decoding={params.decoding} needs a phase")
+    if params.phase == "none" and params.cache != "fit":
+        raise ValueError(f"cache={params.cache} needs a phase")
 
 
 def accelerator_defaults(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -83,7 +106,7 @@ def engine_options(slots: int, positions: int) -> dict[str, Any]:
     """Return the options of an engine with room for so many positions in each slot."""
     room = max(positions, 2)
     lengths = {"prompt_len": 0, "depth": room - 1, "new_tokens": 1, "seq_len": room}
-    return {"phase": "decode", "decoding": "greedy", "batch_size": slots, **lengths}
+    return {"phase": "decode", "decoding": "greedy", "cache": "fit", "batch_size": slots, **lengths}
 
 
 def positions(params: Any) -> int:
@@ -104,6 +127,33 @@ def phases(params: Any) -> dict[str, tuple[int, Any]]:
     return found
 
 
+def cache_shape(params: Any, n_kv_head: int) -> tuple[int, int, int, int]:
+    """Return the blocks, and the shape of the keys, and of the values, in each.
+
+    That is sequences · heads, positions and width; or pages · heads, positions of a page, and width.
+    """
+    p = params
+    if p.cache == "paged":
+        return p.n_layer, p.batch_size * pages(p) * n_kv_head, PAGE, p.head_dim
+    return p.n_layer, p.batch_size * n_kv_head, p.seq_len, p.head_dim
+
+
+def pages(params: Any) -> int:
+    """Return the pages of a sequence."""
+    return -(-int(params.seq_len) // PAGE)
+
+
+def page_table(params: Any) -> np.ndarray | None:
+    """Return where the pages of each sequence and head are, [R, P], in random order; None for a cache without pages."""
+    if params.cache != "paged":
+        return None
+    shape = params.batch_size, pages(params)
+    heads = params.cache_shape[1] // prod(shape)
+    page_BP = np.random.default_rng(0).permutation(prod(shape)).reshape(shape)
+    page_BKP: np.ndarray = page_BP[:, None] * heads + np.arange(heads)[:, None]
+    return page_BKP.reshape(-1, shape[1]).astype(np.int32)
+
+
 def cache_bytes(params: Any, precision: str) -> int:
     """Return the bytes that the keys and values of a phase have room for."""
     return 0 if params.phase == "none" else 2 * prod(params.cache_shape) * PRECISIONS[precision].compute_bytes
@@ -116,12 +166,15 @@ def refuse_phase(params: Any, mode: Mode) -> None:
 
 
 def phase_title(params: Any) -> str:
-    """Return the phase and its lengths."""
+    """Return the phase, its lengths, and what else is not as usual."""
     p = params
     lengths = {"prefill": f"P={p.prompt_len}", "decode": f"at {p.depth}+{p.new_tokens}"}
     room = f" S={p.seq_len}" if p.seq_len > positions(p) else ""
     forced = " forced" if p.decoding == "forced" else ""
-    return f"{p.phase}, B={p.batch_size} {lengths.get(p.phase, f'P={p.prompt_len} N={p.new_tokens}')}{room}{forced}"
+    paged = " paged" if p.cache == "paged" else ""
+    weights = "" if p.weight_type == "full" else f" {p.weight_type} weights"
+    what = lengths.get(p.phase, f"P={p.prompt_len} N={p.new_tokens}")
+    return f"{p.phase}, B={p.batch_size} {what}{room}{paged}{forced}{weights}"
 
 
 Run = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
@@ -197,4 +250,5 @@ def small_lengths(params: Any) -> dict[str, Any]:
         return {"seq_len": 32}
     lengths = {"prompt_len": 20, "depth": 20, "new_tokens": 5}
     used = {name: lengths[name] for name in DEFAULTS[params.phase]}
-    return {**used, "seq_len": 32, "decoding": "forced"}
+    cache = "fit" if params.cache == "max" else params.cache
+    return {**used, "seq_len": 32, "decoding": "forced", "cache": cache}

@@ -1,6 +1,7 @@
 """Text generation in JAX, in phases and as an engine: passes are compiled, and change the donated cache in place.
 
-Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
+Shapes: B batch, P prompt or pages, S positions of the cache, R batch · heads of keys and values, D head dimension, V
+vocabulary.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +17,12 @@ from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows, fused_kernel
-from benchmarker_problems.generation import step_and_tokens
+from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
 from benchmarker_problems.steps.jax import Weights
 
 Keys = tuple[Array, Array]
-"""Keys and values [R, S, D] of a block: of the layouts tried, the one that XLA does not copy on a CPU."""
+"""Keys and values of a block: [R, S, D], of the layouts tried the one that XLA does not copy on a CPU; or pages
+[pages · heads, 16, D]."""
 Cache = tuple[Keys, ...]
 NO_FUSED_CACHE = ({"impl": "fused", "phase": "decode"}, {"impl": "fused", "phase": "generate"})
 """JAX's fused attention does not fit such a cache."""
@@ -29,12 +31,20 @@ Model = Callable[..., Array]
 token, which is otherwise T - 1, to its logits."""
 Write = Callable[[Array, Array], Array]
 """From a cache and the keys or values [R, T, D] of tokens to the cache with them."""
+Rows = Callable[[Array], Array]
+"""From a cache to its keys or values [R, S, D]."""
 LEAST_PROMPT = 16
 """The shortest length that an engine compiles for prompts."""
 
 
 def attention_into(
-    keys: Keys, position: Array | int, write: Write, impl: Impl, kernel: Kernel, written: list[Keys]
+    keys: Keys,
+    position: Array | int,
+    write: Write,
+    impl: Impl,
+    kernel: Kernel,
+    written: list[Keys],
+    rows: Rows = lambda each: each,
 ) -> Attention:
     """Return the attention of a block that writes keys and values to its cache, and appends that to `written`.
 
@@ -44,15 +54,15 @@ def attention_into(
 
     def attention(q_BTHD: Array, k_BTKD: Array, v_BTKD: Array) -> Array:
         with jax.named_scope("cache_write"):
-            rows = [
-                each.swapaxes(1, 2).reshape(-1, each.shape[1], each.shape[3]).astype(into_RSD.dtype)
-                for each, into_RSD in zip((k_BTKD, v_BTKD), keys, strict=True)
+            new_keys = [
+                each.swapaxes(1, 2).reshape(-1, each.shape[1], each.shape[3]).astype(into.dtype)
+                for each, into in zip((k_BTKD, v_BTKD), keys, strict=True)
             ]
-            k_RSD, v_RSD = map(write, keys, rows)
-            written.append((k_RSD, v_RSD))
+            k, v = map(write, keys, new_keys)
+            written.append((k, v))
         if q_BTHD.shape[1] > 1:
             return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, causal=True, kernel=kernel)
-        return attend_to_rows(q_BTHD, k_RSD, v_RSD, position, impl)
+        return attend_to_rows(q_BTHD, k, v, position, impl, rows)
 
     return attention
 
@@ -64,27 +74,35 @@ def empty_cache(framework: JaxFramework, case: Case, shape: tuple[int, int, int,
     return tuple((zeros(), zeros()) for _ in range(blocks))
 
 
-def put_weights(framework: JaxFramework, case: Case, data: Data) -> Weights:
-    """Return the weights on the device."""
-    dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    return {name: framework.put(weight, dtype) for name, weight in data.weights.items()}
+def put_weights(framework: JaxFramework, case: Case, params: Any, data: Data) -> Weights:
+    """Return the weights on the device; integers are those of quantised ones."""
+    dtypes = {"i": DTYPES.get(params.weight_type), "f": DTYPES[PRECISIONS[case.precision].parameter]}
+    return {name: framework.put(weight, dtypes[weight.dtype.kind]) for name, weight in data.weights.items()}
 
 
 def workload(
     framework: JaxFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
-    """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
-    weights, cache = put_weights(framework, case, data), empty_cache(framework, case, shape)
+    """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
+    weights, cache = put_weights(framework, case, params, data), empty_cache(framework, case, shape)
     forced, kernel = params.decoding == "forced", fused_kernel(case)
+    pages_RP = page_table(params)
+    table_RP = None if pages_RP is None else framework.put(pages_RP)
 
     def advance(
         weights: Weights, cache: Cache, sequence_BS: Array, tokens_BT: Array, position: Array
     ) -> tuple[Cache, tuple[Array, Array, Array]]:
-        def write(into_RSD: Array, new_RTD: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(into_RSD, new_RTD, position, axis=1)
+        def write(into: Array, new_RTD: Array) -> Array:
+            if table_RP is None:
+                return jax.lax.dynamic_update_slice_in_dim(into, new_RTD, position, axis=1)
+            positions_T = position + jnp.arange(new_RTD.shape[1])
+            return into.at[table_RP[:, positions_T // PAGE], positions_T % PAGE].set(new_RTD, unique_indices=True)
+
+        def rows(each: Array) -> Array:
+            return each if table_RP is None else each[table_RP].reshape(len(table_RP), -1, each.shape[-1])
 
         written: list[Keys] = []
-        attentions = [attention_into(keys, position, write, params.impl, kernel, written) for keys in cache]
+        attentions = [attention_into(keys, position, write, params.impl, kernel, written, rows) for keys in cache]
         logits_BV = model(weights, tokens_BT, position, attentions)
         cache = tuple(written)
         with jax.named_scope("next_token"):
@@ -120,7 +138,7 @@ def engine(
     Prompts are filled up to a power of two, so that few lengths are compiled; what is behind a prompt is masked until a
     new token overwrites it.
     """
-    weights, cache = put_weights(framework, case, data), empty_cache(framework, case, shape)
+    weights, cache = put_weights(framework, case, params, data), empty_cache(framework, case, shape)
     slots, (_, rows, room, _) = params.batch_size, shape
     heads, kernel = rows // slots, fused_kernel(case)
     tokens_B = positions_B = framework.put(np.zeros(slots, np.int32))

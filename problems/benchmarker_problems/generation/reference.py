@@ -8,20 +8,16 @@ import numpy as np
 from benchmarker import Data
 from benchmarker_problems.generation import positions
 from benchmarker_problems.layers.reference import Weights
+from benchmarker_problems.quantization import dequantized
 
 LogitsOf = Callable[[Weights, np.ndarray], np.ndarray]
 """From weights and tokens [B, T] to logits [B, T, V]."""
 
 
-def in_float64(weights: Mapping[str, np.ndarray]) -> Weights:
-    """Return the weights in float64."""
-    return {name: weight.astype(np.float64) for name, weight in weights.items()}
-
-
 def generated(data: Data, params: Any, logits_of: LogitsOf) -> Iterator[Mapping[str, np.ndarray]]:
     """Yield what each step of a phase gives: the token that is chosen, or with forced decoding the logits."""
     p = params
-    weights = in_float64(data.weights)
+    weights = dequantized(data.weights)
     for batch in data.batches:
         tokens_BT = batch["tokens"]
         first = p.prompt_len + p.depth - 1

@@ -1,6 +1,7 @@
 """Text generation in PyTorch, in phases and as an engine: the cache is allocated once and changed in place.
 
-Shapes: B batch, P prompt, S positions of the cache, R batch · heads of keys and values, D head dimension, V vocabulary.
+Shapes: B batch, P prompt or pages, S positions of the cache, R batch · heads of keys and values, D head dimension, V
+vocabulary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,45 +16,56 @@ from benchmarker import PRECISIONS, Case, Data, Engine, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attention, attend, attend_to_rows, causal_bias
-from benchmarker_problems.generation import step_and_tokens
+from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
 
 Keys = tuple[Tensor, Tensor]
-"""Keys and values [R, S, D] of a block."""
+"""Keys and values of a block: [R, S, D], or pages [pages · heads, 16, D]."""
 Cache = list[Keys]
 Model = Callable[[Tensor, Tensor, Sequence[Attention]], Tensor]
 """From tokens [B, T], their positions [T] or [B, T], and the attention of each block to the last logits [B, V]."""
 Write = Callable[[Tensor, Tensor], object]
 """Writes the keys or values [R, T, D] of tokens to a cache."""
+Rows = Callable[[Tensor], Tensor]
+"""From a cache to its keys or values [R, S, D]."""
 
 
-def attentions_into(cache: Cache, length: int, positions_R: Tensor, write: Write, impl: Impl) -> list[Attention]:
-    """Return the attention of each block, which writes keys and values to the cache.
+def attentions_into(
+    cache: Cache, length: int, positions_R: Tensor, room: int, write: Write, impl: Impl, rows: Rows = lambda each: each
+) -> list[Attention]:
+    """Return the attention of each block, which writes keys and values to the cache with room for so many positions.
 
     Several tokens are the prompt, which is first and attends to itself. A single one is at `positions_R`, of which
     there is one if all sequences have the same.
     """
-    (k_RSD, _), *_ = cache
-    device = k_RSD.device
+    (first, _), *_ = cache
+    dtype, device = first.dtype, first.device
     if length > 1:
-        bias = causal_bias(length, k_RSD.dtype, device)
+        bias = causal_bias(length, dtype, device)
     else:
-        after_R1S = torch.arange(k_RSD.shape[1], device=device) > positions_R[:, None, None]
-        bias = torch.zeros(after_R1S.shape, dtype=k_RSD.dtype, device=device).masked_fill_(after_R1S, -torch.inf)
+        after_R1S = torch.arange(room, device=device) > positions_R[:, None, None]
+        bias = torch.zeros(after_R1S.shape, dtype=dtype, device=device).masked_fill_(after_R1S, -torch.inf)
 
     def attention(keys: Keys, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
         with scope("cache_write"):
-            for into_RSD, new_BTKD in zip(keys, (k_BTKD, v_BTKD), strict=True):
-                write(into_RSD, new_BTKD.transpose(1, 2).flatten(0, 1).to(into_RSD.dtype))
+            for into, new_BTKD in zip(keys, (k_BTKD, v_BTKD), strict=True):
+                write(into, new_BTKD.transpose(1, 2).flatten(0, 1).to(into.dtype))
         if length > 1:
             return attend(q_BTHD, k_BTKD, v_BTKD, impl=impl, bias_Tt=bias)
-        return attend_to_rows(q_BTHD, *keys, bias, impl)
+        return attend_to_rows(q_BTHD, *keys, bias, impl, rows)
 
     return [partial(attention, keys) for keys in cache]
 
 
-def at_positions(positions_T: Tensor) -> Write:
-    """Return what writes the tokens of all sequences to these positions."""
-    return lambda into_RSD, new_RTD: into_RSD.index_copy_(1, positions_T, new_RTD)
+def at_positions(positions_T: Tensor, table_RP: Tensor | None = None) -> Write:
+    """Return what writes the tokens of all sequences to these positions, in pages if there is a table of them."""
+
+    def write(into: Tensor, new_RTD: Tensor) -> None:
+        if table_RP is None:
+            into.index_copy_(1, positions_T, new_RTD)
+        else:
+            into[table_RP[:, positions_T // PAGE], positions_T % PAGE] = new_RTD
+
+    return write
 
 
 def empty_cache(framework: TorchFramework, case: Case, shape: tuple[int, int, int, int]) -> Cache:
@@ -67,15 +79,22 @@ def empty_cache(framework: TorchFramework, case: Case, shape: tuple[int, int, in
 def workload(
     framework: TorchFramework, case: Case, params: Any, data: Data, model: Model, shape: tuple[int, int, int, int]
 ) -> Workload:
-    """Return the workload of a phase; `shape` is that of the cache: blocks, R, S and D."""
+    """Return the workload of a phase; `shape` is that of the cache: blocks, and what keys and values have in each."""
     types, device = PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
     cache = empty_cache(framework, case, shape)
     forced = params.decoding == "forced"
+    pages_RP = page_table(params)
+    table_RP = None if pages_RP is None else framework.put(pages_RP, torch.int64)
+    room = shape[2] if pages_RP is None else pages_RP.shape[1] * PAGE
+
+    def rows(each: Tensor) -> Tensor:
+        return each if table_RP is None else each[table_RP].flatten(1, 2)
 
     def advance(sequence_BS: Tensor, tokens_BT: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
+        write = at_positions(positions_T, table_RP)
         with torch.autocast(device.type, compute_dtype, enabled=types.is_mixed):
-            attentions = attentions_into(cache, len(positions_T), positions_T, at_positions(positions_T), params.impl)
+            attentions = attentions_into(cache, len(positions_T), positions_T, room, write, params.impl, rows)
             logits_BV = model(tokens_BT, positions_T, attentions)
         with scope("next_token"):
             if forced:
@@ -125,7 +144,7 @@ def engine(
         positions_T, rows_of_slot = positions[:length], slice(slot * heads, (slot + 1) * heads)
         of_slot = [(k_RSD[rows_of_slot], v_RSD[rows_of_slot]) for k_RSD, v_RSD in cache]
         with torch.inference_mode():
-            attentions = attentions_into(of_slot, length, positions_T, at_positions(positions_T), params.impl)
+            attentions = attentions_into(of_slot, length, positions_T, room, at_positions(positions_T), params.impl)
             next_11 = next_tokens(framework.put(prompt_P, torch.int64)[None], positions_T, attentions)
             tokens_B1[slot], positions_B1[slot] = next_11[0], min(length, room - 1)
         return int(next_11)
@@ -136,7 +155,7 @@ def engine(
         def write(into_RSD: Tensor, new_R1D: Tensor) -> None:
             into_RSD[all_rows, positions_R] = new_R1D[:, 0]
 
-        return next_tokens(tokens_B1, positions_B1, attentions_into(cache, 1, positions_R, write, params.impl))
+        return next_tokens(tokens_B1, positions_B1, attentions_into(cache, 1, positions_R, room, write, params.impl))
 
     compiled = framework.compiled(advance, case.compile)
 

@@ -77,27 +77,26 @@ def cost(
     mode: Mode,
     precision: str,
     *,
-    weights: int,
+    weight_bytes: int,
     d_kv: int,
     block_flops: Callable[[int], int],
     unread: Callable[[int], int] = lambda _: 0,
 ) -> Cost:
     """Return the work of a step.
 
-    A decoder has so many `weights`, and keys and values of width `d_kv`. For a number of tokens, `block_flops` are
-    those of a block without attention, and `unread` the weights that are not read. A pass of a phase reads the
-    positions of the cache that are filled, and writes those of its tokens. A step of `decode` counts at the mean of
+    A decoder has weights of so many bytes, and keys and values of width `d_kv`. For a number of tokens, `block_flops`
+    are those of a block without attention, and `unread` the bytes of weights that are not read. A pass of a phase reads
+    the positions of the cache that are filled, and writes those of its tokens. A step of `decode` counts at the mean of
     the positions that it goes through. With backward, there are two products for each product of the forward pass.
     """
     p, types = params, PRECISIONS[precision]
-    weight_bytes = weights * types.parameter_bytes
     flops = moved = tokens = 0
     for each in passes(p):
         rows = p.batch_size * each.tokens
         logits = p.batch_size * each.logits * p.vocab_size
         block = block_flops(rows) + int(4 * rows * each.keys * p.d_model)
         flops += each.count * (p.n_layer * block + 2 * logits * p.d_model)
-        read = weight_bytes - unread(rows) * types.parameter_bytes
+        read = weight_bytes - unread(rows)
         if p.phase == "none":
             results = logits * types.compute_bytes if mode == "inference" else weight_bytes + 4 * rows
         else:

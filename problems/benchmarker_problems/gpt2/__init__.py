@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, Published, Work, hookimpl
+from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Published, Work, hookimpl
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.generation import (
     SEQ_LEN_HELP,
+    CacheOption,
     DecodingOption,
     Depth,
     NewTokens,
@@ -21,6 +22,7 @@ from benchmarker_problems.generation import (
     PromptLen,
     accelerator_defaults,
     cache_bytes,
+    cache_shape,
     engine_options,
     fill_lengths,
     phase_title,
@@ -29,7 +31,7 @@ from benchmarker_problems.generation import (
     small_lengths,
     token_batches,
 )
-from benchmarker_problems.generation.reference import generated, in_float64
+from benchmarker_problems.generation.reference import generated
 from benchmarker_problems.generation.work import PHASE_FORMULA, Pass, attention_parts, cost, passes, phase_scopes
 from benchmarker_problems.gpt2.reference import forward
 from benchmarker_problems.layers import DERIVED, Shapes, block_shapes, fill, norm_shapes, require_multiples, size_of
@@ -43,6 +45,14 @@ from benchmarker_problems.layers.work import (
     block_scopes,
     times,
     update,
+)
+from benchmarker_problems.quantization import (
+    WeightTypeOption,
+    dequantized,
+    quantized,
+    require_quantizable,
+    types,
+    weight_bytes,
 )
 from benchmarker_problems.steps import (
     ADAMW,
@@ -72,6 +82,8 @@ PUBLISHED: Mapping[Size, int] = {
 """Parameters of the published checkpoints; the paper's table 2 has other, rounded ones, which its authors corrected."""
 VOCAB_SIZE = 50257
 POSITIONS = 1024
+CONTEXTS: Mapping[Size, int] = {**dict.fromkeys(PUBLISHED, POSITIONS), "2.7b": 2048}
+"""Context lengths (Radford et al., 2019, section 2.3; Brown et al., 2020, section 2.1)."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +106,15 @@ class Gpt2Params:
     depth: Depth = DERIVED
     new_tokens: NewTokens = DERIVED
     decoding: DecodingOption = "greedy"
+    weight_type: WeightTypeOption = "full"
+    cache: CacheOption = "fit"
 
     def __post_init__(self) -> None:
         fill(self, SIZES[self.size])
         fill(self, {"d_ff": 4 * self.d_model, "vocab_size": VOCAB_SIZE})
         require_multiples(self, d_model="n_head", batch_size="microbatches")
-        fill_lengths(self)
+        fill_lengths(self, CONTEXTS[self.size])
+        require_quantizable(self, "d_model", "d_ff")
 
     @property
     def positions(self) -> int:
@@ -113,8 +128,8 @@ class Gpt2Params:
 
     @property
     def cache_shape(self) -> tuple[int, int, int, int]:
-        """Blocks, and the shape of the keys, and of the values, in each: sequences · heads, positions, and width."""
-        return self.n_layer, self.batch_size * self.n_head, self.seq_len, self.head_dim
+        """Blocks, and the shape of the keys, and of the values, in each."""
+        return cache_shape(self, self.n_head)
 
 
 class Gpt2(Problem):
@@ -159,15 +174,16 @@ class Gpt2(Problem):
 
     def cost(self, params: Gpt2Params, mode: Mode, precision: str) -> Cost:
         """Count the work; the output head reads the whole embedding, and a phase the positions of its tokens alone."""
-        p, weights = params, self.parameter_count(params)
+        p, item_bytes = params, PRECISIONS[precision].parameter_bytes
 
         def of_block(tokens: int) -> int:
             return 2 * tokens * (4 * p.d_model**2 + 2 * p.d_model * p.d_ff)
 
         def unread(tokens: int) -> int:
-            return 0 if p.phase == "none" else (p.positions - tokens // p.batch_size) * p.d_model
+            return 0 if p.phase == "none" else (p.positions - tokens // p.batch_size) * p.d_model * item_bytes
 
-        return cost(p, mode, precision, weights=weights, d_kv=p.d_model, block_flops=of_block, unread=unread)
+        weight_bytes = self.weight_bytes(p, precision)
+        return cost(p, mode, precision, weight_bytes=weight_bytes, d_kv=p.d_model, block_flops=of_block, unread=unread)
 
     def parts(self, params: Gpt2Params, mode: Mode, precision: str) -> Mapping[str, Work]:
         """Return the work of every scope of the model; the scopes of a block count for all blocks."""
@@ -175,13 +191,12 @@ class Gpt2(Problem):
         parts = added(
             times(p.microbatches * each.count, self._pass(p, precision, each, backward)) for each in passes(p)
         )
-        weight_bytes = self.parameter_count(p) * PRECISIONS[precision].parameter_bytes
-        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * weight_bytes)
+        parts["optimizer"] = update(ADAMW.WEIGHTS_MOVED * self.weight_bytes(p, precision))
         return {name: parts[name] for name in self.scopes(p, mode)}
 
     def _pass(self, params: Gpt2Params, precision: str, each: Pass, backward: bool) -> dict[str, Work]:
         p, batch_size = params, params.batch_size // params.microbatches
-        layers = Layers(batch_size * each.tokens, precision, backward)
+        layers = Layers(batch_size * each.tokens, precision, backward, p.weight_type)
         head = Layers(batch_size * each.logits, precision, backward)
         block = {
             **block_parts(layers, each.tokens, p.d_model, p.n_head, p.d_ff, p.impl),
@@ -205,17 +220,25 @@ class Gpt2(Problem):
         """Return the number of weights; the output head shares those of the embedding."""
         return size_of(weight_shapes(params))
 
+    def weight_bytes(self, params: Gpt2Params, precision: str) -> int:
+        """Return the bytes of the weights as they are stored."""
+        return weight_bytes(weight_shapes(params), params.weight_type, precision)
+
+    def types(self, params: Gpt2Params, precision: str) -> Precision:
+        """Return the types of the precision, with that of the weights of linear layers."""
+        return types(params, precision)
+
     def data(self, params: Gpt2Params, precision: str, rng: np.random.Generator, batches: int) -> Data:
-        """Draw GPT-2's initial weights, random biases and gains too, and tokens that can be learned."""
+        """Draw GPT-2's initial weights, random biases and gains too, which may then be quantised, and tokens."""
         weights = draw(weight_shapes(params), precision, rng, residuals=2 * params.n_layer)
-        return Data(weights, token_batches(params, rng, batches))
+        return Data(quantized(weights, params.weight_type), token_batches(params, rng, batches))
 
     def small(self, params: Gpt2Params) -> Gpt2Params:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
-            d_model=48,
+            d_model=48 if params.weight_type == "full" else 96,
             n_head=3,
             d_ff=160,
             vocab_size=97,
@@ -245,7 +268,7 @@ class Gpt2(Problem):
 
     def logits(self, params: Gpt2Params, data: Data, tokens: np.ndarray) -> np.ndarray:
         """Return the logits after every token, without a cache."""
-        return forward(in_float64(data.weights), tokens, params.n_layer, params.n_head)[0]
+        return forward(dequantized(data.weights), tokens, params.n_layer, params.n_head)[0]
 
     def reference(self, params: Gpt2Params, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradient of each weight; or the loss before each AdamW step."""

@@ -54,7 +54,7 @@ class Gpt2Model(nn.Module):
         fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            made = block(*fields, causal=True, tanh_gelu=True, name=f"h.{layer}")
+            made = block(*fields, causal=True, tanh_gelu=True, weight_type=p.weight_type, name=f"h.{layer}")
             x_BTC = made(x_BTC, attentions[layer] if attentions else None)
         if attentions:
             x_BTC = x_BTC[:, last]

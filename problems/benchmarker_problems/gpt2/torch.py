@@ -18,14 +18,15 @@ from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
+from benchmarker_problems.quantization.torch import UNSUPPORTED
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return all precisions of GPT-2."""
-    return Support(DONE)
+    """Return all precisions, except those without products with quantised weights."""
+    return Support(DONE, exclusions=UNSUPPORTED)
 
 
 class Gpt2Model(nn.Module):
@@ -38,7 +39,15 @@ class Gpt2Model(nn.Module):
         self.wpe = nn.Parameter(torch.empty(p.positions, p.d_model))
         self.run = recomputing if p.recompute else plainly
         self.h = nn.ModuleList(
-            TransformerBlock(p.d_model, p.n_head, p.d_ff, eps=LAYER_NORM_EPS, impl=p.impl, tanh_gelu=True)
+            TransformerBlock(
+                p.d_model,
+                p.n_head,
+                p.d_ff,
+                eps=LAYER_NORM_EPS,
+                impl=p.impl,
+                tanh_gelu=True,
+                weight_type=p.weight_type,
+            )
             for _ in range(p.n_layer)
         )
         self.ln_f = nn.LayerNorm(p.d_model, eps=LAYER_NORM_EPS)

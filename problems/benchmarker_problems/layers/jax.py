@@ -15,6 +15,8 @@ from jax import Array
 
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attention, Kernel, attend
+from benchmarker_problems.quantization import WeightType
+from benchmarker_problems.quantization.jax import dense
 
 
 class TransformerBlock(nn.Module):
@@ -33,12 +35,13 @@ class TransformerBlock(nn.Module):
     causal: bool = False
     tanh_gelu: bool = False
     post_norm: bool = False
+    weight_type: WeightType = "full"
 
     @nn.compact
     def __call__(self, x_BTC: Array, attention: Attention | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
         d_model = x_BTC.shape[-1]
-        linear = partial(nn.Dense, dtype=self.dtype)
+        linear = partial(dense(self.weight_type), dtype=self.dtype)
         ln_1, ln_2 = (nn.LayerNorm(epsilon=self.eps, name=name) for name in ("ln_1", "ln_2"))
 
         h_BTC = x_BTC if self.post_norm else ln_1(x_BTC)

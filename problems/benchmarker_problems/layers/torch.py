@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from benchmarker_plugins.frameworks.torch import scope
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attention, attend
+from benchmarker_problems.quantization import WeightType
+from benchmarker_problems.quantization.torch import linear
 
 
 class TransformerBlock(nn.Module):
@@ -32,6 +34,7 @@ class TransformerBlock(nn.Module):
         impl: Impl,
         tanh_gelu: bool = False,
         post_norm: bool = False,
+        weight_type: WeightType = "full",
     ) -> None:
         super().__init__()
         self.by_head = (n_head, d_model // n_head)
@@ -39,11 +42,11 @@ class TransformerBlock(nn.Module):
         self.gelu = "tanh" if tanh_gelu else "none"
         self.post_norm = post_norm
         self.ln_1 = nn.LayerNorm(d_model, eps=eps)
-        self.attn_qkv = nn.Linear(d_model, 3 * d_model)
-        self.attn_proj = nn.Linear(d_model, d_model)
+        self.attn_qkv = linear(weight_type, d_model, 3 * d_model)
+        self.attn_proj = linear(weight_type, d_model, d_model)
         self.ln_2 = nn.LayerNorm(d_model, eps=eps)
-        self.mlp_fc = nn.Linear(d_model, d_ff)
-        self.mlp_proj = nn.Linear(d_ff, d_model)
+        self.mlp_fc = linear(weight_type, d_model, d_ff)
+        self.mlp_proj = linear(weight_type, d_ff, d_model)
 
     def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None, attention: Attention | None = None) -> Tensor:
         """Apply the block; the attention is causal if `bias_TT` is given, or another one if that is given."""

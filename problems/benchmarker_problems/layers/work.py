@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from benchmarker import PRECISIONS, Work
 from benchmarker_problems import attention
+from benchmarker_problems.quantization import WeightType, kernel_bytes
 
 
 @dataclass(frozen=True)
@@ -12,16 +13,17 @@ class Layers:
     """Work of layers that act on every one of `rows` (such as tokens) alike.
 
     The backward pass has two products for each product of the forward pass. It reads the inputs and the gradients of
-    the outputs, and writes the gradients of the inputs.
+    the outputs, and writes the gradients of the inputs. Kernels of linear layers are stored as `weight_type`.
     """
 
     rows: int
     precision: str
     backward: bool
+    weight_type: WeightType = "full"
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of one weight."""
+        """Bytes of one weight, other than in kernels of linear layers."""
         return PRECISIONS[self.precision].parameter_bytes
 
     @property
@@ -29,12 +31,19 @@ class Layers:
         """Bytes of one element between the layers."""
         return PRECISIONS[self.precision].compute_bytes
 
-    def part(self, flops: int, *, read: int, written: int, weights: int = 0, cached: int = 0) -> Work:
+    def kernel_bytes(self, *shape: int) -> int:
+        """Return the bytes of a kernel, [experts, inputs, outputs] or without experts, as it is stored."""
+        return kernel_bytes(shape, self.weight_type, self.precision)
+
+    def part(
+        self, flops: int, *, read: int, written: int, weights: int = 0, kernel_bytes: int = 0, cached: int = 0
+    ) -> Work:
         """Return the work of a part that reads and writes so many elements and weights in the forward pass.
 
-        Of the elements, so many are `cached`: kept from step to step, which is only without a backward pass.
+        Kernels are beside the weights. Of the elements, so many are `cached`: kept from step to step, which is only
+        without a backward pass.
         """
-        weight_bytes = weights * self.weight_bytes
+        weight_bytes = weights * self.weight_bytes + kernel_bytes
         read, written = read * self.item_bytes + weight_bytes, written * self.item_bytes
         if self.backward:
             return Work(3 * flops, 3 * read + 2 * written, 3 * weight_bytes)
@@ -50,7 +59,10 @@ class Layers:
         """Return the work of a product with weights, and of the addition to a residual that follows."""
         read = self.rows * (inputs + outputs * residual)
         return self.part(
-            2 * self.rows * inputs * outputs, read=read, written=self.rows * outputs, weights=inputs * outputs
+            2 * self.rows * inputs * outputs,
+            read=read,
+            written=self.rows * outputs,
+            kernel_bytes=self.kernel_bytes(inputs, outputs),
         )
 
     def norm(self, width: int, *, bias: bool = True) -> Work:

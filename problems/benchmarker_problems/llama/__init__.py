@@ -68,6 +68,14 @@ SIZES: Mapping[Size, Mapping[str, Any]] = {
     "cs336-2.7b": _size(32, 2560, 32, 32, 10_240, 10_000),
 }
 """Published sizes: Meta's checkpoints, TinyLlama (Zhang et al., 2024), and the models of Stanford's course CS336."""
+CONTEXTS: Mapping[Size, int] = {
+    "llama-3.2-1b": 131_072,
+    "llama-3.1-8b": 131_072,
+    "llama-3.1-70b": 131_072,
+    "llama-2-7b": 4096,
+    "tinyllama-1.1b": 2048,
+}
+"""Context lengths: `max_position_embeddings` of the checkpoints' configs; the course has none."""
 
 _CHECKPOINT = "the checkpoint's config and weights"
 _COURSE = "CS336, assignment 2, table 1; 120.9 M reported with one vocabulary matrix"
@@ -78,6 +86,7 @@ class LlamaParams(DecoderParams):
     """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     sizes: ClassVar[Sizes] = SIZES
+    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
 
     size: Annotated[Size, Meta(description="published size; the eight options below override it")] = "cs336-small"
 

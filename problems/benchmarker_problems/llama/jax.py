@@ -1,9 +1,9 @@
 """Llama in JAX with Flax. Shapes: B batch, T sequence, C width of the model, F width within the MLP."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import flax.linen as nn
 import jax
 from jax import Array
 
@@ -14,6 +14,7 @@ from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.quantization.jax import dense
 
 
 @hookimpl
@@ -24,10 +25,11 @@ def describe_workload() -> Support:
 
 def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any) -> Array:
     """Return the sum of the MLP of the normalised input and the residual."""
-    gate_up_BTE = nn.Dense(2 * params.d_ff, use_bias=False, dtype=dtype, name="mlp_fc")(h_BTC)
+    linear = partial(dense(params.weight_type), use_bias=False, dtype=dtype)
+    gate_up_BTE = linear(2 * params.d_ff, name="mlp_fc")(h_BTC)
     with jax.named_scope("mlp_swiglu"):
         inner_BTF = swiglu(gate_up_BTE)
-    mlp_BTC = nn.Dense(params.d_model, use_bias=False, dtype=dtype, name="mlp_proj")(inner_BTF)
+    mlp_BTC = linear(params.d_model, name="mlp_proj")(inner_BTF)
     with jax.named_scope("mlp_proj"):
         return x_BTC + mlp_BTC
 

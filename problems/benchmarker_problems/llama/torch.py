@@ -1,20 +1,20 @@
 """Llama in PyTorch. Shapes: B batch, T sequence, C width of the model, F width within the MLP."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
-from benchmarker_problems.decoder.torch import build, engine
+from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
-from benchmarker_problems.steps import DONE
+from benchmarker_problems.quantization.torch import linear
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return all precisions of Llama."""
-    return Support(DONE)
+    """Return all precisions, except those without products with quantised weights."""
+    return SUPPORT
 
 
 class Block(decoder.torch.Block):
@@ -22,8 +22,8 @@ class Block(decoder.torch.Block):
 
     def __init__(self, params: LlamaParams) -> None:
         super().__init__(params)
-        self.mlp_fc = nn.Linear(params.d_model, 2 * params.d_ff, bias=False)
-        self.mlp_proj = nn.Linear(params.d_ff, params.d_model, bias=False)
+        self.mlp_fc = linear(params.weight_type, params.d_model, 2 * params.d_ff, bias=False)
+        self.mlp_proj = linear(params.weight_type, params.d_ff, params.d_model, bias=False)
 
     def mlp(self, h_BTC: Tensor, x_BTC: Tensor) -> Tensor:
         """Return the sum of the MLP of the normalised input and the residual."""

@@ -19,6 +19,7 @@ from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes
 from benchmarker_problems.layers.reference import Pullback, Weights
 from benchmarker_problems.layers.work import Layers
 from benchmarker_problems.moe.reference import mixture
+from benchmarker_problems.quantization import kernel_bytes
 
 Size = Literal["mixtral-8x7b", "moe-small"]
 Dispatch = Literal["grouped", "capacity"]
@@ -55,6 +56,8 @@ SIZES: Mapping[Size, Mapping[str, Any]] = {
     },
 }
 """A published size, and one in its proportions for a CPU."""
+CONTEXTS: Mapping[Size, int] = {"mixtral-8x7b": 32_768}
+"""Context lengths: `max_position_embeddings` of the checkpoint's config."""
 
 CAPACITY_FACTOR = 1.25
 PREFERENCE = 0.5
@@ -66,6 +69,7 @@ class MoeParams(DecoderParams):
     """Size of the model and of a batch; dimensions that are given take precedence over `size`."""
 
     sizes: ClassVar[Sizes] = SIZES
+    contexts: ClassVar[Mapping[Any, int]] = CONTEXTS
 
     size: Annotated[
         Size, Meta(description="size of the model; the eight options below and the experts override it")
@@ -155,21 +159,25 @@ class Moe(Decoder):
         p, tokens = params, layers.rows
         rows = slot_count(p, tokens) if p.dispatch == "capacity" else tokens * p.top_k
         product_flops = 2 * counted_rows(p, tokens) * p.d_model * p.d_ff
-        kernels = min(tokens * p.top_k, p.n_expert) * p.d_model * p.d_ff
+        used = min(tokens * p.top_k, p.n_expert)
+        fc_bytes = layers.kernel_bytes(used, p.d_model, 2 * p.d_ff)
+        proj_bytes = layers.kernel_bytes(used, p.d_ff, p.d_model)
         at_experts = rows * p.d_model
         return {
-            "moe_router": layers.linear(p.d_model, p.n_expert),
+            "moe_router": replace(layers, weight_type="full").linear(p.d_model, p.n_expert),
             "moe_dispatch": layers.part(0, read=tokens * p.d_model, written=at_experts),
-            "moe_fc": layers.part(2 * product_flops, read=at_experts, written=2 * rows * p.d_ff, weights=2 * kernels),
+            "moe_fc": layers.part(2 * product_flops, read=at_experts, written=2 * rows * p.d_ff, kernel_bytes=fc_bytes),
             "moe_swiglu": layers.part(0, read=2 * rows * p.d_ff, written=rows * p.d_ff),
-            "moe_proj": layers.part(product_flops, read=rows * p.d_ff, written=at_experts, weights=kernels),
+            "moe_proj": layers.part(product_flops, read=rows * p.d_ff, written=at_experts, kernel_bytes=proj_bytes),
             "moe_combine": layers.part(0, read=at_experts + tokens * (p.d_model + p.top_k), written=tokens * p.d_model),
         }
 
-    def mlp_unread(self, params: MoeParams, tokens: int) -> int:
-        """Return the weights of the experts that are more than the tokens can choose."""
+    def mlp_unread(self, params: MoeParams, precision: str, tokens: int) -> int:
+        """Return the bytes of the experts that are more than the tokens can choose."""
         p = params
-        return (p.n_expert - min(tokens * p.top_k, p.n_expert)) * 3 * p.d_model * p.d_ff
+        unused = p.n_expert - min(tokens * p.top_k, p.n_expert)
+        shapes = (unused, p.d_model, 2 * p.d_ff), (unused, p.d_ff, p.d_model)
+        return sum(kernel_bytes(shape, p.weight_type, precision) for shape in shapes)
 
     def mlp_reference(self, x_BTC: np.ndarray, weights: Weights, params: MoeParams) -> tuple[np.ndarray, Pullback]:
         """Apply the experts of each token."""

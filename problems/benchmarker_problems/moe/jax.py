@@ -22,6 +22,7 @@ from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import swiglu
 from benchmarker_problems.moe import Moe, MoeParams
+from benchmarker_problems.quantization.jax import dequantized, kernel
 
 
 @hookimpl
@@ -62,7 +63,10 @@ class Experts(nn.Module):
     def __call__(self, rows_RI: Array, sizes_E: Array | None) -> Array:
         """Return [R, O] of the rows, sorted by expert in groups of the given sizes, or in equal ones."""
         shape = (self.params.n_expert, rows_RI.shape[1], self.outputs)
-        kernel_EIO = self.param("kernel", nn.initializers.normal(0.02), shape).astype(self.dtype)
+        if self.params.weight_type == "full":
+            kernel_EIO = self.param("kernel", nn.initializers.normal(0.02), shape).astype(self.dtype)
+        else:
+            kernel_EIO = dequantized(*kernel(self, shape, self.params.weight_type), self.dtype)
         if sizes_E is not None:
             return jax.lax.ragged_dot(rows_RI, kernel_EIO, sizes_E)
         return (rows_RI.reshape(shape[0], -1, shape[1]) @ kernel_EIO).reshape(-1, self.outputs)

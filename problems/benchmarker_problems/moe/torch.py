@@ -4,6 +4,8 @@ Shapes: B batch, T sequence, C width of the model, F width within an expert, E e
 R rows of experts (a row is one of the N·K choices, or a slot for it).
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -11,16 +13,17 @@ from torch import Tensor, nn
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
 from benchmarker_plugins.frameworks.torch import TorchFramework, scope
 from benchmarker_problems import decoder
-from benchmarker_problems.decoder.torch import build, engine
+from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.moe import Moe, MoeParams
-from benchmarker_problems.steps import DONE
+from benchmarker_problems.quantization import WeightType
+from benchmarker_problems.quantization.torch import Quantized
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return all precisions of a model."""
-    return Support(DONE)
+    """Return all precisions, except those without products with quantised weights."""
+    return SUPPORT
 
 
 class Block(decoder.torch.Block):
@@ -30,8 +33,9 @@ class Block(decoder.torch.Block):
         super().__init__(params)
         p = params
         self.moe_router = nn.Linear(p.d_model, p.n_expert, bias=False)
-        self.moe_fc = Experts(p.n_expert, p.d_model, 2 * p.d_ff)
-        self.moe_proj = Experts(p.n_expert, p.d_ff, p.d_model)
+        experts = Experts if p.weight_type == "full" else partial(QuantizedExperts, p.weight_type)
+        self.moe_fc = experts(p.n_expert, p.d_model, 2 * p.d_ff)
+        self.moe_proj = experts(p.n_expert, p.d_ff, p.d_model)
 
     def mlp(self, h_BTC: Tensor, x_BTC: Tensor) -> Tensor:
         """Return the sum of the experts of the normalised input, weighted by the router, and the residual."""
@@ -80,6 +84,20 @@ class Experts(nn.Module):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows_RI.dtype
         product_RO: Tensor = grouped_product(rows_RI.to(dtype), weight_EIO.to(dtype), ends_E)
         return product_RO
+
+
+class QuantizedExperts(Quantized):
+    """The same with quantised weights: a product for each expert that a row is sent to."""
+
+    def __init__(self, weight_type: WeightType, n_expert: int, inputs: int, outputs: int) -> None:
+        super().__init__(weight_type, (n_expert, inputs, outputs))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, rows_RI: Tensor, ends_E: Tensor) -> Tensor:
+        """Return [R, O] of the rows, sorted by expert in groups that end at the given rows."""
+        groups = torch.tensor_split(rows_RI, ends_E[:-1].long().cpu())
+        experts = zip(groups, self.weight, self.kernel_scale, strict=True)
+        return torch.cat([self.product(rows_RI, *kernel) for rows_RI, *kernel in experts if len(rows_RI)])
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]

@@ -27,11 +27,14 @@ Step = Callable[[], dict[str, Tensor]]
 
 
 def load(framework: TorchFramework, make: Callable[[], _Model], data: Data, dtype: torch.dtype) -> _Model:
-    """Return the model with the given weights, on the device."""
+    """Return the model with the given weights, on the device; integers keep their type."""
     with torch.device("meta"):
         model = make()
     weights = {
-        parameter_name(name): framework.put(np.ascontiguousarray(outputs_first(name, weight)), dtype)
+        parameter_name(name): framework.put(
+            np.ascontiguousarray(outputs_first(name, weight)),
+            dtype if np.issubdtype(weight.dtype, np.floating) else None,
+        )
         for name, weight in data.weights.items()
     }
     model.load_state_dict(weights, assign=True)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,13 @@ def test_unit_roundoff_is_half_of_numpy_eps(name, numpy_type):
 def test_unit_roundoff_of_bfloat16():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     assert UNIT_ROUNDOFF["bf16"] == float(ml_dtypes.finfo(ml_dtypes.bfloat16).eps) / 2
+
+
+def test_two_int4_share_a_byte():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert ITEM_BYTES["int4"] == ml_dtypes.iinfo("int4").bits / 8
+    weights = dataclasses.replace(PRECISIONS["bf16"], parameter="int4")
+    assert (weights.parameter_bytes, weights.lowest) == (1, "int4")
 
 
 @pytest.mark.parametrize(

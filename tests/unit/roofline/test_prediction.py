@@ -66,6 +66,23 @@ def test_the_batch_at_which_decode_turns_compute_bound_by_hand():
     assert found.ridge_rows == 100  # FLOP/byte, at 2 FLOP and 2 bytes a weight
 
 
+@pytest.mark.parametrize(("weight_type", "bits", "scale_inputs"), [("int8", 8, 4096), ("int4", 4, 32)])
+def test_quantised_weights_take_the_time_to_read_them(weight_type, bits, scale_inputs):
+    """All of the weights that are read are quantised but for a row of the embedding and 65 norms.
+
+    Scales of 16 bits come once for 32 inputs, or for all of them, which are 4096 or more.
+    """
+    full, found = decode(), decode(weight_type=weight_type)
+    of_weight = bits + 16 / scale_inputs
+    assert found.phases[0].weight_bytes == pytest.approx(full.phases[0].weight_bytes * of_weight / 16, rel=1e-3)
+    assert found.phases[0].flops == full.phases[0].flops
+    assert found.time_s / full.time_s == pytest.approx(of_weight / 16, abs=0.015)
+    assert found.ridge_rows == full.ridge_rows * bits / 16
+    assert found.fit and full.fit
+    saved = full.fit.weight_bytes - found.fit.weight_bytes
+    assert saved == full.phases[0].weight_bytes - found.phases[0].weight_bytes
+
+
 def test_a_long_cache_keeps_decode_memory_bound_at_every_batch():
     """A position of the cache takes 4·L·d_model FLOPs and 128 KiB in Llama-3.1-8B: 4 FLOP/byte."""
     assert decode(depth=8192).phases[0].crossover_batch is None
