@@ -23,6 +23,7 @@ from benchmarker.records.record import (
     Interference,
     Memory,
     Preheat,
+    Rank,
     Seconds,
     TokenTimes,
     Types,
@@ -32,9 +33,9 @@ from benchmarker.records.record import (
 class Request(Struct, frozen=True, kw_only=True):
     """A task for a worker: describe a framework, run a trial of a case, profile it, or check a case's modes.
 
-    A profile is written to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from
-    `seed`. `sensors` are the connections to the samplers of its meters. `spawned_s` is when the worker was started, by
-    the monotonic clock, which processes share.
+    A profile is written to a file in `folder`. A trial has one case, of which the worker may be a `rank` of several, or
+    the two of a duet, whose order is drawn from `seed`. `sensors` are the connections to the samplers of its meters.
+    `spawned_s` is when the worker was started, by the monotonic clock, which processes share.
     """
 
     task: Literal["describe", "trial", "check", "profile"]
@@ -42,11 +43,27 @@ class Request(Struct, frozen=True, kw_only=True):
     problem: str | None = None
     cases: tuple[Case, ...] = ()
     seed: int = 0
+    rank: int = 0
     modes: tuple[Mode, ...] = ()
     steps: int = 0
     folder: str = ""
     sensors: dict[str, Line] = {}
     spawned_s: float = 0.0
+
+
+class Address(Struct, frozen=True):
+    """Where rank 0 of a gang listens, and the token by which it knows the others."""
+
+    host: str
+    port: int
+    token: str
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What the parent tells a rank that runs: the address of rank 0, or to write its stacks to its log."""
+
+    address: Address | None = None
+    stacks: bool = False
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,6 +79,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Check | UnsetType = UNSET
     preheat: Preheat | UnsetType = UNSET
     blocks: Blocks | UnsetType = UNSET
+    ranks: list[Rank] | UnsetType = UNSET
     token_times: TokenTimes | UnsetType = UNSET
     cost: CostPart | UnsetType = UNSET
     memory: Memory | UnsetType = UNSET
@@ -70,7 +88,11 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that a worker may send in a line; `of` is the number of the case in the process."""
+    """All that a worker may send in a line; `of` is the number of the case in the process.
+
+    A rank of a gang may send its `address`, and the `place` where its main thread is, and whether it `waits` for others
+    there. Its failure may be that it lost a peer.
+    """
 
     of: Count | UnsetType = UNSET
     stage: str | UnsetType = UNSET
@@ -78,6 +100,10 @@ class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     progress: tuple[Count, Seconds] | UnsetType = UNSET
     part: _Part | UnsetType = UNSET
     failure: Failure | UnsetType = UNSET
+    lost_peer: bool | UnsetType = UNSET
+    address: Address | UnsetType = UNSET
+    place: str | UnsetType = UNSET
+    waits: bool | UnsetType = UNSET
     done: bool | UnsetType = UNSET
     refused: str | UnsetType = UNSET
     info: FrameworkInfo | UnsetType = UNSET
