@@ -148,7 +148,8 @@ class JaxFramework(Framework):
     def peak_memory_bytes(self) -> int | None:
         """Return the allocator's peak, the sum over devices; the CPU's allocator does not track it."""
         peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in self.devices]
-        return None if None in peaks else sum(peaks)
+        known = [peak for peak in peaks if peak is not None]
+        return sum(known) if len(known) == len(peaks) else None
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarker import Device, Framework, FrameworkInfo, Gang, StepMarker, hookimpl
@@ -128,16 +129,16 @@ class TorchFramework(Framework):
         self.rank, self.ranks = gang.rank, gang.ranks
         if self.device.type == "cuda":
             torch.cuda.set_device(gang.rank)
-        first = dist.TCPStore(gang.host, 0, gang.ranks, True, wait_for_workers=False) if gang.rank == 0 else None
+        first = TCPStore(gang.host, 0, gang.ranks, True, wait_for_workers=False) if gang.rank == 0 else None
         port = gang.tell(first.port if first else None)
-        self._group(first or dist.TCPStore(gang.host, port, gang.ranks, False))
+        self._group(first or TCPStore(gang.host, port, gang.ranks, False))
 
     def communicate(self) -> None:
         """Make sure that there is a process group: a process that is in no gang gets one of its own."""
         if not dist.is_initialized():
-            self._group(dist.HashStore())
+            self._group(HashStore())
 
-    def _group(self, store: dist.Store) -> None:
+    def _group(self, store: Store) -> None:
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         dist.init_process_group(
             backend, store=store, rank=self.rank, world_size=self.ranks, timeout=_NO_LIMIT, device_id=self._own()
