@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,10 @@ _SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
 """By default the CPU compiler may fuse a product with subsequent ops of another scope."""
 _POOL_THREAD = "tf_XLAEigen"
 """Name prefix of the compute threads of XLA's CPU client."""
+
+_AXIS = "device"
+"""Name of the only axis of the mesh of all devices."""
+_Tree = TypeVar("_Tree")
 
 DTYPES = {
     "fp64": jnp.float64,
@@ -124,6 +128,20 @@ class JaxFramework(Framework):
     def put(self, value: np.ndarray, dtype: Any = None, number: int = 0) -> jax.Array:
         """Return the array on the device with a number, converted to `dtype` if given."""
         return jax.device_put(jnp.asarray(value, dtype), self.devices[number])
+
+    def divided(self, value: np.ndarray, dtype: Any = None) -> jax.Array:
+        """Return the array with its first axis divided among all devices, whose number divides it."""
+        return jax.device_put(jnp.asarray(value, dtype), self._sharding(_AXIS))
+
+    def everywhere(self, values: _Tree) -> _Tree:
+        """Return a tree of arrays, each of them whole on every device."""
+        return jax.device_put(values, self._sharding())
+
+    def _sharding(self, *axes: str) -> jax.sharding.Sharding | jax.Device:
+        if len(self.devices) == 1:
+            return self.device
+        mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
+        return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
 
     def synchronize(self, result: Any) -> None:
         """Wait for every array in `result`."""

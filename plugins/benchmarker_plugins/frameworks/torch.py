@@ -138,6 +138,22 @@ class TorchFramework(Framework):
         if not dist.is_initialized():
             self._group(HashStore())
 
+    def parallel(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return the model; in a gang, one whose gradients are averaged over all ranks as the backward pass goes on."""
+        return torch.nn.parallel.DistributedDataParallel(model) if self.ranks > 1 else model
+
+    def part(self, value: np.ndarray) -> np.ndarray:
+        """Return the samples of this rank: an equal part of the first axis, which the number of ranks divides."""
+        n = len(value) // self.ranks
+        return value[self.rank * n : (self.rank + 1) * n]
+
+    def mean(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the mean over all ranks, which must all call this."""
+        if self.ranks > 1:
+            value = value.clone()
+            dist.all_reduce(value)
+        return value / self.ranks
+
     def _group(self, store: Store) -> None:
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         dist.init_process_group(

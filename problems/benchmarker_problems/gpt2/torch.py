@@ -25,7 +25,7 @@ from benchmarker_problems.steps.torch import load, plainly, recomputing, workloa
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions of GPT-2."""
-    return Support(DONE)
+    return Support(DONE, several_devices=True)
 
 
 class Gpt2Model(nn.Module):
@@ -80,8 +80,10 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
+    run = framework.parallel(model)
+
     def logits_of(tokens: Tensor) -> Tensor:
-        logits_BTV: Tensor = model(tokens, bias_TT)
+        logits_BTV: Tensor = run(tokens, bias_TT)
         return logits_BTV
 
     return workload(
