@@ -24,7 +24,7 @@ from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
 from benchmarker.worker.parent import Parent
-from benchmarker.worker.protocol import Events, Request
+from benchmarker.worker.protocol import Events, Request, lines
 from benchmarker.worker.trial import Stages, measure
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def main() -> None:
     started_s = time.monotonic()
     events = Events(os.dup(1))
     os.dup2(2, 1)
-    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
+    told = lines(0)
+    request = msgspec.json.decode(next(told, b""), type=Request)
     events.send(took=["python", started_s - request.spawned_s])
-    parent = Parent(events)
+    parent = Parent(told, events)
     signal.signal(signal.SIGTERM, terminate)  # timed out: send what is available, then end
     try:
         _TASKS[request.task](request, events, parent)

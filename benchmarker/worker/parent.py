@@ -15,7 +15,7 @@ import msgspec
 from benchmarker.worker.protocol import Address, Told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from benchmarker.worker.protocol import Events
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Parent:
     """Listens to the parent in a thread; `waits` says whether the main thread waits for another rank."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, told: Iterator[bytes], events: Events) -> None:
+        self._told = told
         self._events = events
         self._addresses: SimpleQueue[Address] = SimpleQueue()
         self.waits: Callable[[], bool] = lambda: False
@@ -35,7 +36,7 @@ class Parent:
 
     def _listen(self) -> None:
         """Do as told until the pipe closes; then end the process, so that a killed parent leaves no worker behind."""
-        for line in sys.stdin.buffer:
+        for line in self._told:
             told = msgspec.json.decode(line, type=Told)
             if told.address:
                 self._addresses.put(told.address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -129,6 +130,14 @@ def decode(line: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEventError(f"a line that is no event: {clean(line[:80].decode(errors='replace'))}") from error
     return event
+
+
+def lines(descriptor: int) -> Iterator[bytes]:
+    """Yield whole lines from a descriptor; unlike a file, it holds no lock that would stop the interpreter's end."""
+    rest = b""
+    while chunk := os.read(descriptor, 1 << 16):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
 
 
 class Events:

@@ -76,7 +76,7 @@ def test_one_device_is_no_gang(cli):
 )
 def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, message):
     start = time.monotonic()
-    done = cli(*RUN, f"--fault={fault}", "--rank=1", "--after=20", "--blocks=5", "--timeout=60s", "--json")
+    done = cli(*RUN, f"--fault={fault}", "--after=20", "--blocks=5", "--timeout=60s", "--json", env={"TOY_RANK": "1"})
     assert time.monotonic() - start < 30
     assert done.returncode == 1
     error = one(done)["error"]
@@ -88,7 +88,7 @@ def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, me
 
 def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
     start = time.monotonic()
-    done = cli(*RUN, "--fault=hang", "--rank=2", "--after=20", "--timeout=5s", "--json")
+    done = cli(*RUN, "--fault=hang", "--after=20", "--timeout=5s", "--json", env={"TOY_RANK": "2"})
     assert time.monotonic() - start < 30
     assert done.returncode == 1
     error = one(done)["error"]

@@ -114,7 +114,6 @@ TOY = {
                 "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late"
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
-            rank: Annotated[int, Meta(ge=0, description="rank of a gang that has the fault")] = 0
 
         class Nap(Problem):
             summary = "a step that sleeps"
@@ -146,6 +145,8 @@ TOY = {
         def describe_workload():
             return Support({"inference": ("fp32", "fp64")}, several_devices=True)
 
+        FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a gang that has the fault
+
         @hookimpl
         def build_workload(framework, params, data, case):
             rank = framework.gang.rank if framework.gang else 0
@@ -157,10 +158,10 @@ TOY = {
                 taken += 1
                 time.sleep(params.ms / 1000 * (1 + rank))
                 if params.fault == "late" and not small and taken > params.after:
-                    if rank != params.rank: raise RuntimeError("the toy peer is gone")
+                    if rank != FAULTY: raise RuntimeError("the toy peer is gone")
                     time.sleep(0.5)
                     raise ValueError("told to fail late")
-                if rank == params.rank and not small and taken > params.after:
+                if rank == FAULTY and not small and taken > params.after:
                     if params.fault == "raise": raise ValueError("told to\\nfail")
                     if params.fault == "memory": raise MemoryError("too much")
                     if params.fault == "exit":
@@ -173,13 +174,13 @@ TOY = {
                 return 1.0
 
             def outputs(result):
-                if params.fault == "shape" and rank == params.rank: return {f"x{rank or ''}": np.zeros(3)}
-                wrong = params.fault == "wrong" and rank == params.rank
+                if params.fault == "shape" and rank == FAULTY: return {f"x{rank or ''}": np.zeros(3)}
+                wrong = params.fault == "wrong" and rank == FAULTY
                 x = data.batches[0]["x"] + rank
                 return {f"x{rank or ''}": x * (1.5 if wrong else 1.0)}
 
             def verify(result):
-                return "told to be bad" if params.fault == "bad" and rank == params.rank and not small else None
+                return "told to be bad" if params.fault == "bad" and rank == FAULTY and not small else None
 
             return Workload(step, outputs, verify=verify)
     """,
