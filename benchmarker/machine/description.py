@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from benchmarker.formatting import count, si
+from benchmarker.machine.cores import usable_cores
 from benchmarker.machine.gpus import list_gpus
 from benchmarker.records.record import Cpu, Machine
 
@@ -145,11 +146,6 @@ def _os_name() -> str:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return platform.platform(terse=True)
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu() -> Cpu:

@@ -13,7 +13,7 @@ from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
 from benchmarker.hooks import parameters
-from benchmarker.machine.description import usable_cores
+from benchmarker.machine.cores import usable_cores
 
 if TYPE_CHECKING:
     from benchmarker.api.problem import Problem

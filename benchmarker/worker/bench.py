@@ -10,7 +10,7 @@ import numpy as np
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.hooks import parameters, registry
-from benchmarker.machine.description import usable_cores
+from benchmarker.machine.cores import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -52,6 +53,25 @@ def test_a_preheat_and_a_precision_are_decided_by_one_rank(cli):
     assert record["preheat"]["steps"] > 5
     assert record["blocks"]["stopped_by"] == "median_precision"
     assert {len(rank["duration_ns"]) for rank in record["ranks"]} == {len(record["blocks"]["duration_ns"])}
+
+
+def test_each_rank_is_shown(cli):
+    record = one(cli(*RUN, "--ms=2", "--blocks=3", "--json"))
+    shown = cli("show", f"results/{record['run_id']}/{record['trial_id']}.json").stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("ranks")]
+    found = [float(value) for value in re.findall(r"([\d.]+) ms", line)]
+    assert len(found) == 3
+    assert found[0] < found[1] < found[2]
+    assert found[0] >= 2
+
+
+def test_a_number_of_devices_is_an_axis(cli):
+    done = cli("sweep", *RUN[1:-1], "--axis=devices=1,2", "--trials=1", "--blocks=2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert sorted((each["case"]["devices"], len(each["ranks"])) for each in json.loads(done.stdout)) == [(1, 0), (2, 2)]
+    shown = cli("show", "results")
+    assert "1 device" in shown.stdout
+    assert "2 devices" in shown.stdout
 
 
 def test_one_device_is_no_gang(cli):
