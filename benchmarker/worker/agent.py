@@ -8,6 +8,7 @@ them, and all ranks are ended.
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from contextlib import ExitStack
@@ -50,15 +51,17 @@ def converse_with_gang(
             rank.worker = stack.enter_context(started(of_rank, environment, log, partial(_hear, rank, gang)))
         workers = [rank.worker for rank in gang]
         deadline = start + timeout_s
-        ended = listen(workers, deadline, lambda: any(rank.failed for rank in gang))
-        timed_out = not ended and not any(rank.failed for rank in gang)
+        ended = listen(workers, deadline, lambda: any(rank.has_failed() for rank in gang))
+        timed_out = not ended and not any(rank.has_failed() for rank in gang)
         if timed_out:
             for rank in gang:
                 rank.worker.send(Told(stacks=True))
             listen(workers, time.monotonic() + PLACES_S, lambda: all(rank.place for rank in gang))
         elif not ended:
-            listen(workers, min(deadline, time.monotonic() + GATHER_S), lambda: all(rank.failed for rank in gang))
-        exits = [rank.worker.process.poll() for rank in gang]  # before all are ended from here
+            listen(workers, min(deadline, time.monotonic() + GATHER_S), lambda: all(rank.has_failed() for rank in gang))
+        # What follows ends the others, which is no failure of theirs.
+        failed = [rank for rank in gang if rank.has_failed()]
+        exits = [rank.worker.process.poll() for rank in gang]
         if any(status is None for status in exits):
             for worker in workers:
                 worker.process.terminate()
@@ -67,7 +70,6 @@ def converse_with_gang(
     if timed_out:
         stuck, where = _where(gang)
         return Ending(gang[stuck or 0].worker.process.returncode, True, wall_s, rank=stuck, where=where)
-    failed = [rank for rank in gang if rank.failed]
     if not failed:
         return Ending(0, False, wall_s)
     cause = min(failed, key=lambda rank: (_likelihood(rank, exits[rank.number]), rank.failed_s))
@@ -88,16 +90,16 @@ class _Rank:
         self.pass_on = pass_on
         self.done = False
         self.failure: Event | None = None
-        self.failed_s = 0.0
+        self.failed_s = math.inf
         self.place = ""
         self.waits = False
 
-    @property
-    def failed(self) -> bool:
-        """Whether it has told of a failure, sent what is not valid, or ended before it was done."""
+    def has_failed(self) -> bool:
+        """Whether it has told of a failure, sent what is not valid, or ended before it was done; notes since when."""
         over = not self.done and self.worker.process.poll() is not None
         found = self.failure is not None or bool(self.worker.fault) or over
-        self.failed_s = self.failed_s or (time.monotonic() if found else 0.0)
+        if found:
+            self.failed_s = min(self.failed_s, time.monotonic())
         return found
 
 

@@ -46,9 +46,9 @@ class LostPeerError(ConnectionError):
 class Channel:
     """The connections of a rank: rank 0 has one to every other, the others have one to rank 0."""
 
-    def __init__(self, rank: int, host: str, files: dict[int, BufferedRWPair]) -> None:
+    def __init__(self, rank: int, ranks: int, host: str, files: dict[int, BufferedRWPair]) -> None:
         self.rank = rank
-        self.ranks = len(files) + 1 if rank == 0 else 0
+        self.ranks = ranks
         self.host = host
         self._files = files
         self._waits = False
@@ -110,7 +110,7 @@ def lead(ranks: int, publish: Callable[[str, int, str], None]) -> Channel:
                 files[int(rank)] = file
             else:
                 file.close()
-    return Channel(0, LOOPBACK, dict(sorted(files.items())))
+    return Channel(0, ranks, LOOPBACK, dict(sorted(files.items())))
 
 
 def join(rank: int, ranks: int, address: Address) -> Channel:
@@ -118,9 +118,7 @@ def join(rank: int, ranks: int, address: Address) -> Channel:
     file = _opened(socket.create_connection((address.host, address.port)))
     file.write(f"{address.token} {rank}\n".encode())
     file.flush()
-    channel = Channel(rank, address.host, {0: file})
-    channel.ranks = ranks
-    return channel
+    return Channel(rank, ranks, address.host, {0: file})
 
 
 def _opened(connection: socket.socket) -> BufferedRWPair:

@@ -84,6 +84,7 @@ def test_one_device_is_no_gang(cli):
     [
         ("raise", "exception", "timed", "rank 1: ValueError: told to fail"),
         ("late", "exception", "timed", "rank 1: ValueError: told to fail late"),
+        ("lost", "exception", "timed", "rank 1: RuntimeError: the toy peer is gone"),
         ("memory", "out_of_memory", "timed", "rank 1: MemoryError: too much"),
         ("exit", "exception", "timed", "rank 1: the worker ended with status 3: last words"),
         ("kill", "killed", "timed", "rank 1: the worker was ended by SIGKILL; the system may have run out of memory"),

@@ -111,7 +111,8 @@ TOY = {
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
-                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late"
+                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late",
+                "lost",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
@@ -162,6 +163,7 @@ TOY = {
                     time.sleep(0.5)
                     raise ValueError("told to fail late")
                 if rank == FAULTY and not small and taken > params.after:
+                    if params.fault == "lost": raise RuntimeError("the toy peer is gone")
                     if params.fault == "raise": raise ValueError("told to\\nfail")
                     if params.fault == "memory": raise MemoryError("too much")
                     if params.fault == "exit":
