@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from benchmarker.api.case import MODES, Case, Measuring, Mode, Profiling
     from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
     from benchmarker.api.errors import UserError
-    from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
+    from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric
     from benchmarker.api.precision import PRECISIONS, Precision
@@ -41,6 +41,7 @@ __all__ = [
     "Engine",
     "Framework",
     "FrameworkInfo",
+    "Gang",
     "Measuring",
     "Meter",
     "Metric",
@@ -101,6 +102,7 @@ _MODULES = {
         "Device",
         "Framework",
         "FrameworkInfo",
+        "Gang",
         "StepMarker",
     ),
     "benchmarker.api.meter": (

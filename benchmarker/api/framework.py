@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from benchmarker.api.errors import UserError
 
@@ -16,7 +16,8 @@ from benchmarker.api.errors import UserError
 class Device:
     """A device that a framework reports, and the precisions that the framework supports on it.
 
-    Power sensors are matched to the device by its `uuid` or its PCI address (`0000:65:00.0`).
+    Power sensors are matched to the device by its `uuid` or its PCI address (`0000:65:00.0`). `count` is the number of
+    such devices that the framework sees; None stands for a processor, which can be divided into any number.
     """
 
     platform: str
@@ -25,6 +26,7 @@ class Device:
     memory_bytes: int | None = None
     uuid: str | None = None
     pci: str | None = None
+    count: int | None = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class FrameworkInfo:
 
     `devices` are in order of preference: `--device=auto` selects the first. `compile` states whether its steps are
     compiled: always, never, or as requested with `--compile`. `libraries` maps each distribution to its version.
-    `variables` names the environment variables that change its speed; a record keeps those that are set.
+    `variables` names the environment variables that change its speed; a record keeps those that are set. `gang` states
+    how several devices compute together: by one process for each, by one for all, or not at all.
     """
 
     name: str
@@ -42,14 +45,26 @@ class FrameworkInfo:
     compile: Literal["always", "optional", "never"]
     libraries: Mapping[str, str]
     variables: tuple[str, ...] = ()
+    gang: Literal["process_per_device", "one_process", "none"] = "none"
 
 
 StepMarker = Callable[[int], AbstractContextManager[object]]
 """Returns a context that marks the work within it, for the profiler, as the step with the given number."""
 
 
+class Gang(Protocol):
+    """The processes of a trial that compute together, as one of them sees them: its rank, their number, their host."""
+
+    rank: int
+    ranks: int
+    host: str
+
+    def tell(self, value: Any) -> Any:
+        """Return, in every process, the value that rank 0 gives; the others' are ignored."""
+
+
 class Framework(ABC):
-    """A framework, opened on one device in one precision."""
+    """A framework, opened in one precision on one device, or on several that compute together."""
 
     @abstractmethod
     def synchronize(self, result: Any) -> None:
@@ -77,6 +92,17 @@ class Framework(ABC):
         The file is `*.xplane.pb`, or `*.json` in Chrome's format. Raises `UserError` if there is no profiler.
         """
         raise UserError("it has no profiler")
+
+    def join(self, gang: Gang) -> None:
+        """Make this process a rank of a gang: it computes on the device whose number is its rank.
+
+        Called after the framework is opened, and only where `FrameworkInfo.gang` is `process_per_device`.
+        """
+        raise UserError("it computes in one process only")
+
+    def is_lost_peer(self, error: BaseException) -> bool:
+        """Whether `error` reports only that another rank of the gang cannot be reached any more."""
+        return False
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether `error` reports that memory ran out."""

@@ -24,12 +24,14 @@ class Support:
     """What an implementation supports: the precisions of each mode and, if limited, the values of a parameter.
 
     `exclusions` lists unsupported combinations of supported values. Each maps `mode`, `precision`, `device` or a
-    parameter's name to a value as text, and applies if all of its values match.
+    parameter's name to a value as text, and applies if all of its values match. `several_devices` states whether a
+    step can be computed by several devices together.
     """
 
     precisions: Mapping[Mode, tuple[str, ...]]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclusions: tuple[Mapping[str, str], ...] = ()
+    several_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,13 @@ class Problem(ABC):
         `cost`.
         """
         return {}
+
+    def on(self, devices: int) -> Problem:
+        """Return the problem as several devices compute it together; by default the work is the same on any number.
+
+        In a gang, each output belongs to one rank or to all of them: a rank gives those that it has.
+        """
+        return self
 
     def refuse(self, params: Any, mode: Mode) -> None:
         """Raise `UserError` if parameters make no sense in a mode, such as an option that would do nothing there."""

@@ -37,12 +37,12 @@ def describe_framework() -> FrameworkInfo:
 
 
 @hookspec(firstresult=True)
-def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
+def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling, devices: int) -> Framework:
     """Open the framework on a device; called once in a trial's process, before anything else uses the framework.
 
     `profiling` states whether the process will be profiled, which may need special settings: `no`, `yes`, or
     `separable` (with settings that keep scopes separate that the framework would otherwise fuse). Raises `UserError`
-    if the framework does not support that.
+    if the framework does not support that. `devices` is the number of devices that this process computes on.
     Implemented by `framework.NAME`: `return MyFramework(device, precision, threads)`.
     """
     raise NotImplementedError

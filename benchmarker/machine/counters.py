@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -50,6 +51,16 @@ def look() -> Snapshot:
         involuntary=own.ru_nivcsw,
         frequency_MHz=_frequency_mhz(),
         temperature_C=_temperature_c(),
+    )
+
+
+def together(ranks: Sequence[Snapshot]) -> Snapshot:
+    """Return the snapshot of the first of several processes of a machine, with what all of them count of themselves."""
+    return replace(
+        ranks[0],
+        own_s=sum(each.own_s for each in ranks),
+        voluntary=sum(each.voluntary for each in ranks),
+        involuntary=sum(each.involuntary for each in ranks),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from benchmarker.formatting import count, si
+from benchmarker.machine.cores import usable_cores
 from benchmarker.machine.gpus import list_gpus
 from benchmarker.records.record import Cpu, Machine
 
@@ -150,12 +151,11 @@ def _os_name() -> str:
 def _cpu() -> Cpu:
     smt = _read(_CPU_SYSFS / "smt/active")
     frequency = _read(_CPU_SYSFS / "cpu0/cpufreq/cpuinfo_max_freq")
-    logical = os.cpu_count() or 1
     return Cpu(
         model=_cpu_model(),
         physical_cores=psutil.cpu_count(logical=False),
-        logical_cores=logical,
-        usable_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical,
+        logical_cores=os.cpu_count() or 1,
+        usable_cores=usable_cores(),
         smt=None if smt is None else smt == "1",
         governor=_read(_CPU_SYSFS / "cpu0/cpufreq/scaling_governor"),
         frequency_max_MHz=None if frequency is None else int(frequency) / 1000,

@@ -41,16 +41,17 @@ def list_gpus() -> list[Gpu]:
     return gpus
 
 
-def environment(index: int | None, variables: Mapping[str, str]) -> dict[str, str]:
+def environment(index: int | None, variables: Mapping[str, str], count: int = 1) -> dict[str, str]:
     """Return the variables that show a worker only one GPU, by its UUID: the one with visible index `index`.
 
-    If `index` is None, it is the first visible GPU. The index counts in PCI order, or within `CUDA_VISIBLE_DEVICES` if
-    that is set. Without a visible GPU nothing is changed. Raises `UserError` if `index` is not a visible GPU.
+    If `index` is None, it is the first visible GPU, or the first `count`; fewer if there are fewer. The index counts in
+    PCI order, or within `CUDA_VISIBLE_DEVICES` if that is set. Without a visible GPU nothing is changed. Raises
+    `UserError` if `index` is not a visible GPU.
     """
     gpus = list_gpus()
     visible = _visible(gpus, variables.get("CUDA_VISIBLE_DEVICES"))
     if index is None:
-        return {"CUDA_VISIBLE_DEVICES": visible[0].uuid} if visible else {}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in visible[:count])} if visible else {}
     if index >= len(visible):
         has = f"{len(visible)} visible" if gpus else "nvidia-smi finds none"
         raise UserError(f"--gpus={index}: no such GPU ({has}); `benchmarker env` lists them")

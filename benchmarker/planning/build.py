@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from benchmarker.records.plan import Plan
 
 _CASE: dict[str, Any] = {
-    field.name: field.type for field in msgspec.structs.fields(Case) if field.name not in ("params", "measuring")
+    field.name: field.type
+    for field in msgspec.structs.fields(Case)
+    if field.name not in ("params", "ranks", "measuring")
 } | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str}
 _MEASURING: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Measuring)} | {
     "median_precision": Annotated[float, Meta(gt=0, le=1)] | None
@@ -45,6 +47,7 @@ _DEFAULTS = {
     "mode": "inference",
     "device": "auto",
     "gpu": None,
+    "devices": 1,
     "threads": None,
     "compile": False,
     "seed": 0,
@@ -149,7 +152,7 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
     for each in wanted:
         asked = each.asked
         try:
-            ability = able[asked.problem, each.framework, asked.gpu]
+            ability = able[asked.problem, each.framework, asked.gpu, asked.devices]
             if isinstance(ability, UserError):
                 raise ability
             case = make_case(asked, problem(asked.problem), each.framework, ability)
@@ -236,18 +239,19 @@ def _known(what: str, name: str, known: Collection[str]) -> None:
         raise UserError(f"no {what} is named {name!r}; {hint}")
 
 
-def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None], Ability | UserError]:
-    """What each framework supports of each problem on each GPU, or why it cannot be used; each is asked once."""
-    frameworks: dict[tuple[str, int | None], dict[str, None]] = defaultdict(dict)
+def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None, int], Ability | UserError]:
+    """What each framework supports of each problem on each GPU, or on the first ones, or why it cannot be used."""
+    frameworks: dict[tuple[str, int | None, int], dict[str, None]] = defaultdict(dict)
     for each in wanted:
-        frameworks[each.asked.problem, each.asked.gpu][each.framework] = None
-    able: dict[tuple[str, str, int | None], Ability | UserError] = {}
-    for (problem, gpu), names in frameworks.items():
+        frameworks[each.asked.problem, each.asked.gpu, each.asked.devices][each.framework] = None
+    able: dict[tuple[str, str, int | None, int], Ability | UserError] = {}
+    for (problem, gpu, devices), names in frameworks.items():
         known = registry.implementing(problem)
-        found = abilities(problem, [name for name in names if name in known], gpus.environment(gpu, os.environ))
+        shown = gpus.environment(gpu, os.environ, devices)
+        found = abilities(problem, [name for name in names if name in known], shown)
         for name in names:
             no = UserError(
                 f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
             )
-            able[problem, name, gpu] = found.get(name, no)
+            able[problem, name, gpu, devices] = found.get(name, no)
     return able

@@ -13,9 +13,14 @@ from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
 from benchmarker.hooks import parameters
+from benchmarker.machine.cores import usable_cores
 
 if TYPE_CHECKING:
     from benchmarker.api.problem import Problem
+
+
+DEVICES_PER_CORE = 4
+"""Most devices for each core that a processor is divided into: more share it so that no step says anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Asked:
     seed: int
     params: Mapping[str, Any]
     measuring: Measuring
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,8 @@ def duet_trouble(cases: Sequence[Case]) -> str | None:
             return f"a duet shares one process, but the cases differ in {name} ({first}, {second})"
     if cases[0].measuring.median_precision is not None:
         return "--median-precision cannot be used with a duet"
+    if any(case.devices > 1 for case in cases):
+        return "a duet measures on one device"
     if cases[0].measuring.wants_power:
         return "the power of two cases in one process cannot be measured separately"
     return None
@@ -62,7 +70,8 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
     _refuse_unsupported(asked, framework, device, ability.support, values)
-    problem.refuse(problem.params(**values), asked.mode)
+    _refuse_devices(asked, framework, ability, device)
+    problem.on(asked.devices).refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(
@@ -83,6 +92,8 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         params=values,
         seed=asked.seed,
         threads=asked.threads,
+        devices=asked.devices,
+        ranks=asked.devices if ability.info.gang == "process_per_device" else 1,
         measuring=asked.measuring,
     )
 
@@ -127,6 +138,29 @@ def _refuse_unsupported(
             raise UserError(f"{who} does not support {what}")
 
 
+def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device) -> None:
+    """Refuse more devices than there are, and what is not measured on several."""
+    if asked.devices == 1:
+        return
+    option = f"--devices={asked.devices}"
+    if ability.info.gang == "none":
+        raise UserError(f"{framework} computes on one device; omit {option}")
+    if not ability.support.several_devices:
+        raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
+    if device.count is None and asked.devices > (most := DEVICES_PER_CORE * usable_cores()):
+        raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
+    if device.count is not None and asked.devices > device.count:
+        raise UserError(f"{option}: {framework} sees {device.count} {device.platform} ({device.name}) here")
+    for given, name in (
+        (asked.gpu is not None, "--gpus"),
+        (asked.compile and ability.info.compile == "optional", "--compile"),
+        (asked.measuring.profiling != "no", "--profile"),
+        (asked.measuring.wants_power, f"--power={asked.measuring.power}"),
+    ):
+        if given:
+            raise UserError(f"{name} cannot be used with {option}; omit one of them")
+
+
 def same_device(cases: Sequence[Case]) -> None:
     """Refuse cases that would run on different devices: their defaults differ, and their results are not comparable."""
     if len({case.device for case in cases}) > 1:
@@ -141,7 +175,7 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads")),
+        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices")),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

@@ -63,6 +63,8 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 7:
         fields.get("machine", {})["model"] = None
         reasons["machine.model"] = new
-    fields["token_times"] = None
-    reasons["token_times"] = new
+    if version < 8:
+        fields["token_times"] = None
+        reasons["token_times"] = new
+    fields["ranks"] = []
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

@@ -10,6 +10,7 @@ Schema history (`SCHEMA_VERSION`):
 6  `suite` (the suite or plan file that the trial comes from)
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
+9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[8] = 8
+SCHEMA_VERSION: Literal[9] = 9
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -40,13 +41,14 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a trial failed; `exit` is the worker's exit status (negative: the signal that ended it).
 
     `skipped` means that the trial was not started because the same or a smaller case had run out of memory. `partner`
-    means that the other case of a duet failed.
+    means that the other case of a duet failed. In a gang, `rank` is the rank that failed first.
     """
 
     kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner"]
     message: str
     stage: str
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
+    rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +79,10 @@ StoppedBy = Literal["blocks", "seconds", "median_precision", "power_min", "failu
 
 
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True):
-    """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock."""
+    """Timed blocks: the duration of each, from one synchronisation to the next, on the monotonic clock.
+
+    In a gang, it is that of the rank that took longest.
+    """
 
     steps_per_block: Positive
     duration_ns: list[Positive]
@@ -111,10 +116,22 @@ class CostPart(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Memory(Struct, frozen=True, forbid_unknown_fields=True):
-    """Peak memory: on the device as counted by the framework, on the host as the resident set of the worker."""
+    """Peak memory: on the device as counted by the framework, on the host as the resident set of the worker.
+
+    In a gang, it is the sum over its ranks; memory that they share counts for each.
+    """
 
     device_peak_bytes: Annotated[Count | None, null_because("{case.framework} counts no allocations on {case.device}")]
     host_peak_rss_bytes: Annotated[Count | None, null_because("the operating system does not count it")]
+
+
+class Rank(Struct, frozen=True, forbid_unknown_fields=True):
+    """One process of a gang: the numbers of its devices, its own duration of each timed block, its peak memory."""
+
+    rank: Count
+    devices: list[Count]
+    duration_ns: list[Positive]
+    memory: Annotated[Memory | None, NOT_REACHED]
 
 
 class Types(Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,7 +254,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    schema_version: Literal[8]
+    schema_version: Literal[9]
     run_id: str
     trial_id: str
     trial: Count
@@ -257,6 +274,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Annotated[Check | None, NOT_REACHED]
     preheat: Annotated[Preheat | None, NOT_REACHED]
     blocks: Annotated[Blocks | None, NOT_REACHED]
+    ranks: list[Rank]
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]
     memory: Annotated[Memory | None, SHARED]
@@ -276,6 +294,9 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("`error` must be present exactly if `status` is 'failed'")
         if self.status == "ok" and not (self.blocks and self.blocks.duration_ns):
             raise ValueError("an 'ok' record must contain at least one timed block")
+        timed = len(self.blocks.duration_ns) if self.blocks else 0
+        if any(len(rank.duration_ns) != timed for rank in self.ranks):
+            raise ValueError("each of `ranks` must have the duration of every timed block")
         unexplained = sorted(set(nulls(self)) - self.reasons.keys())
         if unexplained:
             raise ValueError(f"null without a reason: {', '.join(unexplained)}")

@@ -44,17 +44,20 @@ class Context:
     listener: Listener
 
     def environment(self, case: Case) -> Environment:
-        """The environment variables that show a worker only the GPU of a case."""
-        if case.gpu not in self._environments:
-            self._environments[case.gpu] = gpus.environment(case.gpu, os.environ)
-        return self._environments[case.gpu]
+        """The environment variables that show a worker only the GPUs of a case."""
+        shown = (case.gpu, case.devices)
+        if shown not in self._environments:
+            self._environments[shown] = gpus.environment(case.gpu, os.environ, case.devices)
+        return self._environments[shown]
 
     def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
         """What the meters can read here, for the cases of one process; nothing for two cases, as they share the power.
 
+        Nor for a gang: a case has one device whose power is read.
+
         If power was requested, the listener is told which meters are read, and why a named one is not.
         """
-        if len(cases) > 1:
+        if len(cases) > 1 or cases[0].devices > 1:
             return {}
         measuring = cases[0].measuring
         key = (measuring.power, cases[0].device, cases[0].gpu, measuring.wants_power)
@@ -66,7 +69,7 @@ class Context:
         return self._meters[key]
 
     @cached_property
-    def _environments(self) -> dict[int | None, Environment]:
+    def _environments(self) -> dict[tuple[int | None, int], Environment]:
         return {}
 
     @cached_property

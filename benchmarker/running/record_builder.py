@@ -61,7 +61,7 @@ class RecordBuilder:
         self.done = False
         self.failure: dict[str, Any] | None = None
         self.energy_account: Accounts | None = None
-        self._energy_lost = ""
+        self._energy_lost = "the power of several devices is not read" if self.case.devices > 1 else ""
 
     def hear(self, event: Event) -> None:
         """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
@@ -74,17 +74,18 @@ class RecordBuilder:
             self.parts.update(event.get("part", {}))
             device = self.parts.get("device")
             if device and self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment:
-                device["uuid"] = self.environment["CUDA_VISIBLE_DEVICES"]  # the only GPU that the worker can see
+                # The only GPU that the worker can see, or the first of a gang's.
+                device["uuid"] = self.environment["CUDA_VISIBLE_DEVICES"].partition(",")[0]
             self.failure = self.failure or event.get("failure")
         elif "failure" in event and self.failure is None:
             self.fail("partner", f"the other case of the duet failed: {event['failure']['message']}")
 
-    def fail(self, kind: str, message: str) -> None:
-        """Store a failure that no event reported."""
-        self.failure = {"kind": kind, "message": message, "stage": self.stage}
+    def fail(self, kind: str, message: str, rank: int | None = None) -> None:
+        """Store a failure that no event reported, and the rank of a gang that failed."""
+        self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank}
 
     def settle(self, sampled: Sequence[Sampled], rest_ns: tuple[int, int]) -> None:
-        """Add what the meters read; called after the worker has ended."""
+        """Add what the meters read, of one device; called after the worker has ended."""
         blocks, cost, device = (self.parts.get(name) for name in ("blocks", "cost", "device"))
         timed = None
         if blocks and cost and device:
@@ -147,7 +148,7 @@ class RecordBuilder:
         }
         for name in _MEASURED:
             fields[name] = parts.get(name)
-        fields |= {"trace": None, "scopes": [], "kernels": []}
+        fields |= {"ranks": parts.get("ranks", []), "trace": None, "scopes": [], "kernels": []}
         sensed = self.energy_account
         fields["energy"] = sensed.energy if sensed else None
         fields["telemetry"] = sensed.telemetry if sensed else []

@@ -15,7 +15,7 @@ from benchmarker.records.record import Design, Record
 from benchmarker.running.context import Context, Listener
 from benchmarker.running.profile_pass import add_profile, without_profile
 from benchmarker.running.record_builder import Process
-from benchmarker.running.trial import run_process, skip
+from benchmarker.running.trial import log_paths, run_process, skip
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,8 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     try:
         outcome = run_process(context, process)
     except KeyboardInterrupt:
-        folder.log_path(process.trial_ids[0]).unlink(missing_ok=True)
+        for log in log_paths(folder, process):
+            log.unlink(missing_ok=True)
         say(
             f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; "
             "continue with the same command and --resume"

@@ -13,11 +13,15 @@ from benchmarker.machine import counters
 from benchmarker.power.samplers import Sampled, Sampling
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
+from benchmarker.worker.agent import converse_with_gang
 from benchmarker.worker.launch import converse, ending_text
 from benchmarker.worker.protocol import Request
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchmarker.api.case import Case
+    from benchmarker.records.store import RunFolder
     from benchmarker.running.context import Context
     from benchmarker.worker.launch import Ending, Environment, Event
 
@@ -34,7 +38,7 @@ def run_process(context: Context, process: Process) -> Outcome:
     """Measure in a fresh worker while the available meters are read; any failure is in the records."""
     first, measuring = process.cases[0], process.cases[0].measuring
     environment, meters = context.environment(first), context.meters(process.cases)
-    log, hear = context.folder.log_path(process.trial_ids[0]), context.listener.hear
+    logs, hear = log_paths(context.folder, process), context.listener.hear
     builders = _builders(process, environment)
 
     def gather(event: Event) -> None:
@@ -53,21 +57,32 @@ def run_process(context: Context, process: Process) -> Outcome:
             builders[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())
         kills = counters.oom_kills()
-        ending = converse(request, environment, measuring.timeout_s, log, gather)
+        if first.ranks == 1:
+            ending = converse(request, environment, measuring.timeout_s, logs[0], gather)
+        else:
+            ending = converse_with_gang(request, environment, measuring.timeout_s, logs, gather)
         out_of_memory = ending.exit == -signal.SIGKILL and (counters.oom_kills() or 0) > (kills or 0)
         sampled = sampling.gather()
     for each in builders:
         if each.failure is None and not each.done:
             if out_of_memory and not (ending.fault or ending.timed_out):
-                each.fail("out_of_memory", "the kernel ended the worker because memory ran out")
+                each.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)
             else:
-                each.fail(_ending_kind(ending), ending_text(ending, log))
-    if log.stat().st_size == 0:
-        log.unlink()
-    if len(builders) == 1:
+                each.fail(_ending_kind(ending), ending_text(ending, logs[ending.rank or 0]), ending.rank)
+    for log in logs:
+        if log.stat().st_size == 0:
+            log.unlink()
+    if len(builders) == 1 and first.devices == 1:
         silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
         builders[0].settle([*sampled, *silent], sampling.rest_ns)
     return Outcome([each.record(rest_s + ending.wall_s, ending.exit) for each in builders], sampled)
+
+
+def log_paths(folder: RunFolder, process: Process) -> list[Path]:
+    """Return the paths of the logs of the process, or of the ranks of its gang."""
+    trial_id = process.trial_ids[0]
+    names = [trial_id, *(f"{trial_id}.rank{rank}" for rank in range(1, process.cases[0].ranks))]
+    return [folder.log_path(name) for name in names]
 
 
 def skip(process: Process, reason: str) -> list[Record]:

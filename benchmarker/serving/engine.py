@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -12,27 +13,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from benchmarker.api.errors import UserError
 from benchmarker.files.scratch import scratch
 from benchmarker.serving.open_loop import RequestError, Usage, drive
-from benchmarker.worker.launch import converse, ending_text
-from benchmarker.worker.protocol import Order
+from benchmarker.worker.launch import ending_text, listen, started
+from benchmarker.worker.protocol import Order, Told
 from benchmarker.worker.protocol import Request as Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from typing import IO
 
     from benchmarker.api.case import Case
     from benchmarker.records.load import Outcome
     from benchmarker.serving.arrivals import Request
-    from benchmarker.worker.launch import Environment, Event
+    from benchmarker.worker.launch import Environment, Event, Worker
 
-ENDLESS_S = 1e6
-"""Time limit of a worker that serves: it ends with its pipe."""
 END_S = 5.0
 """Time that the worker is given to end."""
 
@@ -52,7 +48,7 @@ class EngineServer:
     def __init__(self, case: Case, environment: Environment, folder: Path) -> None:
         self.described: dict[str, Any] = {}
         self._log = folder / "log"
-        self._pipe: Future[IO[bytes]] = Future()
+        self._worker: Future[Worker] = Future()
         self._ready: Future[None] = Future()
         self._numbers = itertools.count()
         self._open: dict[int, _Open] = {}
@@ -67,8 +63,8 @@ class EngineServer:
 
     def end(self) -> None:
         """End the worker."""
-        with suppress(OSError, UserError):
-            self._pipe.result().close()
+        with suppress(UserError):
+            self._worker.result().hang_up()
         self._thread.join(END_S)
 
     def send(self, requests: Sequence[Request], done: Callable[[Outcome], None], timeout_s: float) -> None:
@@ -87,31 +83,29 @@ class EngineServer:
         """Answer a request; see `Server`."""
         if self._gone:
             raise RequestError("refused", self._gone)
-        number = next(self._numbers)
+        number, worker = next(self._numbers), self._worker.result()
         whole = asyncio.get_running_loop().create_future()
         self._open[number] = _Open(request.new_tokens, token, whole)
         try:
-            self._order(Order(number, request.prompt_len, request.new_tokens))
+            worker.send(Told(order=Order(number, request.prompt_len, request.new_tokens)))
             await whole
         except asyncio.CancelledError:
-            self._order(Order(number))
+            worker.send(Told(order=Order(number)))
             raise
         finally:
             del self._open[number]
         return Usage(request.prompt_len, request.new_tokens)
 
-    def _order(self, order: Order) -> None:
-        with suppress(OSError):  # that the worker has ended is told by its thread
-            self._pipe.result().write(msgspec.json.encode(order) + b"\n")
-
     def _converse(self, case: Case, environment: Environment) -> None:
         task = Task(task="serve", framework=case.framework, cases=(case,))
         try:
-            ending = converse(task, environment, ENDLESS_S, self._log, self._hear, self._pipe.set_result)
-            gone = ending_text(ending, self._log)
+            with started(task, environment, self._log, self._hear) as worker:
+                self._worker.set_result(worker)
+                listen([worker], math.inf, lambda: bool(worker.fault))
+            gone = ending_text(worker.ending(timed_out=False), self._log)
         except OSError as error:
             gone = f"the worker cannot be started: {error.strerror}"
-        for future in (self._pipe, self._ready):
+        for future in (self._worker, self._ready):
             if not future.done():
                 future.set_exception(UserError(gone))
         self._in_loop(self._fail, gone)

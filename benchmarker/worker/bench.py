@@ -10,6 +10,7 @@ import numpy as np
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.hooks import parameters, registry
+from benchmarker.machine.cores import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
 
 if TYPE_CHECKING:
@@ -24,9 +25,15 @@ BATCHES = 4
 
 
 class Bench:
-    """A case with its plugins loaded, its framework opened and its parameters converted."""
+    """A case with its plugins loaded, its framework opened and its parameters converted.
+
+    The processes of a gang divide the cores among themselves.
+    """
 
     def __init__(self, case: Case, profiling: Profiling = "no") -> None:
+        threads = case.threads
+        if threads is None and case.ranks > 1 and case.device == "cpu":
+            threads = max(1, usable_cores() // case.ranks)
         self.case = case
         self.hooks = registry.load(
             [
@@ -36,13 +43,17 @@ class Bench:
             ]
         ).hook
         self.framework: Framework = self.hooks.make_framework(
-            device=case.device, precision=case.precision, threads=case.threads, profiling=profiling
+            device=case.device,
+            precision=case.precision,
+            threads=threads,
+            profiling=profiling,
+            devices=case.devices // case.ranks,
         )
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):
             found = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"
             raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
-        self.problem: Problem = self.hooks.make_problem()
+        self.problem: Problem = self.hooks.make_problem().on(case.devices)
         self.params = parameters.convert(self.problem.params, case.params)
 
     def data(self, size: Any, batches: int) -> Data:

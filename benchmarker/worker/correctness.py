@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,26 +19,48 @@ TRAINING_STEPS = 3
 """Steps in a check of training: the later losses show whether the first gradients were right."""
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How the outputs that one process has compare with the reference: the largest error, and both names by step."""
+
+    worst: Check
+    observed: tuple[tuple[str, ...], ...]
+    expected: tuple[tuple[str, ...], ...]
+
+
 def check(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Check:
     """Check a workload against the reference for the same parameters and data.
 
     Raises `RuntimeError` if its outputs have other names or shapes than those of the reference, or if the reference
     itself is not finite.
     """
+    return worst_of([compare(workload, data, problem, params, case)])
+
+
+def worst_of(ranks: Sequence[Compared]) -> Check:
+    """Return the check with the largest error of several ranks, which together must have all outputs."""
+    for step, names in enumerate(ranks[0].expected):
+        observed = {name for rank in ranks for name in rank.observed[step]}
+        if not names or observed != set(names):
+            raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(names)}")
+    return max((rank.worst for rank in ranks), key=lambda check: check.error)
+
+
+def compare(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Compared:
+    """Compare the outputs that this process has with the reference; raises `RuntimeError` as `check` does."""
     steps = TRAINING_STEPS if case.mode == "training" else problem.check_steps(params)
     bound = problem.bound(params, case.mode, case.precision)
     worst = Check(error=-1.0, output="", bound=bound, ok=False)
     reference = problem.reference(params, data, case.mode)
+    names: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for _ in range(steps):
         expected = next(reference)
         observed = workload.outputs(workload.step())
-        if not expected or observed.keys() != expected.keys():
-            raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(expected)}")
+        names.append((tuple(observed), tuple(expected)))
         for name, exact in expected.items():
-            error = relative_error(_whole(observed[name]), exact)
-            if error > worst.error:
+            if name in observed and (error := relative_error(_whole(observed[name]), exact)) > worst.error:
                 worst = Check(error=error, output=name, bound=bound, ok=error <= bound)
-    return worst
+    return Compared(worst, *zip(*names, strict=True))
 
 
 def _whole(value: np.ndarray) -> np.ndarray:

@@ -8,19 +8,20 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from benchmarker import guard
 from benchmarker.worker.protocol import InvalidEventError, decode
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import IO, BinaryIO
+    from typing import BinaryIO
 
     from benchmarker.worker.protocol import Request
 
@@ -44,31 +45,89 @@ Environment = Mapping[str, str]
 class Ending:
     """How a worker ended: its exit status (negative: the signal), whether it timed out, and how long it ran.
 
-    `fault` states, if it is not empty, why the worker was ended: what it sent is not valid.
+    `fault` states, if it is not empty, why the worker was ended: what it sent is not valid. In a gang, all this is
+    about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout.
     """
 
     exit: int
     timed_out: bool
     wall_s: float
     fault: str = ""
+    rank: int | None = None
+    where: str = ""
 
 
 def converse(
-    request: Request,
-    environment: Environment,
-    timeout_s: float,
-    log: Path,
-    hear: Callable[[Event], None],
-    started: Callable[[IO[bytes]], None] = lambda _: None,
+    request: Request, environment: Environment, timeout_s: float, log: Path, hear: Callable[[Event], None]
 ) -> Ending:
     """Run a worker to its end and pass on each valid event; the parent sleeps while there is none.
-
-    `started` is given the worker's standard input, for a task that has orders after the request.
 
     The worker ends when its process does, whatever its children hold open, or at the time limit, whatever it closed.
     Its standard error goes to `log`, up to LOG_BYTES. However this function ends, even by an interrupt, the worker and
     the processes that it started are ended too.
     """
+    with started(request, environment, log, hear) as worker:
+        ended = listen([worker], worker.start_s + timeout_s, lambda: bool(worker.fault))
+        timed_out = not ended and not worker.fault
+        if timed_out:
+            worker.process.terminate()
+            listen([worker], time.monotonic() + GRACE_S, lambda: bool(worker.fault))
+    return worker.ending(timed_out)
+
+
+class Worker:
+    """A worker that was started at `start_s`: its process, what it writes, and `fault`, if that is not valid."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], start_s: float, request: Request, errors: _Log, lines: _Lines
+    ) -> None:
+        self.process = process
+        self.start_s = start_s
+        self.fault = ""
+        self._request = request
+        self._lines = lines
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.readers: Mapping[int, Callable[[bytes], None]] = {
+            process.stdout.fileno(): self._take,
+            process.stderr.fileno(): errors.take,
+        }
+
+    def send(self, message: Struct) -> None:
+        """Send a line; a worker that has ended does not get it, and its standard error says why."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(msgspec.json.encode(message) + b"\n")
+
+    def hang_up(self) -> None:
+        """Close the pipe to the worker, which then ends."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def drain(self) -> None:
+        """Pass on what the ended process left, but do not wait for a child that still writes."""
+        deadline = time.monotonic() + DRAIN_S
+        with selectors.DefaultSelector() as selector:
+            for descriptor, take in self.readers.items():
+                selector.register(descriptor, selectors.EVENT_READ, take)
+            while _pass_on(selector, 0) and time.monotonic() < deadline:
+                pass
+
+    def ending(self, timed_out: bool) -> Ending:
+        """Return how the process ended, which it has."""
+        return Ending(self.process.wait(), timed_out, time.monotonic() - self.start_s, self.fault)
+
+    def _take(self, chunk: bytes) -> None:
+        if not self.fault:
+            try:
+                self._lines.take(chunk)
+            except InvalidEventError as error:
+                self.fault = f"{error} (from {' or '.join(_plugins(self._request))})"
+
+
+@contextmanager
+def started(request: Request, environment: Environment, log: Path, hear: Callable[[Event], None]) -> Iterator[Worker]:
+    """Start a worker; when the context ends, however it does, the worker and what it started are ended."""
     start = time.monotonic()
     with (
         log.open("wb", buffering=0) as file,
@@ -83,28 +142,54 @@ def converse(
             start_new_session=True,
         ) as process,
     ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         errors = _Log(file)
-        lines = _Lines(hear)
-        fault, timed_out = "", False
         try:
-            with suppress(BrokenPipeError):  # it has ended already; its standard error says why
-                process.stdin.write(msgspec.json.encode(msgspec.structs.replace(request, spawned_s=start)) + b"\n")
-            started(process.stdin)
-            readers = {process.stdout.fileno(): lines.take, process.stderr.fileno(): errors.take}
-            timed_out = not _until_the_end(process, readers, start + timeout_s)
-            if timed_out:
-                process.terminate()
-                _until_the_end(process, readers, time.monotonic() + GRACE_S)
-        except InvalidEventError as error:
-            fault = f"{error} (from {' or '.join(_plugins(request))})"
+            worker = Worker(process, start, request, errors, _Lines(hear))
+            worker.send(msgspec.structs.replace(request, spawned_s=start))
+            yield worker
         finally:
             guard.end(process)
             errors.end()
-        process.wait()
-    return Ending(process.returncode, timed_out, time.monotonic() - start, fault)
+
+
+def listen(workers: Sequence[Worker], deadline: float, enough: Callable[[], bool]) -> bool:
+    """Pass on what workers write until all have ended (True), or until the deadline or until it is enough (False)."""
+    watched: dict[Worker, list[int]] = {}
+    with selectors.DefaultSelector() as selector, ExitStack() as stack:
+        longest = math.inf
+        for worker in workers:
+            watched[worker] = list(worker.readers)
+            for descriptor, take in worker.readers.items():
+                selector.register(descriptor, selectors.EVENT_READ, take)
+            ended = stack.enter_context(_ended(worker.process))
+            if ended is None:
+                longest = POLL_S
+            else:
+                watched[worker].append(ended)
+                selector.register(ended, selectors.EVENT_READ)
+        while watched:
+            left = deadline - time.monotonic()
+            _pass_on(selector, max(0.0, min(left, longest)))
+            for worker in [each for each in watched if each.process.poll() is not None]:
+                worker.drain()
+                for descriptor in watched.pop(worker):
+                    with suppress(KeyError):  # it was closed before
+                        selector.unregister(descriptor)
+            if watched and (left <= 0 or enough()):
+                return False
+    return True
+
+
+def _pass_on(selector: selectors.BaseSelector, wait_s: float) -> bool:
+    """Wait for descriptors and pass on what they have to their readers; returns whether any was ready."""
+    ready = [key for key, _ in selector.select(None if wait_s == math.inf else wait_s)]
+    for key in ready:
+        if key.data is not None:
+            if chunk := os.read(key.fd, CHUNK_BYTES):
+                key.data(chunk)
+            else:
+                selector.unregister(key.fd)
+    return bool(ready)
 
 
 def _plugins(request: Request) -> list[str]:
@@ -153,31 +238,6 @@ class _Log:
             self._file.write(f"\n[benchmarker: {self._left_out} more bytes are left out]\n".encode())
 
 
-def _until_the_end(
-    process: subprocess.Popen[bytes], readers: Mapping[int, Callable[[bytes], None]], deadline: float
-) -> bool:
-    """Pass on what the process writes until it has ended (True) or the deadline has passed (False)."""
-    with selectors.DefaultSelector() as selector, _ended(process) as ended:
-        longest = POLL_S if ended is None else math.inf
-        if ended is not None:
-            selector.register(ended, selectors.EVENT_READ)
-        for descriptor in readers:
-            selector.register(descriptor, selectors.EVENT_READ)
-        while True:
-            over = process.poll() is not None
-            if over:  # read what it left, but do not wait for a child that still writes
-                deadline = min(deadline, time.monotonic() + DRAIN_S)
-            left = deadline - time.monotonic()
-            ready = [key.fd for key, _ in selector.select(0 if over else max(0.0, min(left, longest)))]
-            for descriptor in readers.keys() & ready:
-                if chunk := os.read(descriptor, CHUNK_BYTES):
-                    readers[descriptor](chunk)
-                else:
-                    selector.unregister(descriptor)
-            if left <= 0 or (over and not readers.keys() & ready):
-                return over
-
-
 @contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Iterator[int | None]:
     """A descriptor that becomes readable when the process ends; None where the system has none (Linux 5.3 has)."""
@@ -193,11 +253,17 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[int | None]:
 
 
 def ending_text(ending: Ending, log: Path) -> str:
-    """One line on how a worker ended without completing its task."""
+    """One line on how a worker ended without completing its task; `log` is the worker's, or that of its rank."""
+    of_rank = "" if ending.rank is None or ending.timed_out else f"rank {ending.rank}: "
+    return f"{of_rank}{_ending_text(ending, log)}"
+
+
+def _ending_text(ending: Ending, log: Path) -> str:
     if ending.fault:
         return f"the worker sent what is not valid: {ending.fault}"
     if ending.timed_out:
-        return f"not finished after {ending.wall_s:.0f} s; allow more time with --timeout"
+        where = f" ({ending.where})" if ending.where else ""
+        return f"not finished after {ending.wall_s:.0f} s{where}; allow more time with --timeout"
     if ending.exit < 0:
         name = signal.Signals(-ending.exit).name
         hint = "; the system may have run out of memory" if name == "SIGKILL" else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ from benchmarker.records.record import (
     Interference,
     Memory,
     Preheat,
+    Rank,
     Seconds,
     TokenTimes,
     Types,
@@ -32,9 +34,9 @@ from benchmarker.records.record import (
 class Request(Struct, frozen=True, kw_only=True):
     """A task for a worker: describe a framework, run a trial of a case, profile it, check its modes, or serve it.
 
-    A profile is written to a file in `folder`. A trial has one case, or the two of a duet, whose order is drawn from
-    `seed`. `sensors` are the connections to the samplers of its meters. `spawned_s` is when the worker was started, by
-    the monotonic clock, which processes share.
+    A profile is written to a file in `folder`. A trial has one case, of which the worker may be a `rank` of several, or
+    the two of a duet, whose order is drawn from `seed`. `sensors` are the connections to the samplers of its meters.
+    `spawned_s` is when the worker was started, by the monotonic clock, which processes share.
     """
 
     task: Literal["describe", "trial", "check", "profile", "serve"]
@@ -42,6 +44,7 @@ class Request(Struct, frozen=True, kw_only=True):
     problem: str | None = None
     cases: tuple[Case, ...] = ()
     seed: int = 0
+    rank: int = 0
     modes: tuple[Mode, ...] = ()
     steps: int = 0
     folder: str = ""
@@ -49,12 +52,31 @@ class Request(Struct, frozen=True, kw_only=True):
     spawned_s: float = 0.0
 
 
+class Address(Struct, frozen=True):
+    """Where rank 0 of a gang listens, and the token by which it knows the others."""
+
+    host: str
+    port: int
+    token: str
+
+
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the parent sends to a worker that serves: a request for text of these lengths; without any, its end."""
+    """A request for text of these lengths, to a worker that serves; without any, the end of the request."""
 
     id: Count
     prompt_len: Count = 0
     new_tokens: Count = 0
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What the parent tells a worker that runs.
+
+    To a rank that is the address of rank 0, or to write its stacks to its log; to one that serves, an order.
+    """
+
+    address: Address | None = None
+    stacks: bool = False
+    order: Order | None = None
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,6 +92,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Check | UnsetType = UNSET
     preheat: Preheat | UnsetType = UNSET
     blocks: Blocks | UnsetType = UNSET
+    ranks: list[Rank] | UnsetType = UNSET
     token_times: TokenTimes | UnsetType = UNSET
     cost: CostPart | UnsetType = UNSET
     memory: Memory | UnsetType = UNSET
@@ -78,7 +101,11 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that a worker may send in a line; `of` is the number of the case in the process."""
+    """All that a worker may send in a line; `of` is the number of the case in the process.
+
+    A rank of a gang may send its `address`, and the `place` where its main thread is, and whether it `waits` for others
+    there. Its failure may be that it lost a peer.
+    """
 
     of: Count | UnsetType = UNSET
     stage: str | UnsetType = UNSET
@@ -86,6 +113,10 @@ class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     progress: tuple[Count, Seconds] | UnsetType = UNSET
     part: _Part | UnsetType = UNSET
     failure: Failure | UnsetType = UNSET
+    lost_peer: bool | UnsetType = UNSET
+    address: Address | UnsetType = UNSET
+    place: str | UnsetType = UNSET
+    waits: bool | UnsetType = UNSET
     done: bool | UnsetType = UNSET
     refused: str | UnsetType = UNSET
     info: FrameworkInfo | UnsetType = UNSET
@@ -112,6 +143,14 @@ def decode(line: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEventError(f"a line that is no event: {clean(line[:80].decode(errors='replace'))}") from error
     return event
+
+
+def lines(descriptor: int) -> Iterator[bytes]:
+    """Yield whole lines from a descriptor; unlike a file, it holds no lock that would stop the interpreter's end."""
+    rest = b""
+    while chunk := os.read(descriptor, 1 << 16):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
 
 
 class Events:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import threading
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from benchmarker.api.errors import UserError
@@ -15,12 +11,15 @@ from benchmarker.records.record import Check
 from benchmarker.worker import timing
 from benchmarker.worker.batching import Batching, Sequence
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.protocol import Order
+from benchmarker.worker.trial import Stages
 
 if TYPE_CHECKING:
+    from queue import SimpleQueue
+
     from benchmarker.api.case import Case
     from benchmarker.api.problem import Data, Engine, Problem
-    from benchmarker.worker.protocol import Events
+    from benchmarker.worker.parent import Parent
+    from benchmarker.worker.protocol import Events, Order, Request
 
 SEED = 0
 """Seed of the prompts."""
@@ -28,10 +27,10 @@ WARM_UP = 3
 """Tokens that are generated before the first request."""
 
 
-def serve(case: Case, events: Events, stage: Any) -> None:
-    """Check an engine at a small size, build it, and answer requests; `stage` reports the stages."""
-    orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
+def serve(request: Request, events: Events, parent: Parent) -> None:
+    """Check an engine at a small size, build it, and answer requests."""
+    (case,) = request.cases
+    stage = Stages(events)
     with stage("open"):
         bench = Bench(case)
         events.send(part=bench.describe())
@@ -51,7 +50,7 @@ def serve(case: Case, events: Events, stage: Any) -> None:
         _warm_up(engine)
     timing.quiet()
     events.send(done=True)
-    _answer(engine, orders, events)
+    _answer(engine, parent.orders, events)
 
 
 def check(engine: Engine, problem: Problem, size: Any, data: Data, case: Case) -> Check:
@@ -106,15 +105,7 @@ def _warm_up(engine: Engine) -> None:
         engine.decode()
 
 
-def _listen(orders: queue.SimpleQueue[Order]) -> None:
-    """Take the parent's orders; end the process when the pipe closes, so that a killed parent leaves no worker."""
-    with os.fdopen(os.dup(0), "rb") as pipe:  # Python aborts if it ends while a thread reads from sys.stdin
-        for line in pipe:
-            orders.put(msgspec.json.decode(line, type=Order))
-    os._exit(1)
-
-
-def _answer(engine: Engine, orders: queue.SimpleQueue[Order], events: Events) -> None:
+def _answer(engine: Engine, orders: SimpleQueue[Order], events: Events) -> None:
     batching, rng = Batching(engine), np.random.default_rng(SEED)
     while True:
         while batching.is_idle or not orders.empty():

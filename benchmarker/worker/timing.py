@@ -31,6 +31,8 @@ MIN_BLOCK_S = 0.01
 """Shortest block, s: 100,000 times the cost of reading the clock."""
 SYNCS_PER_BLOCK = 1000
 """A block is at least this many times as long as one synchronisation."""
+SYNCS = 10
+"""Number of times that its cost is measured."""
 WINDOW_S = 1.0
 """Shortest preheat window, s."""
 PLATEAU = 0.01
@@ -55,6 +57,16 @@ class Turn(Protocol):
         """As `Tell`."""
 
 
+class Steps(Protocol):
+    """A step that can be timed."""
+
+    def block(self, steps: int) -> int:
+        """Run `steps` steps and wait for them; returns their duration in ns."""
+
+    def sync_s(self) -> float:
+        """Return what it costs to begin and end a block, s."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stepper:
     """A step, and how to wait for its result."""
@@ -72,18 +84,18 @@ class Stepper:
         return time.perf_counter_ns() - start
 
     def sync_s(self) -> float:
-        """The cost of waiting for a result that is already available, s: the minimum of ten."""
+        """The cost of waiting for a result that is already available, s: the minimum of several."""
         result = self.step()
         self.synchronize(result)
         costs = []
-        for _ in range(10):
+        for _ in range(SYNCS):
             start = time.perf_counter()
             self.synchronize(result)
             costs.append(time.perf_counter() - start)
         return min(costs)
 
 
-def preheat(stepper: Stepper, measuring: Measuring, tell: Tell, gauge: Callable[[], Gauge] = Gauge) -> Preheat:
+def preheat(stepper: Steps, measuring: Measuring, tell: Tell, gauge: Callable[[], Gauge] = Gauge) -> Preheat:
     """Bring the workload to a steady rate: by a fixed number of steps or, if requested, until a plateau.
 
     If `gauge` reports power and temperature, they must be steady too.
@@ -138,7 +150,7 @@ def _differs_by(values: Sequence[float]) -> float:
     return abs(values[-1] - values[-2]) if len(values) > 1 else 0.0
 
 
-def steps_per_block(stepper: Stepper) -> int:
+def steps_per_block(stepper: Steps) -> int:
     """Steps of a block: enough that it takes much longer than reading the clock and than synchronising."""
     least = max(MIN_BLOCK_S, SYNCS_PER_BLOCK * stepper.sync_s())
     steps = 1
@@ -154,7 +166,7 @@ def quiet() -> None:
 
 
 def timed_blocks(
-    stepper: Stepper, steps: int, measuring: Measuring, durations: list[int], tell: Tell, least_s: float = 0.0
+    stepper: Steps, steps: int, measuring: Measuring, durations: list[int], tell: Tell, least_s: float = 0.0
 ) -> StoppedBy:
     """Time blocks of `steps` steps until the requested count, seconds or precision; returns which ended it.
 
@@ -212,7 +224,7 @@ def token_times(
 
 
 def duet_blocks(
-    steppers: Sequence[Stepper],
+    steppers: Sequence[Steps],
     steps: Sequence[int],
     measuring: Measuring,
     durations: tuple[list[int], list[int]],

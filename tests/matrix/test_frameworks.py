@@ -21,7 +21,8 @@ def opened(framework, precision, code, threads=None):
     script = (
         "import json\nfrom benchmarker.hooks import registry\n"
         f"hook = registry.load(['framework.{framework}']).hook\n"
-        f"f = hook.make_framework(device='cpu', precision={precision!r}, threads={threads}, profiling='no')\n"
+        f"f = hook.make_framework(device='cpu', precision={precision!r}, threads={threads},"
+        " profiling='no', devices=1)\n"
         f"print(json.dumps({code}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

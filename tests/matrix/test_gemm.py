@@ -76,6 +76,6 @@ def build(hooks, framework, mode):
     from benchmarker import Case
 
     case = Case(problem="gemm", framework=framework, device="cpu", mode=mode, params={})
-    made = hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no")
+    made = hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no", devices=1)
     data = problem.data(PARAMS, "fp32", np.random.default_rng(0), 1)
     return hooks.build_workload(framework=made, problem=problem, case=case, params=PARAMS, data=data)

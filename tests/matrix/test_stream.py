@@ -41,7 +41,7 @@ def test_every_step_writes_into_the_same_memory(framework):
 
     params = problem.params(op="copy", n=1 << 20)
     case = Case(problem="stream", framework=framework, device="cpu", params={"op": "copy", "n": params.n})
-    opened = hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no")
+    opened = hooks.make_framework(device="cpu", precision="fp32", threads=None, profiling="no", devices=1)
     data = problem.data(params, "fp32", np.random.default_rng(0), 2)
     step = hooks.build_workload(framework=opened, problem=problem, case=case, params=params, data=data).step
     places = set()

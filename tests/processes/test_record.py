@@ -78,7 +78,7 @@ def test_no_private_folder_is_in_a_record(cli):
     assert "someone" not in done.stdout
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(version):
     records, faults = store.read([FIXTURES / f"v{version}"])
     assert (len(records), faults) == (4, [])
@@ -86,7 +86,8 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
     for record in records:
         raw = json.loads((FIXTURES / f"v{version}" / f"{record.trial_id}.json").read_text())
         assert raw["schema_version"] == version
-        assert record.schema_version == 8
+        assert record.schema_version == 9
+        assert (record.case.devices, record.case.ranks, record.ranks) == (1, 1, [])
         assert record.blocks.duration_ns == raw["blocks"]["duration_ns"]
         assert record.design.kind == "rounds"
         missing = {path for path, why in record.reasons.items() if why == new}
@@ -98,7 +99,8 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             5: {"suite", "machine.model"},
             6: {"machine.model"},
             7: set(),
-        }[version] | {"token_times"}
+            8: set(),
+        }[version] | ({"token_times"} if version < 8 else set())
         if version > 1:
             before = raw["witnesses" if version < 5 else "interference"]
             assert record.interference.own_busy_cores == before["own_busy_cores"]
@@ -110,13 +112,13 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             ]
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9])
 def test_a_run_of_every_version_has_its_plan(version):
     plan = store.read_plan(FIXTURES / f"v{version}/plan.json")
     assert (plan.design, plan.trials, len(plan.order)) == ("rounds", 2, 4)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_records_of_every_version_compare_and_report_as_expected(command, tmp_path, version):
     expected = EXPECTED[f"v{version}"]
     shutil.copytree(FIXTURES / f"v{version}", tmp_path / "old")
@@ -135,10 +137,10 @@ def test_records_of_every_version_compare_and_report_as_expected(command, tmp_pa
 
 
 def test_a_record_of_a_newer_version_says_so(command, tmp_path):
-    path = next((FIXTURES / "v8").glob("2*.json"))
-    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 9}))
+    path = next((FIXTURES / "v9").glob("2*.json"))
+    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 10}))
     done = command("validate", "new.json")
-    assert "new.json: made by a newer version of benchmarker (schema 9); update this one" in done.stdout
+    assert "new.json: made by a newer version of benchmarker (schema 10); update this one" in done.stdout
 
 
 @pytest.mark.parametrize("change", [{"reasons": []}, {"design": "blocks"}, {"meters": [5]}, {"witnesses": "none"}])

@@ -30,7 +30,7 @@ def function_of(name: str, function: str) -> Any:
 def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32", **options: bool) -> Workload:
     """A problem in PyTorch on the CPU, with random data; the options are those of `Case`."""
     hooks = registry.load(["framework.torch"]).hook
-    framework = hooks.make_framework(device="cpu", precision=precision, threads=None, profiling="no")
+    framework = hooks.make_framework(device="cpu", precision=precision, threads=None, profiling="no", devices=1)
     return _workload(name, "torch", framework, size, mode, precision, **options)
 
 

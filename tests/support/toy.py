@@ -22,16 +22,21 @@ TOY = {
 
         @hookimpl
         def describe_framework():
-            devices = [Device("cpu", "toy", ("fp32", "fp64"))]
+            devices = [Device("cpu", "toy", ("fp32", "fp64"), count=None)]
             if "TOY_CARD" in os.environ:
                 devices.append(Device("cuda", "toy card", ("fp32",), uuid=os.environ["TOY_CARD"]))
-            return FrameworkInfo("toy", "1.0", tuple(devices), "never", {"toy": "1.0"})
+            return FrameworkInfo(
+                "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, gang="process_per_device"
+            )
 
         @hookimpl
         def make_framework():
             return Toy()
 
         class Toy(Framework):
+            gang = None
+            def join(self, gang): self.gang = gang
+            def is_lost_peer(self, error): return "toy peer" in str(error)
             def synchronize(self, result): pass
             def is_finite(self, result): return result == result
             def threads(self): return 1
@@ -131,7 +136,8 @@ TOY = {
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
-                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad"
+                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late",
+                "lost",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
@@ -139,6 +145,10 @@ TOY = {
             summary = "a step that sleeps"
             params = NapParams
             cost_formula = "flops = 1000"
+            devices = 1
+            def on(self, devices):
+                self.devices = devices
+                return self
             def scopes(self, params, mode): return {"nap": 1}
             def cost(self, params, mode, precision): return Cost(1000, 8, 2)
             def data(self, params, precision, rng, batches):
@@ -146,7 +156,7 @@ TOY = {
             def small(self, params): return params
             def reference(self, params, data, mode):
                 for batch in data.batches:
-                    yield {"x": batch["x"]}
+                    yield {"x": batch["x"]} | {f"x{rank}": batch["x"] + rank for rank in range(1, self.devices)}
 
         @hookimpl
         def make_problem():
@@ -159,18 +169,26 @@ TOY = {
 
         @hookimpl
         def describe_workload():
-            return Support({"inference": ("fp32", "fp64")})
+            return Support({"inference": ("fp32", "fp64")}, several_devices=True)
+
+        FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a gang that has the fault
 
         @hookimpl
-        def build_workload(params, data, case):
+        def build_workload(framework, params, data, case):
+            rank = framework.gang.rank if framework.gang else 0
             small = len(data.batches) == 3
             taken = 0
 
             def step():
                 nonlocal taken
                 taken += 1
-                time.sleep(params.ms / 1000)
-                if not small and taken > params.after:
+                time.sleep(params.ms / 1000 * (1 + rank))
+                if params.fault == "late" and not small and taken > params.after:
+                    if rank != FAULTY: raise RuntimeError("the toy peer is gone")
+                    time.sleep(0.5)
+                    raise ValueError("told to fail late")
+                if rank == FAULTY and not small and taken > params.after:
+                    if params.fault == "lost": raise RuntimeError("the toy peer is gone")
                     if params.fault == "raise": raise ValueError("told to\\nfail")
                     if params.fault == "memory": raise MemoryError("too much")
                     if params.fault == "exit":
@@ -183,11 +201,13 @@ TOY = {
                 return 1.0
 
             def outputs(result):
-                if params.fault == "shape": return {"x": np.zeros(3)}
-                return {"x": data.batches[0]["x"] * (1.5 if params.fault == "wrong" else 1.0)}
+                if params.fault == "shape" and rank == FAULTY: return {f"x{rank or ''}": np.zeros(3)}
+                wrong = params.fault == "wrong" and rank == FAULTY
+                x = data.batches[0]["x"] + rank
+                return {f"x{rank or ''}": x * (1.5 if wrong else 1.0)}
 
             def verify(result):
-                return "told to be bad" if params.fault == "bad" and not small else None
+                return "told to be bad" if params.fault == "bad" and rank == FAULTY and not small else None
 
             return Workload(step, outputs, verify=verify)
     """,

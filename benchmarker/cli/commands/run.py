@@ -56,7 +56,7 @@ def command(
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
     question = ask(options, measuring=measuring)
     asked = question.asked
-    environment = gpus.environment(asked.gpu, os.environ)
+    environment = gpus.environment(asked.gpu, os.environ, asked.devices)
     names = names_of(framework, asked.problem)
     with working(f"querying the capabilities of {', '.join(names)}"):
         able = usable(asked.problem, names, environment)

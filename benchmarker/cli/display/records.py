@@ -225,6 +225,10 @@ def _how(record: Record) -> list[list[str]]:
                 f"{sum(blocks.duration_ns) / 1e9:.1f} s, stopped by {blocks.stopped_by}",
             ]
         )
+    if record.ranks and record.blocks:
+        steps = record.blocks.steps_per_block
+        medians = [si(median(rank.duration_ns) / steps / 1e9, "s") for rank in record.ranks]
+        rows.append(["ranks", f"median step time of each: {', '.join(medians)}; the slowest of each block counts"])
     if record.token_times:
         requests = max(len(record.token_times.first_ns), len(record.token_times.gap_ns))
         gaps = sum(map(len, record.token_times.gap_ns))

@@ -89,6 +89,14 @@ _MODE = click.option(
 )
 _MEASURING = (
     _MODE,
+    click.option(
+        "--devices",
+        type=Integer(min=1),
+        metavar="N",
+        default=1,
+        show_default=True,
+        help="Number of devices that compute together; a processor is divided into so many.",
+    ),
     click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
     click.option(
         "--preheat-max",
@@ -186,7 +194,7 @@ engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
 measuring_options = _all(_MEASURING)
-"""Options that define how it is measured: the mode, and the fields of `Measuring` by name."""
+"""Options that define how it is measured: the mode, the devices, and the fields of `Measuring` by name."""
 store_options = _all(_STORE)
 """Options that define where records are stored."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,10 @@ _SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
 _POOL_THREAD = "tf_XLAEigen"
 """Name prefix of the compute threads of XLA's CPU client."""
 
+_AXIS = "device"
+"""Name of the only axis of the mesh of all devices."""
+_Tree = TypeVar("_Tree")
+
 DTYPES = {
     "fp64": jnp.float64,
     "fp32": jnp.float32,
@@ -58,6 +62,7 @@ def describe_framework() -> FrameworkInfo:
         compile="always",
         libraries=libraries,
         variables=_VARIABLES,
+        gang="one_process",
     )
 
 
@@ -80,16 +85,24 @@ def _describe(device: jax.Device) -> Device:
     precisions = (*_COMMON, "tf32") if has_tf32 else _COMMON
     # On a GPU the limit is that of JAX's pool, by default 75% of the memory (JAX, "GPU memory allocation").
     memory_bytes = None if platform in ("cuda", "rocm") else stats.get("bytes_limit")
-    return Device(platform, device.device_kind, precisions, memory_bytes=memory_bytes)
+    count = None if platform == "cpu" else len(jax.devices(device.platform))
+    return Device(platform, device.device_kind, precisions, memory_bytes=memory_bytes, count=count)
 
 
 @hookimpl
-def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling) -> Framework:
-    """Open JAX on the first device of a platform.
+def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling, devices: int) -> Framework:
+    """Open JAX on the first devices of a platform; a CPU is divided into so many.
 
     XLA reads the size of its thread pool from NPROC at client start. On a CPU it calls the LAPACK of SciPy, which has
-    threads of its own.
+    threads of its own. Two threads for each device of a CPU are the fewest with which a collective never waits for
+    another that has no thread.
     """
+    if device == "cpu" and devices > 1:
+        fewest = 2 * devices
+        if threads is not None and threads < fewest:
+            raise UserError(f"jax needs --threads={fewest} or more for {devices} devices of a CPU, not {threads}")
+        jax.config.update("jax_num_cpu_devices", devices)
+        threads = threads or max(fewest, os.cpu_count() or 1)
     if threads is not None:
         os.environ["NPROC"] = str(threads)
         import_module("scipy.linalg.lapack")  # only the threads of a library that is loaded can be limited
@@ -103,18 +116,33 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
     jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
     jax.config.update("jax_enable_x64", precision == "fp64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
-    return JaxFramework(jax.devices(device)[0])
+    return JaxFramework(*jax.devices(device)[:devices])
 
 
 class JaxFramework(Framework):
-    """JAX on one device. A device executes work in order, so waiting for the last result suffices."""
+    """JAX on one device, or several. A device executes work in order, so waiting for the last result suffices."""
 
-    def __init__(self, device: jax.Device) -> None:
-        self.device = device
+    def __init__(self, *devices: jax.Device) -> None:
+        self.devices = devices
+        self.device = devices[0]
 
-    def put(self, value: np.ndarray, dtype: Any = None) -> jax.Array:
-        """Return the array on the device, converted to `dtype` if given."""
-        return jax.device_put(jnp.asarray(value, dtype), self.device)
+    def put(self, value: np.ndarray, dtype: Any = None, number: int = 0) -> jax.Array:
+        """Return the array on the device with a number, converted to `dtype` if given."""
+        return jax.device_put(jnp.asarray(value, dtype), self.devices[number])
+
+    def divided(self, value: np.ndarray, dtype: Any = None) -> jax.Array:
+        """Return the array with its first axis divided among all devices, whose number divides it."""
+        return jax.device_put(jnp.asarray(value, dtype), self._sharding(_AXIS))
+
+    def everywhere(self, values: _Tree) -> _Tree:
+        """Return a tree of arrays, each of them whole on every device."""
+        return jax.device_put(values, self._sharding())
+
+    def _sharding(self, *axes: str) -> jax.sharding.Sharding | jax.Device:
+        if len(self.devices) == 1:
+            return self.device
+        mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
+        return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
 
     def synchronize(self, result: Any) -> None:
         """Wait for every array in `result`."""
@@ -137,9 +165,10 @@ class JaxFramework(Framework):
         return {name: str(getattr(jax.config, name)) for name in ("jax_default_matmul_precision", "jax_enable_x64")}
 
     def peak_memory_bytes(self) -> int | None:
-        """Return the allocator's peak; the CPU's allocator does not track it."""
-        stats = self.device.memory_stats()
-        return stats.get("peak_bytes_in_use") if stats else None
+        """Return the allocator's peak, the sum over devices; the CPU's allocator does not track it."""
+        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in self.devices]
+        known = [peak for peak in peaks if peak is not None]
+        return sum(known) if len(known) == len(peaks) else None
 
     @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarker import Device, Framework, FrameworkInfo, StepMarker, hookimpl
+from benchmarker import Device, Framework, FrameworkInfo, Gang, StepMarker, hookimpl
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -29,6 +32,11 @@ _VARIABLES = (
     "PYTORCH_ALLOC_CONF",
     "TORCHINDUCTOR_MAX_AUTOTUNE",
 )
+
+_NO_LIMIT = timedelta(days=1)
+"""Longest wait for another rank: the time limit is the trial's."""
+_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Pair is not connected", "Broken pipe")
+"""Texts of gloo's errors, which have no type of their own."""
 
 DTYPES = {
     "fp64": torch.float64,
@@ -58,10 +66,11 @@ def describe_framework() -> FrameworkInfo:
                 memory_bytes=properties.total_memory,
                 uuid=f"GPU-{properties.uuid}",
                 pci=_pci(properties),
+                count=torch.cuda.device_count(),
             )
         )
     capability = torch.backends.cpu.get_cpu_capability()
-    devices.append(Device("cpu", f"CPU ({capability})", _COMMON))
+    devices.append(Device("cpu", f"CPU ({capability})", _COMMON, count=None))
     return FrameworkInfo(
         name="torch",
         version=str(torch.__version__),
@@ -69,6 +78,7 @@ def describe_framework() -> FrameworkInfo:
         compile="optional",
         libraries={"torch": str(torch.__version__)},
         variables=_VARIABLES,
+        gang="process_per_device",
     )
 
 
@@ -107,10 +117,55 @@ _NO_SCOPE = nullcontext()
 
 
 class TorchFramework(Framework):
-    """PyTorch on one device."""
+    """PyTorch on one device, or on one of a gang's: the one whose number is `rank`, of `ranks`."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.rank = 0
+        self.ranks = 1
+
+    def join(self, gang: Gang) -> None:
+        """Join the processes of the gang in the default process group."""
+        self.rank, self.ranks = gang.rank, gang.ranks
+        if self.device.type == "cuda":
+            torch.cuda.set_device(gang.rank)
+        first = TCPStore(gang.host, 0, gang.ranks, True, wait_for_workers=False) if gang.rank == 0 else None
+        port = gang.tell(first.port if first else None)
+        self._group(first or TCPStore(gang.host, port, gang.ranks, False))
+
+    def communicate(self) -> None:
+        """Make sure that there is a process group: a process that is in no gang gets one of its own."""
+        if not dist.is_initialized():
+            self._group(HashStore())
+
+    def parallel(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return the model; in a gang, one whose gradients are averaged over all ranks as the backward pass goes on."""
+        return torch.nn.parallel.DistributedDataParallel(model) if self.ranks > 1 else model
+
+    def part(self, value: np.ndarray) -> np.ndarray:
+        """Return the samples of this rank: an equal part of the first axis, which the number of ranks divides."""
+        n = len(value) // self.ranks
+        return value[self.rank * n : (self.rank + 1) * n]
+
+    def mean(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the mean over all ranks, which must all call this."""
+        if self.ranks > 1:
+            value = value.clone()
+            dist.all_reduce(value)
+        return value / self.ranks
+
+    def _group(self, store: Store) -> None:
+        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        dist.init_process_group(
+            backend, store=store, rank=self.rank, world_size=self.ranks, timeout=_NO_LIMIT, device_id=self._own()
+        )
+
+    def _own(self) -> torch.device | None:
+        return torch.device("cuda", self.rank) if self.device.type == "cuda" else None
+
+    def is_lost_peer(self, error: BaseException) -> bool:
+        """Whether gloo or NCCL reports that a connection was closed."""
+        return isinstance(error, dist.DistError) or any(text in str(error) for text in _LOST_PEER)
 
     def put(self, value: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return a tensor on the device, converted to `dtype` if given; it is a copy, never a view of `value`."""

@@ -22,7 +22,10 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     the model, without recomputation. Predictions are the scopes one after the other, each at the measured roof.
     """
     reason = "no timed block" if record.cost is None or record.blocks is None else None
-    measured, vendor = measured_roof(record, ceilings), vendor_roof(record)
+    one = record.case.devices == 1
+    reason = reason if one else "the ceilings of several devices are not known"
+    measured = measured_roof(record, ceilings) if one else None
+    vendor = vendor_roof(record) if one else None
     no_vendor = reason or (None if vendor else "the vendor's peak is not in the data file")
     no_ceiling = reason or (None if measured else ceilings.lacking(record))
     step_s, flops, bytes_ = 0.0, 0, 0

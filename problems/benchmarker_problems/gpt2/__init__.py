@@ -58,6 +58,7 @@ from benchmarker_problems.steps import (
     ADAMW,
     MICROBATCHES_HELP,
     RECOMPUTE_HELP,
+    refuse_data_parallel,
     refuse_without_backward,
     step_scopes,
     steps_title,
@@ -150,6 +151,13 @@ class Gpt2(Problem):
         + PHASE_FORMULA
     )
 
+    def __init__(self, devices: int = 1) -> None:
+        self.devices = devices
+
+    def on(self, devices: int) -> Problem:
+        """Return the same training with the batch divided among the devices."""
+        return Gpt2(devices)
+
     def title(self, params: Gpt2Params, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
 
@@ -212,8 +220,9 @@ class Gpt2(Problem):
         }
 
     def refuse(self, params: Gpt2Params, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass, and phases elsewhere."""
+        """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
         refuse_phase(params, mode)
+        refuse_data_parallel(mode, self.devices, params.batch_size, params.microbatches)
         refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def parameter_count(self, params: Gpt2Params) -> int:
@@ -242,7 +251,7 @@ class Gpt2(Problem):
             n_head=3,
             d_ff=160,
             vocab_size=97,
-            batch_size=4 * params.microbatches,
+            batch_size=4 * params.microbatches * self.devices,
             **small_lengths(params),
         )
 

@@ -27,7 +27,7 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE))
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), several_devices=True)
 
 
 class Gpt2Model(nn.Module):

@@ -26,7 +26,7 @@ from benchmarker_problems.steps.torch import load, plainly, recomputing, workloa
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those without products with quantised weights."""
-    return Support(DONE, exclusions=UNSUPPORTED)
+    return Support(DONE, exclusions=UNSUPPORTED, several_devices=True)
 
 
 class Gpt2Model(nn.Module):
@@ -84,8 +84,10 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
+    run = framework.parallel(model)
+
     def logits_of(tokens: Tensor) -> Tensor:
-        logits_BTV: Tensor = model(tokens, bias_TT)
+        logits_BTV: Tensor = run(tokens, bias_TT)
         return logits_BTV
 
     return workload(

@@ -75,10 +75,12 @@ def workload(
     loss is a mean over `terms`. With backward, gradients are summed over `microbatches` parts of the batch.
     """
     types = PRECISIONS[case.precision]
-    weights = {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
+    weights = framework.everywhere(
+        {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
+    )
     batches = cycle(
         [
-            {name: framework.put(value, _dtype(value, DTYPES[types.parameter])) for name, value in batch.items()}
+            {name: framework.divided(value, _dtype(value, DTYPES[types.parameter])) for name, value in batch.items()}
             for batch in data.batches
         ]
     )
@@ -91,8 +93,8 @@ def workload(
         step = forward_backward_step(function, weights, batches)
     else:
         optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
-        # Steps are compiled for the devices of their arrays: the first state must be as bound to one as those to come.
-        state = jax.device_put(initial_state(weights, optimizer, case.precision), framework.device)
+        # Steps are compiled for the devices of their arrays: the first state must be as bound to them as those to come.
+        state = framework.everywhere(initial_state(weights, optimizer, case.precision))
         step = training_step(partial(training, loss_of, optimizer, microbatches), state, batches)
 
     def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:

@@ -94,10 +94,12 @@ def workload(
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`. With
-    backward, gradients are summed over `microbatches` parts of the batch.
+    backward, gradients are summed over `microbatches` parts of the batch. In a gang, each rank trains on its part of
+    the batch; the functions use `framework.parallel(model)`.
     """
     types = PRECISIONS[case.precision]
-    batches = cycle([_split(framework, batch, DTYPES[types.parameter], microbatches) for batch in data.batches])
+    own = [{name: framework.part(value) for name, value in batch.items()} for batch in data.batches]
+    batches = cycle([_split(framework, batch, DTYPES[types.parameter], microbatches) for batch in own])
     loss_scale = fixed_loss_scale(terms) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
     if microbatches > 1:
@@ -119,6 +121,8 @@ def workload(
         step = training_step(framework.compiled(loss_of, case.compile), batches, optimizer, scaler)
 
     def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
+        if framework.ranks > 1:
+            result = {"loss": framework.mean(result["loss"])}
         return {
             name: outputs_last(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
             for name, value in result.items()

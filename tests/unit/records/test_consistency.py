@@ -11,7 +11,7 @@ from benchmarker.records.consistency import contradictions, contradictions_betwe
 from benchmarker.records.record import Record
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
-NUMPY, *_, TORCH = sorted(FIXTURES.glob("v8/2*.json"), key=lambda path: "torch" in path.read_text())
+NUMPY, *_, TORCH = sorted(FIXTURES.glob("v9/2*.json"), key=lambda path: "torch" in path.read_text())
 SENSOR = {
     "meter": "nvml",
     "id": "GPU-a",

@@ -1,0 +1,60 @@
+"""What the parent tells a worker after its request; if the parent ends, so does the worker."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.worker.protocol import Address, Order, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarker.worker.protocol import Events
+
+
+class Parent:
+    """Listens to the parent in a thread; `waits` says whether the main thread waits for another rank.
+
+    `orders` are those for a worker that serves.
+    """
+
+    def __init__(self, told: Iterator[bytes], events: Events) -> None:
+        self._told = told
+        self._events = events
+        self._addresses: SimpleQueue[Address] = SimpleQueue()
+        self.orders: SimpleQueue[Order] = SimpleQueue()
+        self.waits: Callable[[], bool] = lambda: False
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def address(self) -> Address:
+        """Wait for the address of rank 0."""
+        return self._addresses.get()
+
+    def _listen(self) -> None:
+        """Do as told until the pipe closes; then end the process, so that a killed parent leaves no worker behind."""
+        for line in self._told:
+            told = msgspec.json.decode(line, type=Told)
+            if told.address:
+                self._addresses.put(told.address)
+            if told.order:
+                self.orders.put(told.order)
+            if told.stacks:
+                self._events.send(place=_place(), waits=self.waits())
+                faulthandler.dump_traceback()
+        os._exit(1)
+
+
+def _place() -> str:
+    """Return where the main thread is: `step (gemm.py:12)`."""
+    main = threading.main_thread().ident
+    frame = sys._current_frames()[main] if main is not None else sys._getframe()
+    code = frame.f_code
+    return f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"

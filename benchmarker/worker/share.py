@@ -1,0 +1,117 @@
+"""One process's share of a case: what it does in each stage of a trial.
+
+In a trial of one process, the trial calls it. In a gang, each rank has a share, and rank 0 says what all of them do.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarker.machine import counters
+from benchmarker.machine.counters import Snapshot
+from benchmarker.records.record import Memory
+from benchmarker.worker import timing
+from benchmarker.worker.bench import BATCHES
+from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare
+
+if TYPE_CHECKING:
+    from benchmarker.api.problem import Workload
+    from benchmarker.worker.bench import Bench
+
+
+class Share:
+    """A case in one process. Its public methods take and return what JSON can hold: rank 0 calls them in all ranks."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._workload: Workload | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """The workload at full size, which is built."""
+        assert self._workload is not None
+        return self._workload
+
+    @property
+    def stepper(self) -> timing.Stepper:
+        """The step of the workload."""
+        return timing.Stepper(self.workload.step, self._bench.framework.synchronize)
+
+    def compare(self) -> Compared:
+        """Compare the outputs at the small size with the reference."""
+        bench = self._bench
+        size = bench.problem.small(bench.params)
+        data = bench.data(size, TRAINING_STEPS)
+        return compare(bench.build(size, data), data, bench.problem, size, bench.case)
+
+    def build(self) -> int:
+        """Build the workload; returns the FLOPs that it recomputes."""
+        self._workload = self._bench.build(self._bench.params, self._bench.data(self._bench.params, BATCHES))
+        return self._workload.recomputed_flops
+
+    def block(self, steps: int) -> int:
+        """Run steps and wait for them; returns their duration in ns."""
+        return self.stepper.block(steps)
+
+    def sync_s(self) -> float:
+        """Return the cost of waiting for a result that is already available, s."""
+        return self.stepper.sync_s()
+
+    def nothing(self) -> None:
+        """Do nothing: what it takes to call it is what it takes to tell all ranks to begin."""
+
+    def quiet(self) -> None:
+        """Collect garbage, and exempt the remaining objects from later collections."""
+        timing.quiet()
+
+    def look(self) -> Snapshot:
+        """Read the interference counters."""
+        return counters.look()
+
+    def memory(self) -> Memory:
+        """Return the peak memory so far."""
+        return Memory(
+            device_peak_bytes=self._bench.framework.peak_memory_bytes(), host_peak_rss_bytes=_peak_rss_bytes()
+        )
+
+    def trouble(self) -> str:
+        """Return why the result of one more step is wrong; empty if nothing is."""
+        result = self.workload.step()
+        if not self._bench.framework.is_finite(result):
+            return f"the outputs in {self._bench.case.precision} at full size contain NaN or infinity"
+        trouble = self.workload.verify(result)
+        return f"wrong result at full size: {trouble}" if trouble else ""
+
+
+class Solo:
+    """A case that this process computes alone: its bench, and its share, the only one."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.share = Share(bench)
+
+    def all(self, name: str, *arguments: Any) -> list[Any]:
+        """Call a method of every share; returns the results by rank."""
+        return [getattr(self.share, name)(*arguments)]
+
+    @property
+    def stepper(self) -> timing.Steps:
+        """The step of all shares."""
+        return self.share.stepper
+
+
+def _peak_rss_bytes() -> int:
+    """Largest resident set of this process so far, in bytes.
+
+    On Linux, this is `VmHWM`, in KiB (proc(5)), because the maximum of getrusage(2) is inherited from the process that
+    started this one. Elsewhere it is the maximum of getrusage(2), which macOS counts in bytes.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

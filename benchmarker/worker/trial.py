@@ -1,0 +1,279 @@
+"""The worker's side of a trial: its stages, and what is sent to the parent in each of them."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.formatting import one_line
+from benchmarker.machine import counters
+from benchmarker.power.window import Edges
+from benchmarker.records.record import Blocks, CostPart, Memory, StoppedBy, TokenTimes
+from benchmarker.worker import timing
+from benchmarker.worker.bench import Bench
+from benchmarker.worker.correctness import worst_of
+from benchmarker.worker.gang import Follower, Leader, LostPeerError, join, lead
+from benchmarker.worker.protocol import Address
+from benchmarker.worker.share import Solo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarker.api.case import Case, Measuring
+    from benchmarker.api.problem import Workload
+    from benchmarker.worker.parent import Parent
+    from benchmarker.worker.protocol import Events, Request
+
+TELL_EVERY_S = 1.0
+"""Shortest time between progress reports: sending and showing them takes processor time from the measurement."""
+
+
+def measure(request: Request, events: Events, parent: Parent) -> None:
+    """Run a trial, or a rank of one; any error is sent as its failure."""
+    stages = Stages(events)
+    teams: list[Solo | Follower] = []
+    try:
+        with stages("open"):
+            for number, case in enumerate(request.cases):
+                stages.of = number
+                teams.append(_open(case, request.rank, stages, parent))
+        if _run(teams, request, stages):
+            events.send(done=True)
+    except Exception as error:  # noqa: BLE001 - any exception becomes the record's error
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+        frameworks = [team.bench.framework for team in teams]
+        out_of_memory = any(framework.is_out_of_memory(error) for framework in frameworks)
+        kind = "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception"
+        lost_peer = isinstance(error, LostPeerError) or any(each.is_lost_peer(error) for each in frameworks)
+        stages.fail(kind, _one_line(error), lost_peer=lost_peer)
+
+
+def _open(case: Case, rank: int, stages: Stages, parent: Parent) -> Solo | Follower:
+    """Open a case in this process, which is a rank of a gang if the case has several."""
+    bench = Bench(case)
+    if case.ranks == 1:
+        team: Solo | Follower = Solo(bench)
+    else:
+        channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish)
+        parent.waits = channel.waits
+        bench.framework.join(channel)
+        team = Follower(bench, channel) if rank else Leader(bench, channel, stages)
+    stages.send(part=bench.describe())
+    return team
+
+
+def _run(teams: list[Solo | Follower], request: Request, stages: Stages) -> bool:
+    """Measure, or follow rank 0, which does; reports any wrong result, and returns whether there was none."""
+    (first, *_) = teams
+    if isinstance(first, Follower):
+        first.follow(stages)
+        return True
+    rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
+    ok = _measure([team for team in teams if isinstance(team, Solo)], stages, rng, Edges(request.sensors))
+    if isinstance(first, Leader):
+        first.end()
+    return ok
+
+
+class Stages:
+    """Reports to the parent when each stage begins and ends, and events of the case whose number is `of`."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.of = 0
+        self.current = "open"
+        self._last_told = 0.0
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Return the context of a stage."""
+        self.current = name
+        self._last_told = 0.0
+        self.events.send(stage=name)
+        start = time.perf_counter()
+        yield
+        self.events.send(took=[name, time.perf_counter() - start])
+
+    def send(self, **event: Any) -> None:
+        """Send an event of the case."""
+        self.events.send(of=self.of, **event)
+
+    def tell(self, done: int, step_s: float) -> None:
+        """Report progress, unless that was done just now."""
+        now = time.perf_counter()
+        if now - self._last_told >= TELL_EVERY_S:
+            self._last_told = now
+            self.send(progress=[done, step_s])
+
+    def publish(self, host: str, port: int, token: str) -> None:
+        """Send the address of this process, rank 0, for the others."""
+        self.events.send(address=Address(host, port, token))
+
+    def fail(self, kind: str, message: str, lost_peer: bool = False) -> None:
+        """Report a failure, which may be that another rank was lost."""
+        failure = {"kind": kind, "message": message, "stage": self.current}
+        self.send(failure=failure, **({"lost_peer": True} if lost_peer else {}))
+
+
+def _measure(teams: list[Solo], stages: Stages, rng: random.Random, edges: Edges) -> bool:
+    """Check, build, time and verify; reports any failure, and returns whether there was none.
+
+    In a duet, the order of the two cases in each stage is drawn from `rng`.
+    """
+
+    def each() -> Iterator[Solo]:
+        for number in rng.sample(range(len(teams)), len(teams)):
+            stages.of = number
+            yield teams[number]
+
+    with stages("check"):
+        if not all(_check_one(team, stages) for team in each()):
+            return False
+    with stages("build"):
+        for team in each():
+            _build_one(team, stages)
+    steppers = [team.stepper for team in teams]
+    with stages("compile"):
+        for _ in each():
+            stages.send(part={"compile_s": steppers[stages.of].block(1) / 1e9})
+    with stages("preheat"):
+        for team in each():
+            preheat = timing.preheat(steppers[stages.of], team.bench.case.measuring, stages.tell, edges.gauge)
+            stages.send(part={"preheat": preheat})
+    with stages("timed"):
+        if len(teams) == 1:
+            _time(teams[0], stages, edges)
+        else:
+            _time_duet(steppers, teams[0].bench.case.measuring, stages, rng)
+    if any(team.share.workload.tokens for team in teams):
+        with stages("tokens"):
+            for team in each():
+                _time_tokens(team.share.workload, team.bench.case.measuring, stages)
+    with stages("verify"):
+        if len(teams) == 1:
+            _tell_memory(teams[0], stages)
+        for team in each():
+            for rank, trouble in enumerate(team.all("trouble")):
+                if trouble:
+                    stages.fail("check", f"rank {rank}: {trouble}" if team.bench.case.ranks > 1 else trouble)
+                    return False
+    return True
+
+
+def _tell_memory(team: Solo, stages: Stages) -> None:
+    """Tell the peak memory of a process, or of each rank of a gang and of all."""
+    found: list[Memory] = team.all("memory")
+    part: dict[str, Any] = {"memory": found[0]}
+    if isinstance(team, Leader):
+        part = {"memory": _together(found), "ranks": team.ranks(found)}
+    stages.send(part=part)
+
+
+def _together(ranks: list[Memory]) -> Memory:
+    """Return the sum over ranks; None where one is not known."""
+
+    def total(values: list[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(values) else None
+
+    return Memory(
+        device_peak_bytes=total([each.device_peak_bytes for each in ranks]),
+        host_peak_rss_bytes=total([each.host_peak_rss_bytes for each in ranks]),
+    )
+
+
+def _check_one(team: Solo, stages: Stages) -> bool:
+    found = worst_of(team.all("compare"))
+    stages.send(part={"check": found})
+    if not found.ok:
+        stages.fail(
+            "check",
+            f"wrong result: {found.output} is off by {found.error:.3g} (relative, against float64); "
+            f"the bound for {team.bench.case.precision} is {found.bound:.3g}",
+        )
+    return found.ok
+
+
+def _build_one(team: Solo, stages: Stages) -> None:
+    start, bench = time.perf_counter(), team.bench
+    recomputed_flops = sum(team.all("build"))
+    by_formula = asdict(bench.problem.cost(bench.params, bench.case.mode, bench.case.precision))
+    cost = msgspec.convert({**by_formula, "recomputed_flops": recomputed_flops}, CostPart)
+    stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
+
+
+def _time(team: Solo, stages: Stages, edges: Edges) -> None:
+    """Time the blocks between two readings of the meters; blocks that ended before an error are sent in any case."""
+    stepper, measuring = team.stepper, team.bench.case.measuring
+    steps = timing.steps_per_block(stepper)
+    durations: list[int] = []
+    stopped_by: StoppedBy = "failure"
+    least_s = measuring.power_min_s if measuring.wants_power and edges.tell_power else 0.0
+    team.all("quiet")
+    before = counters.together(team.all("look"))
+    if isinstance(team, Leader):
+        team.blocks_ns.clear()
+    edges.mark("begin")
+    part: dict[str, Any] = {}
+    try:
+        stopped_by = timing.timed_blocks(stepper, steps, measuring, durations, stages.tell, least_s)
+    finally:
+        edges.mark("end")
+        if stopped_by != "failure" or not isinstance(team, Leader):  # a gang that failed cannot be asked
+            part["interference"] = counters.between(before, counters.together(team.all("look")))
+        if durations:
+            part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
+        if isinstance(team, Leader):
+            part["ranks"] = team.ranks([None] * team.bench.case.ranks)
+        stages.send(part=part)
+
+
+def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:
+    """Time the blocks of two cases in turns; pairs that ended before an error are sent in any case."""
+    steps = [timing.steps_per_block(stepper) for stepper in steppers]
+    durations: tuple[list[int], list[int]] = ([], [])
+    second_first: list[bool] = []
+    stopped_by: StoppedBy = "failure"
+    timing.quiet()
+    before = counters.look()
+    try:
+        stopped_by = timing.duet_blocks(steppers, steps, measuring, durations, second_first, rng, stages)
+    finally:
+        interference = counters.between(before, counters.look())
+        failed, pairs = stages.of, len(second_first)
+        for stages.of in (0, 1):
+            part: dict[str, Any] = {"interference": interference}
+            if pairs:
+                part["partner_first"] = [first != bool(stages.of) for first in second_first]
+                part["blocks"] = Blocks(
+                    steps_per_block=steps[stages.of], duration_ns=durations[stages.of][:pairs], stopped_by=stopped_by
+                )
+            stages.send(part=part)
+        stages.of = failed
+
+
+def _time_tokens(workload: Workload, measuring: Measuring, stages: Stages) -> None:
+    """Time single tokens, if the workload generates any; requests that ended before an error are sent in any case."""
+    if workload.tokens is None:
+        return
+    times = TokenTimes([], [])
+    try:
+        timing.token_times(workload.tokens, measuring, times.first_ns, times.gap_ns, stages.tell)
+    finally:
+        if times.first_ns or times.gap_ns:
+            stages.send(part={"token_times": times})
+
+
+def _one_line(error: BaseException) -> str:
+    text = one_line(str(error))[:300]
+    if isinstance(error, UserError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,37 @@
+"""Bandwidths of collectives: the algorithm's and the bus's, as NCCL Tests define them.
+
+Source of the factors: doc/PERFORMANCE.md of github.com/NVIDIA/nccl-tests.
+"""
+
+from collections.abc import Mapping
+
+from benchmarker import Metric, Record, hookimpl
+
+_TIMES_ROUND = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+"""How often the data of all devices but one must cross a link; the others send all of it over one link once."""
+
+
+def bus_factor(op: str, devices: int) -> float:
+    """Return the bus bandwidth over the algorithm bandwidth."""
+    return _TIMES_ROUND[op] * (devices - 1) / devices if op in _TIMES_ROUND else 1.0
+
+
+@hookimpl
+def derive_metrics(record: Record) -> Mapping[str, Metric]:
+    """Return size / time, and the same times the share of the data that crosses each link.
+
+    The bus bandwidth of one device is None: nothing is sent.
+    """
+    blocks, n = record.blocks, record.case.devices
+    reason = f"{record.case.problem} is no collective" if record.case.problem != "collective" else None
+    reason = reason or (None if blocks else "no timed block")
+    algorithm = None
+    bus, no_bus = None, reason or (None if n > 1 else "one device sends nothing")
+    if reason is None and blocks is not None:
+        step_s = sum(blocks.duration_ns) / len(blocks.duration_ns) / blocks.steps_per_block / 1e9
+        algorithm = int(record.case.params["bytes"]) / step_s
+        bus = None if no_bus else bus_factor(str(record.case.params["op"]), n) * algorithm
+    return {
+        "algbw_bytes_per_s": Metric(algorithm, "B/s", "higher", reason, headline=True),
+        "busbw_bytes_per_s": Metric(bus, "B/s", "higher", no_bus, headline=True),
+    }

@@ -1,0 +1,156 @@
+"""Collectives: what several devices exchange, to measure the bandwidth and the latency between them.
+
+Sizes and bandwidths are those of NCCL Tests (doc/PERFORMANCE.md, github.com/NVIDIA/nccl-tests).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, UserError, hookimpl
+
+PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32", "bf16", "fp16")}
+_WIDEST_BYTES = 8
+"""Size of an element of fp64; every precision then has a whole number of elements for each device."""
+_SMALL = 64
+_LARGEST = 4
+"""Inputs are whole numbers up to this: sums of up to 60 of them are exact in every precision."""
+
+
+@dataclass(frozen=True)
+class CollectiveParams:
+    """Operation and size."""
+
+    op: Annotated[
+        Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"],
+        Meta(description="what is exchanged; broadcast: from the first to all; send_recv: from each to the next"),
+    ] = "all_reduce"
+    bytes: Annotated[int, Meta(ge=8, description="bytes of the larger array of a device, its input or its output")] = (
+        2**20
+    )
+
+
+class Collective(Problem):
+    """One exchange between all devices."""
+
+    summary = "collectives: all_reduce, all_gather, ... between several devices (--devices)"
+    params = CollectiveParams
+    accelerator = {"bytes": 2**28}
+    cost_formula = (
+        "flops = 0\n"
+        "bytes = devices·(input + output): each is --bytes, but the input of all_gather and the output of "
+        "reduce_scatter are --bytes / devices"
+    )
+
+    def __init__(self, devices: int = 1) -> None:
+        self.devices = devices
+
+    def on(self, devices: int) -> Problem:
+        """Return the exchange between so many devices."""
+        return Collective(devices)
+
+    def title(self, params: CollectiveParams, mode: Mode) -> str:
+        """Return the operation and the size: `all_reduce 1 MiB`."""
+        return f"{params.op} {_size(params.bytes)}"
+
+    def refuse(self, params: CollectiveParams, mode: Mode) -> None:
+        """Refuse what cannot be divided among the devices, and a message from a device to itself."""
+        unit = _WIDEST_BYTES * self.devices
+        if params.bytes % unit:
+            raise UserError(
+                f"--bytes={params.bytes} is not a multiple of {unit}, 8 for each device; "
+                f"for example --bytes={max(1, params.bytes // unit) * unit}"
+            )
+        if params.op == "send_recv" and self.devices == 1:
+            raise UserError("--op=send_recv needs several devices; give --devices=2")
+
+    def scopes(self, params: CollectiveParams, mode: Mode) -> Mapping[str, int]:
+        """Return the exchange, the only part."""
+        return {"collective": 1}
+
+    def bound(self, params: CollectiveParams, mode: Mode, precision: str) -> float:
+        """Return 0: sums of small whole numbers are exact."""
+        return 0.0
+
+    def cost(self, params: CollectiveParams, mode: Mode, precision: str) -> Cost:
+        """Count one exchange, which is one sample."""
+        read = params.bytes if params.op == "all_gather" else self.devices * params.bytes
+        written = params.bytes if params.op == "reduce_scatter" else self.devices * params.bytes
+        return Cost(0, read + written, 1)
+
+    def data(self, params: CollectiveParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
+        """Draw whole numbers; the input of each device in each batch is a window of them, shifted by one element."""
+        n = params.bytes // PRECISIONS[precision].parameter_bytes
+        n //= self.devices if params.op == "all_gather" else 1
+        dtype = np.float64 if precision == "fp64" else np.float32
+        drawn = rng.integers(-_LARGEST, _LARGEST, n + batches * self.devices, dtype=np.int8, endpoint=True)
+        whole = drawn.astype(dtype)
+        starts = range(batches * self.devices)
+        windows = [whole[start : start + n] for start in starts]
+        return Data(
+            {},
+            tuple(
+                {name(rank): windows[batch * self.devices + rank] for rank in range(self.devices)}
+                for batch in range(batches)
+            ),
+        )
+
+    def small(self, params: CollectiveParams) -> CollectiveParams:
+        """Return the same exchange of at most 512 bytes for each device."""
+        return replace(params, bytes=min(params.bytes, _SMALL * _WIDEST_BYTES * self.devices))
+
+    def reference(self, params: CollectiveParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
+        """Yield what every device has afterwards."""
+        for batch in data.batches:
+            inputs = [batch[name(rank)].astype(np.float64) for rank in range(self.devices)]
+            yield {name(rank): result(params.op, inputs, rank) for rank in range(self.devices)}
+
+
+def name(rank: int) -> str:
+    """Return the name of what a device has, before and after."""
+    return f"device_{rank}"
+
+
+def result(op: str, inputs: Sequence[np.ndarray], rank: int) -> np.ndarray:
+    """Return what the device with a number has after an exchange of the inputs of all."""
+    n = len(inputs)
+    share = slice(rank * len(inputs[0]) // n, (rank + 1) * len(inputs[0]) // n)
+    found: np.ndarray
+    match op:
+        case "all_reduce":
+            found = np.sum(inputs, axis=0)
+        case "all_gather":
+            found = np.concatenate(inputs)
+        case "reduce_scatter":
+            found = np.sum([each[share] for each in inputs], axis=0)
+        case "all_to_all":
+            found = np.concatenate([each[share] for each in inputs])
+        case "broadcast":
+            found = inputs[0]
+        case _:
+            found = inputs[rank - 1]
+    return found
+
+
+def trouble(op: str, batch: Mapping[str, np.ndarray], rank: int, observed: np.ndarray) -> str | None:
+    """Return what is wrong with what a device has after an exchange of a batch; None if nothing is."""
+    exact = result(op, [batch[name(each)] for each in range(len(batch))], rank)
+    wrong = np.count_nonzero(observed != exact) if observed.shape == exact.shape else max(exact.size, 1)
+    return f"{wrong} of {exact.size} elements of device {rank} are wrong" if wrong else None
+
+
+def _size(size: int) -> str:
+    """Return a number of bytes in the largest binary unit that divides it."""
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size % 2**bits == 0:
+            return f"{size >> bits} {unit}"
+    return f"{size} B"
+
+
+@hookimpl
+def make_problem() -> Problem:
+    """Make the collectives between any number of devices."""
+    return Collective()

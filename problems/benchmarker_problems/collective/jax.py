@@ -1,0 +1,82 @@
+"""Collectives in JAX: one process, whose devices exchange the shards of an array."""
+
+from collections.abc import Callable, Mapping
+from itertools import cycle
+
+import jax
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
+from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.collective import PRECISIONS_DONE, CollectiveParams, name, trouble
+
+AXIS = "device"
+
+
+@hookimpl
+def describe_workload() -> Support:
+    """Return the precisions; XLA's CPU compiler has no broadcast."""
+    return Support(PRECISIONS_DONE, exclusions=({"op": "broadcast", "device": "cpu"},), several_devices=True)
+
+
+@hookimpl
+def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams, data: Data) -> Workload:
+    """Build a step: one exchange between the shards of an array."""
+    dtype = DTYPES[PRECISIONS[case.precision].parameter]
+    devices = framework.devices
+    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+
+    def put(batch: Mapping[str, np.ndarray]) -> Array:
+        shards = [framework.put(batch[name(rank)], dtype, rank) for rank in range(len(devices))]
+        shape = (len(devices) * len(shards[0]),)
+        return jax.make_array_from_single_device_arrays(shape, sharding, shards)
+
+    exchange = _operation(params.op, len(devices))
+
+    def collective(shard: Array) -> Array:
+        with jax.named_scope("collective"):
+            return exchange(shard)
+
+    function = jax.jit(
+        jax.shard_map(
+            collective,
+            mesh=sharding.mesh,
+            in_specs=sharding.spec,
+            out_specs=sharding.spec,
+            check_vma=False,
+        )
+    )
+    batches = cycle([(put(batch), batch) for batch in data.batches])
+    last = data.batches[0]
+
+    def step() -> Array:
+        nonlocal last
+        array, last = next(batches)
+        return function(array)
+
+    def outputs(result: Array) -> Mapping[str, np.ndarray]:
+        parts = np.split(np.asarray(result, np.float64), len(devices))
+        return {name(rank): part for rank, part in enumerate(parts)}
+
+    def verify(result: Array) -> str | None:
+        found = outputs(result)
+        texts = (trouble(params.op, last, rank, found[name(rank)]) for rank in range(len(devices)))
+        return next((text for text in texts if text), None)
+
+    return Workload(step, outputs, verify=verify)
+
+
+def _operation(op: str, devices: int) -> Callable[[Array], Array]:
+    """Return the function of a device's shard."""
+    ring = [(rank, (rank + 1) % devices) for rank in range(devices)]
+    operations: dict[str, Callable[[Array], Array]] = {
+        "all_reduce": lambda x: lax.psum(x, AXIS),
+        "all_gather": lambda x: lax.all_gather(x, AXIS, tiled=True),
+        "reduce_scatter": lambda x: lax.psum_scatter(x, AXIS, tiled=True),
+        "all_to_all": lambda x: lax.all_to_all(x, AXIS, 0, 0, tiled=True),
+        "broadcast": lambda x: lax.pbroadcast(x, (AXIS,), 0),
+        "send_recv": lambda x: lax.ppermute(x, AXIS, ring),
+    }
+    return operations[op]

@@ -1,0 +1,231 @@
+"""A gang: one trial of several ranks, each a process; here they are the toy's, which communicate nothing."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from benchmarker.worker import gang
+from benchmarker.worker.protocol import Address
+
+RUN = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=3")
+
+
+def one(done):
+    (record,) = json.loads(done.stdout)
+    return record
+
+
+def test_the_slowest_rank_counts_and_every_rank_is_recorded(cli):
+    """Rank r of the toy sleeps 1 + r times as long."""
+    done = cli(*RUN, "--ms=2", "--blocks=4", "--json")
+    assert done.returncode == 0, done.stderr
+    record = one(done)
+    assert (record["case"]["devices"], record["case"]["ranks"]) == (3, 3)
+    assert "--devices=3" in record["command"]
+    ranks = record["ranks"]
+    assert [(rank["rank"], rank["devices"]) for rank in ranks] == [(0, [0]), (1, [1]), (2, [2])]
+    durations = [rank["duration_ns"] for rank in ranks]
+    assert record["blocks"]["duration_ns"] == [max(block) for block in zip(*durations, strict=True)]
+    steps = record["blocks"]["steps_per_block"]
+    for number, each in enumerate(durations):
+        assert len(each) == 4
+        assert min(each) >= steps * 2e6 * (1 + number)
+    memory = [rank["memory"]["host_peak_rss_bytes"] for rank in ranks]
+    assert record["memory"]["host_peak_rss_bytes"] == sum(memory)
+    assert min(memory) > 10e6
+    assert record["energy"] is None
+    assert record["reasons"]["energy"] == "the power of several devices is not read"
+
+
+def test_a_preheat_and_a_precision_are_decided_by_one_rank(cli):
+    done = cli(*RUN, "--ms=30", "--preheat", "--preheat-max=3s", "--median-precision=0.5", "--blocks=60", "--json")
+    assert done.returncode == 0, done.stderr
+    record = one(done)
+    assert record["preheat"]["steps"] > 5
+    assert record["blocks"]["stopped_by"] == "median_precision"
+    assert {len(rank["duration_ns"]) for rank in record["ranks"]} == {len(record["blocks"]["duration_ns"])}
+
+
+def test_each_rank_is_shown(cli):
+    record = one(cli(*RUN, "--ms=2", "--blocks=3", "--json"))
+    shown = cli("show", f"results/{record['run_id']}/{record['trial_id']}.json").stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("ranks")]
+    found = [float(value) for value in re.findall(r"([\d.]+) ms", line)]
+    assert len(found) == 3
+    assert found[0] < found[1] < found[2]
+    assert found[0] >= 2
+
+
+def test_a_number_of_devices_is_an_axis(cli):
+    done = cli("sweep", *RUN[1:-1], "--axis=devices=1,2", "--trials=1", "--blocks=2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert sorted((each["case"]["devices"], len(each["ranks"])) for each in json.loads(done.stdout)) == [(1, 0), (2, 2)]
+    shown = cli("show", "results")
+    assert "1 device" in shown.stdout
+    assert "2 devices" in shown.stdout
+
+
+def test_one_device_is_no_gang(cli):
+    record = one(cli(*RUN[:-1], "--blocks=2", "--json"))
+    assert (record["case"]["devices"], record["case"]["ranks"], record["ranks"]) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "stage", "message"),
+    [
+        ("raise", "exception", "timed", "rank 1: ValueError: told to fail"),
+        ("late", "exception", "timed", "rank 1: ValueError: told to fail late"),
+        ("lost", "exception", "timed", "rank 1: RuntimeError: the toy peer is gone"),
+        ("memory", "out_of_memory", "timed", "rank 1: MemoryError: too much"),
+        ("exit", "exception", "timed", "rank 1: the worker ended with status 3: last words"),
+        ("kill", "killed", "timed", "rank 1: the worker was ended by SIGKILL; the system may have run out of memory"),
+        ("term", "killed", "timed", "rank 1: the worker was ended by SIGTERM"),
+        ("nan", "check", "verify", "rank 1: the outputs in fp32 at full size contain NaN or infinity"),
+        ("bad", "check", "verify", "rank 1: wrong result at full size: told to be bad"),
+        ("wrong", "check", "check", "wrong result: x1 is off by "),
+        ("shape", "exception", "check", "rank 1: RuntimeError: an output has shape (3,), but the reference has (2,)"),
+    ],
+)
+def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, message):
+    start = time.monotonic()
+    done = cli(*RUN, f"--fault={fault}", "--after=20", "--blocks=5", "--timeout=60s", "--json", env={"TOY_RANK": "1"})
+    assert time.monotonic() - start < 30
+    assert done.returncode == 1
+    error = one(done)["error"]
+    assert (error["kind"], error["stage"]) == (kind, stage)
+    assert error["message"].startswith(message)
+    assert kind == "check" or error["rank"] == int(message[5])
+    assert psutil.Process().children() == []
+
+
+def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
+    start = time.monotonic()
+    done = cli(*RUN, "--fault=hang", "--after=20", "--timeout=5s", "--json", env={"TOY_RANK": "2"})
+    assert time.monotonic() - start < 30
+    assert done.returncode == 1
+    error = one(done)["error"]
+    assert (error["kind"], error["rank"]) == ("timeout", 2)
+    assert error["message"].startswith("not finished after ")
+    assert "(rank 2 in step (nap_toy.py:" in error["message"]
+    assert "; ranks 0, 1 waiting); allow more time with --timeout" in error["message"]
+    (log,) = tmp_path.glob("results/*/*.rank2.log")
+    assert "nap_toy.py" in log.read_text()
+    assert psutil.Process().children() == []
+
+
+def test_a_rank_that_is_stopped_is_named(toy_folder, tmp_path):
+    with started(toy_folder, tmp_path, "--timeout=6s", "--json") as run:
+        *_, last = sorted(workers(run.pid), key=lambda worker: worker.pid)
+        last.suspend()
+        try:
+            out, _ = run.communicate(timeout=40)
+        finally:
+            run.kill()
+    error = json.loads(out)[0]["error"]
+    assert error["kind"] == "timeout"
+    assert f"rank {error['rank']} did not answer" in error["message"]
+    assert not last.is_running()
+
+
+def started(toy_folder, tmp_path, *options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarker", *RUN, "--blocks=100000", "--seconds=100", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(toy_folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def workers(pid):
+    """The three ranks of a run that has had time to come to its timed part; each is the child of a guard."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        guards = [each for each in psutil.Process(pid).children() if time.time() - each.create_time() > 2]
+        if len(guards) == 3:
+            return [guard.children()[0] for guard in guards]
+        time.sleep(0.1)
+    raise AssertionError("no gang was seen")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_gang_whose_parent_ends(toy_folder, tmp_path, number):
+    with started(toy_folder, tmp_path) as run:
+        ranks = workers(run.pid)
+        run.send_signal(number)
+        try:
+            run.communicate(timeout=30)
+        finally:
+            run.kill()
+    _, alive = psutil.wait_procs(ranks, timeout=10)
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--framework=toy", "--problem=nap", "--devices=100000"), "is divided into at most"),
+        (("--framework=toy", "--problem=chat", "--devices=2"), "chat in toy computes on one device; omit --devices=2"),
+        (("--framework=numpy", "--problem=gemm", "--devices=2"), "numpy computes on one device; omit --devices=2"),
+        (("--framework=toy", "--problem=nap", "--devices=2", "--profile"), "--profile cannot be used with --devices=2"),
+        (("--framework=toy", "--problem=nap", "--devices=2", "--power=auto"), "--power=auto cannot be used with"),
+    ],
+)
+def test_what_no_gang_can_do_is_refused_before_anything_runs(cli, tmp_path, words, message):
+    done = cli("run", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_more_gpus_than_the_framework_sees_are_refused(cli):
+    done = cli(*RUN, "--device=cuda", env={"TOY_CARD": "GPU-1"})
+    assert done.returncode == 2
+    assert "--devices=3: toy sees 1 cuda (toy card) here" in done.stderr
+
+
+def pair(rank=1):
+    """Both ends of a gang of two."""
+    published = []
+    leader = []
+    thread = threading.Thread(target=lambda: leader.append(gang.lead(2, lambda *where: published.append(where))))
+    thread.start()
+    while not published:
+        time.sleep(0.01)
+    host, port, token = published[0]
+    return Address(host, port, token), thread, leader
+
+
+def test_a_stranger_who_finds_the_port_is_no_rank():
+    address, thread, leader = pair()
+    with socket.create_connection((address.host, address.port)) as stranger:
+        stranger.sendall(b"open sesame 1\n")
+        assert stranger.recv(10) == b""
+    follower = gang.join(1, 2, address)
+    thread.join(10)
+    leader[0].send({"a": [1]})
+    assert follower.tell(None) == {"a": [1]}
+    assert (leader[0].ranks, follower.ranks, follower.rank) == (2, 2, 1)
+    follower.close()
+    leader[0].close()
+
+
+def test_a_lost_peer_is_an_error_of_its_own():
+    address, thread, leader = pair()
+    with socket.create_connection((address.host, address.port)) as peer:
+        peer.sendall(f"{address.token} 1\n".encode())
+        thread.join(10)
+    with pytest.raises(gang.LostPeerError, match="rank 1 has closed its connection"):
+        leader[0].receive(1)
+    leader[0].close()
