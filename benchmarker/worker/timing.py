@@ -22,7 +22,7 @@ from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_ha
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarker.api.case import Measuring
     from benchmarker.api.problem import Token
@@ -150,13 +150,24 @@ def _differs_by(values: Sequence[float]) -> float:
     return abs(values[-1] - values[-2]) if len(values) > 1 else 0.0
 
 
-def steps_per_block(stepper: Steps) -> int:
-    """Steps of a block: enough that it takes much longer than reading the clock and than synchronising."""
+def steps_per_block(stepper: Steps, tries: int = 1) -> int:
+    """Steps of a block: enough that it takes much longer than reading the clock and than synchronising.
+
+    The shortest of several `tries` counts, since a disturbance makes few steps seem long.
+    """
     least = max(MIN_BLOCK_S, SYNCS_PER_BLOCK * stepper.sync_s())
     steps = 1
-    while (duration := stepper.block(steps) / 1e9) < least / 2:
+    while (duration := min(_lasting(stepper, steps, least / 2, tries))) < least / 2:
         steps *= 2
     return max(1, math.ceil(steps * least / duration))
+
+
+def _lasting(stepper: Steps, steps: int, least_s: float, tries: int) -> Iterator[float]:
+    """Yield the durations of several blocks, s, up to the first that is too short."""
+    for _ in range(tries):
+        yield (duration := stepper.block(steps) / 1e9)
+        if duration < least_s:
+            return
 
 
 def quiet() -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from benchmarker.worker.parent import Parent
     from benchmarker.worker.protocol import Events, Request
 
+GANG_TRIES = 3
+"""Blocks of a gang that must be long enough before their steps are chosen: one late rank makes a step seem long."""
 TELL_EVERY_S = 1.0
 """Shortest time between progress reports: sending and showing them takes processor time from the measurement."""
 
@@ -213,7 +215,7 @@ def _build_one(team: Solo, stages: Stages) -> None:
 def _time(team: Solo, stages: Stages, edges: Edges) -> None:
     """Time the blocks between two readings of the meters; blocks that ended before an error are sent in any case."""
     stepper, measuring = team.stepper, team.bench.case.measuring
-    steps = timing.steps_per_block(stepper)
+    steps = timing.steps_per_block(stepper, GANG_TRIES if isinstance(team, Leader) else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
     least_s = measuring.power_min_s if measuring.wants_power and edges.tell_power else 0.0

@@ -53,6 +53,13 @@ def test_steps_per_block_make_a_block_long(monkeypatch, step_s, sync_s, expected
     assert timing.steps_per_block(Clock(monkeypatch, [step_s]).stepper(sync_s)) == pytest.approx(expected, rel=0.11)
 
 
+def test_a_late_step_does_not_make_blocks_short_if_several_must_be_long(monkeypatch):
+    late = itertools.chain([0.001, 0.05], itertools.repeat(0.001))  # the first is for the synchronisation
+    assert timing.steps_per_block(Clock(monkeypatch, late).stepper()) == 1
+    late = itertools.chain([0.001, 0.05], itertools.repeat(0.001))
+    assert timing.steps_per_block(Clock(monkeypatch, late).stepper(), tries=3) == 10
+
+
 def test_warm_up_is_a_fixed_count(monkeypatch):
     clock = Clock(monkeypatch, [0.5])
     preheat = timing.preheat(clock.stepper(), Measuring(warmup_steps=4), quiet)
