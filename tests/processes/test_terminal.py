@@ -184,7 +184,7 @@ def shown(place):
     asked = [(columns, "", words) for columns in SIZES for words in COMMANDS]
     asked += [(100, variable, COLOURED) for variable in PLAIN]
     parent, child = pty.openpty()
-    env = {**os.environ, "BENCHMARKER_SYSFS": str(place / "sys")}
+    env = {**os.environ, "BENCHMARKER_SYSFS": str(place / "sys"), ceilings.VARIABLE: str(place / "ceilings")}
     env.pop("COLUMNS", None)
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER, json.dumps(asked)], cwd=place, env=env, stdout=child, stderr=subprocess.PIPE
@@ -222,7 +222,7 @@ def test_no_line_is_longer_than_the_terminal(shown, columns, words):
 
 def test_what_does_not_fit_is_left_out_and_said_in_one_line(shown):
     narrow, wide = (plain(shown[columns, "", "show old"][0]) for columns in (80, 160))
-    assert re.search(r"^--wide shows more columns: samples/s, ", narrow, re.M)
+    assert re.search(r"^--wide shows more columns: times predicted, predicted, samples/s, ", narrow, re.M)
     assert "samples/s" in wide.splitlines()[1]
     assert "--wide" not in shown[160, "", "compare old --by=framework --speedup"][0]
 
