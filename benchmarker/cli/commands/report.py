@@ -141,7 +141,7 @@ def command(
 
 
 def _read(results: Sequence[Path]) -> tuple[list[tuple[Path, list[Record], list[Fault]]], dict[Path, list[Load]]]:
-    """Return the records of each result with the faults, and its loads; those who have loads need no record."""
+    """Return the records of each result with the faults, and its loads; a result with loads needs no record."""
     read, loads = [], {}
     for result in results:
         records, faults = store.read([result])
