@@ -37,6 +37,12 @@ def test_rates_are_all_work_over_all_time(derive, plain):
     assert found["flop_per_s"] == pytest.approx(300.0)  # without what is done again
 
 
+def test_work_without_flops_has_no_rate_of_them(derive, plain):
+    plain["cost"]["flops"] = 0
+    rate = derive(msgspec.convert(plain, Record))["flop_per_s"]
+    assert (rate.value, rate.reason) == (None, "nap has no FLOPs")
+
+
 def test_step_times_are_over_blocks(derive, plain):
     found = values(derive, plain)  # 2, 1 and 3 s a step
     assert found["step_time_median_s"] == pytest.approx(2.0)
