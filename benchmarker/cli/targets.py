@@ -16,7 +16,7 @@ import msgspec
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.progress import working
-from benchmarker.cli.options.case import ask, names_of
+from benchmarker.cli.options.problem import ask, names_of
 from benchmarker.hooks.extras import installing
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable

@@ -16,16 +16,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
 from benchmarker.cli.display.output import json_option, print_json, print_text
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
-from benchmarker.cli.options.case import (
-    ProblemCommand,
-    ask,
-    measuring_options,
-    names_of,
-    no_options,
-    store_options,
-    what_options,
-)
+from benchmarker.cli.options.case import measuring_options, store_options, what_options
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
+from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
 from benchmarker.cli.options.types import Design, Duration, Integer, Share, renamed
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare

@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import Progress, progress_options, working
-from benchmarker.cli.options.case import gpus_option, names_of
+from benchmarker.cli.options.case import gpus_option
+from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry

@@ -12,7 +12,8 @@ from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import progress_options, working
-from benchmarker.cli.options.case import ProblemCommand, ask, names_of, what_options
+from benchmarker.cli.options.case import what_options
+from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
 from benchmarker.cli.options.types import Integer
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus

@@ -11,7 +11,8 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
 from benchmarker.cli.display.roofs import print_roof
-from benchmarker.cli.options.case import ProblemCommand, problem_of, work_options
+from benchmarker.cli.options.case import work_options
+from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Number
 from benchmarker.files.atomic import Fault

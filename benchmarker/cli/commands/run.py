@@ -11,15 +11,8 @@ from benchmarker.api.case import Measuring
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan
-from benchmarker.cli.options.case import (
-    ProblemCommand,
-    ask,
-    dry_run_option,
-    measuring_options,
-    names_of,
-    store_options,
-    what_options,
-)
+from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
+from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
 from benchmarker.cli.options.types import Integer
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable

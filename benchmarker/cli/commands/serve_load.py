@@ -14,8 +14,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.loads import print_load
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import Line, progress_options, quiet
-from benchmarker.cli.options.case import ProblemCommand, engine_options
+from benchmarker.cli.options.case import engine_options
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
+from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
 from benchmarker.machine.description import describe

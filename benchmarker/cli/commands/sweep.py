@@ -11,7 +11,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
-from benchmarker.cli.options.case import ProblemCommand, dry_run_option, measuring_options, store_options, what_options
+from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
+from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Design, Integer
 from benchmarker.planning.factors import Description
 from benchmarker.records.record import DesignKind

@@ -1,23 +1,18 @@
-"""Options that define what is measured or checked, including those of the problem named by `--problem`."""
+"""Options that define what is measured or checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from benchmarker.api.case import MODES, Measuring
-from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.api.problem import Problem
 from benchmarker.cli.options.power import POWER
+from benchmarker.cli.options.problem import problem_names
 from benchmarker.cli.options.types import Duration, Folder, Integer, Number
-from benchmarker.hooks import parameters, registry
-from benchmarker.planning.cases import Asked
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -34,7 +29,7 @@ def _problem(*, required: bool) -> Callable[[_F], _F]:
         "--problem",
         required=required,
         metavar="NAME",
-        shell_complete=lambda _context, _param, incomplete: _problems(incomplete),
+        shell_complete=lambda _context, _param, incomplete: problem_names(incomplete),
         help="The problem; add --help to list its own options.",
     )
 
@@ -197,150 +192,3 @@ measuring_options = _all(_MEASURING)
 """Options that define how it is measured: the mode, the devices, and the fields of `Measuring` by name."""
 store_options = _all(_STORE)
 """Options that define where records are stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A problem and what was requested of it."""
-
-    problem: Problem
-    asked: Asked
-
-
-def ask(options: dict[str, Any], **more: Any) -> Question:
-    """Build the question from parsed options; removes the problem's own parameters from `options`.
-
-    Raises `UserError` if a parameter is invalid, before any framework is started.
-    """
-    problem, given = problem_of(options)
-    parameters.resolve(problem, given, "cpu")
-    return Question(problem, Asked(params=given, **options, **more))
-
-
-def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
-    """Return the problem of parsed options and those of its parameters that were given; removes them from `options`."""
-    problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
-    given = {field.name: options.pop(field.name, None) for field in parameters.fields(problem)}
-    return problem, {name: value for name, value in given.items() if value is not None}
-
-
-class ProblemCommand(click.Command):
-    """A command that looks for `--problem` before parsing and adds that problem's parameters as options.
-
-    Without any argument it raises `UserError` with an `example`, if it has one. Parameters that are `set_otherwise`
-    are no options.
-    """
-
-    def __init__(
-        self,
-        *args: Any,
-        example: str = "",
-        set_otherwise: Callable[[Problem], Collection[str]] = lambda _: (),
-        **named: Any,
-    ) -> None:
-        super().__init__(*args, **named)
-        self.example = example
-        self.set_otherwise = set_otherwise
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Parse with the problem's options; raises `UserError` if the problem is unknown."""
-        completing = bool(extra.get("resilient_parsing"))
-        if not args and self.example and not completing:
-            raise no_options(self.example)
-        problem = _named(args)
-        try:
-            self.problem_options = _options(problem, self.set_otherwise) if problem else []
-        except UserError:
-            if not completing:
-                raise
-            self.problem_options = []
-        own = {param.name for param in self.params}
-        if twice := [param.name for param in self.problem_options if param.name in own]:
-            raise UserError(
-                f"problem.{problem} has a parameter {twice[0]!r}, which is a common option; rename the parameter"
-            )
-        return super().make_context(info_name, args, parent, **extra)
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the command's own options and the problem's."""
-        return [*super().get_params(ctx), *self.problem_options]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write two sections of options, or one and a hint if no problem is named."""
-        own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
-        with formatter.section("Options"):
-            formatter.write_dl([record for record in own if record])
-        if any(isinstance(param.type, Duration) for param in self.params):
-            formatter.write_paragraph()
-            formatter.write_text("TIME is a number of seconds, or has a unit: 250ms, 90s, 10m, 1.5h.")
-        theirs = [param.get_help_record(ctx) for param in self.problem_options]
-        if theirs:
-            with formatter.section("Options of this problem"):
-                formatter.write_dl([record for record in theirs if record])
-        else:
-            formatter.write_paragraph()
-            formatter.write_text(
-                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: "
-                f"{', '.join(_problems())}."
-            )
-
-
-def no_options(example: str) -> UserError:
-    """Return the error of a command that cannot do anything without options."""
-    return UserError(f"no options were given; for example: benchmarker {example}; --help shows all")
-
-
-def names_of(frameworks: str, problem: str) -> list[str]:
-    """Split comma-separated framework names, each once; raises `UserError` if one does not implement the problem."""
-    names = list(dict.fromkeys(name.strip() for name in frameworks.split(",") if name.strip()))
-    if not names:
-        raise UserError("--framework names no framework; `benchmarker list frameworks` lists them")
-    for name in names:
-        registry.find(f"framework.{name}")
-        if name not in (known := registry.implementing(problem)):
-            raise UserError(
-                f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
-            )
-    return names
-
-
-def _named(args: list[str]) -> str | None:
-    """Return the value of the last `--problem` among the arguments."""
-    found = None
-    for word, following in pairwise([*args, ""]):
-        if word.startswith("--problem="):
-            found = word.partition("=")[2]
-        elif word == "--problem":
-            found = following
-    return found
-
-
-def _problems(beginning: str = "") -> list[str]:
-    """Return the names of the problems, those that begin with a text."""
-    names = (plugin.name for plugin in registry.registered("problem").values())
-    return [name for name in names if name.startswith(beginning)]
-
-
-def _options(problem: str, set_otherwise: Callable[[Problem], Collection[str]]) -> list[click.Parameter]:
-    made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
-    left_out = set_otherwise(made)
-    return [_option(field) for field in parameters.fields(made) if field.name not in left_out]
-
-
-def _option(field: parameters.Field) -> click.Option:
-    """Return a parameter as an option; its value is checked later, with all others, so any text is accepted here."""
-    shown = "" if field.default is None else f"default: {_text(field.default)}"
-    if field.accelerator_default != field.default:
-        shown += f", on accelerators: {_text(field.accelerator_default)}"
-    text = "; ".join(part for part in (field.help, shown) if part)
-    if field.type == "bool":
-        return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
-    kind = click.Choice(field.choices) if field.choices else None
-    metavar = None if field.choices else f"{field.type.upper()} {field.range}".strip()
-    return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
