@@ -1,0 +1,53 @@
+"""Cases of several numbers of devices, and what is said of their scaling."""
+
+import json
+
+import pytest
+
+RUN = ("run", "--framework=toy", "--problem=team", "--power=none", "--blocks=3")
+
+
+def measured(cli, *words):
+    done = cli(*RUN, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_lists_of_devices_and_scalings_make_cases_that_share_the_one_of_one_device(cli):
+    records = measured(cli, "--devices=1,2,4", "--scaling=strong,weak", "--samples=4", "--trials=2")
+    found = [(each["trial"], each["case"]["devices"], each["cost"]["samples"]) for each in records]
+    cases = [(1, 4), (2, 4), (4, 4), (2, 8), (4, 16)]
+    assert sorted(found) == sorted((trial, *case) for trial in range(2) for case in cases)
+    rounds = [{(case[1:]) for case in found if case[0] == trial} for trial in range(2)]
+    assert rounds[0] == rounds[1] == set(cases)
+
+
+def test_all_devices_of_a_processor_are_its_cores(cli, monkeypatch):
+    monkeypatch.setattr("benchmarker.planning.scaling.usable_cores", lambda: 2)
+    (record,) = measured(cli, "--devices=all")
+    assert record["case"]["devices"] == 2
+
+
+def test_all_devices_are_those_that_the_framework_sees(cli):
+    done = cli(*RUN, "--devices=1,all", "--device=cuda", "--dry-run", "--json", env={"TOY_CARD": "GPU-1"})
+    assert done.returncode == 0, done.stderr
+    assert [case["devices"] for case in json.loads(done.stdout)["cases"]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--devices=1,2,3",), "--samples=4 cannot be divided among 3 devices"),
+        (("--devices=1,,2",), "'' is not a valid integer range"),
+        (("--devices=0",), "0 is not in the range x>=1"),
+        (("--scaling=weak",), "--scaling=weak needs several numbers of devices; for example --devices=1,2"),
+        (("--scaling=big", "--devices=2"), "'big' is not one of 'strong', 'weak'"),
+        (("--problem=nap", "--scaling=weak", "--devices=1,2"), "give --scaling=strong"),
+    ],
+)
+def test_lists_that_make_no_cases_are_refused(cli, tmp_path, words, message):
+    done = cli(*RUN, *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "results").exists()
