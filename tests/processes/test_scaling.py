@@ -51,3 +51,37 @@ def test_lists_that_make_no_cases_are_refused(cli, tmp_path, words, message):
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "results").exists()
+
+
+def test_a_run_is_shown_as_tables_and_a_plot(cli, tmp_path):
+    measured(cli, "--devices=1,2", "--scaling=strong,weak", "--samples=4", "--ms=5")
+    done = cli("scaling", "results", "-o", "plot.svg")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines() if "scaling to 2 devices" in line] == [
+        "strong",
+        "weak",
+    ]
+    assert max(len(line) for line in done.stdout.splitlines() if line.strip()[:1].isdigit()) <= 80
+    plot = (tmp_path / "plot.svg").read_text()
+    assert plot.startswith("<?xml")
+    series = json.loads(cli("scaling", "results", "--json").stdout)["series"]
+    found = {each["scaling"]: each["points"][1]["efficiency"]["value"] for each in series}
+    assert found.keys() == {"strong", "weak"}
+    assert 0.5 < found["strong"] < 1.5
+    assert 0.5 < found["weak"] < 1.5
+
+
+def test_a_run_of_one_device_is_not_scaled(cli):
+    measured(cli)
+    done = cli("scaling", "results")
+    assert done.returncode == 2
+    assert "nothing is scaled: every case is of one device; give run --devices=1,2,4" in done.stderr
+
+
+def test_several_devices_without_one_are_not_scaled(cli):
+    measured(cli, "--devices=2")
+    done = cli("scaling", "results")
+    assert done.returncode == 2
+    assert ", 2 devices, " in done.stderr
+    assert ": no case of one device has the same work, or the work of each device; measure --devices=1" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
