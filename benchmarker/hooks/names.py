@@ -26,7 +26,7 @@ _KEPT = ("framework", "precision")
 """Factors that a name contains wherever they differ, even if other factors already tell the cases apart."""
 _BARE = (*_TITLED, *_KEPT, "device")
 """Factors whose values need no explanation."""
-_USUAL: Factors = {"compile": False, "gpu": None, "devices": 1, "threads": None, "seed": 0, **DEFAULTS}
+_USUAL: Factors = {"compile": False, "gpu": None, "devices": 1, "each": False, "threads": None, "seed": 0, **DEFAULTS}
 """Values that are not mentioned where all cases share them."""
 
 
@@ -104,6 +104,8 @@ def word(name: str, value: Value) -> str:
         return "compiled" if value else "not compiled"
     if name == "devices":
         return f"{value} device{'' if value == 1 else 's'}"
+    if name == "each":
+        return "each by itself" if value else "together"
     if name == "threads":
         return "default threads" if value is None else f"{value} threads"
     return f"{name}={text(value)}"

@@ -48,6 +48,7 @@ _DEFAULTS = {
     "device": "auto",
     "gpu": None,
     "devices": 1,
+    "each": False,
     "threads": None,
     "compile": False,
     "seed": 0,

@@ -13,6 +13,7 @@ from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
 from benchmarker.hooks import parameters
+from benchmarker.machine import gpus
 from benchmarker.machine.cores import usable_cores
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Asked:
     params: Mapping[str, Any]
     measuring: Measuring
     devices: int = 1
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     values = parameters.resolve(problem, asked.params, device.platform)
     _refuse_unsupported(asked, framework, device, ability.support, values)
     _refuse_devices(asked, framework, ability, device)
-    problem.on(asked.devices).refuse(problem.params(**values), asked.mode)
+    problem.on(1 if asked.each else asked.devices).refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(
@@ -93,7 +95,8 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         seed=asked.seed,
         threads=asked.threads,
         devices=asked.devices,
-        ranks=asked.devices if ability.info.gang == "process_per_device" else 1,
+        each=asked.each,
+        ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else 1,
         measuring=asked.measuring,
     )
 
@@ -141,11 +144,15 @@ def _refuse_unsupported(
 def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device) -> None:
     """Refuse more devices than there are, and what is not measured on several."""
     if asked.devices == 1:
+        if asked.each:
+            raise UserError(f"--each compares devices, but {framework} is asked for one; give --devices=2 or more")
         return
     option = f"--devices={asked.devices}"
-    if ability.info.gang == "none":
+    if asked.each and device.platform not in ("cpu", *gpus.SHOWN_BY):
+        raise UserError(f"--each cannot show one {device.platform} to each process; omit it")
+    if not asked.each and ability.info.gang == "none":
         raise UserError(f"{framework} computes on one device; omit {option}")
-    if not ability.support.several_devices:
+    if not asked.each and not ability.support.several_devices:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
     if device.count is None and asked.devices > (most := DEVICES_PER_CORE * usable_cores()):
         raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
@@ -153,7 +160,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         raise UserError(f"{option}: {framework} sees {device.count} {device.platform} ({device.name}) here")
     for given, name in (
         (asked.gpu is not None, "--gpus"),
-        (asked.compile and ability.info.compile == "optional", "--compile"),
+        (asked.compile and ability.info.compile == "optional" and not asked.each, "--compile"),
         (asked.measuring.profiling != "no", "--profile"),
     ):
         if given:
@@ -174,7 +181,7 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices")),
+        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "each")),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

@@ -42,7 +42,9 @@ def on_several(
     found: dict[bytes, Case] = {}
     for scaling, number in product(scalings, devices):
         count = every if number == ALL else number
-        params = asked.params if scaling == "strong" else _grown(asked.params, problem, device.platform, count)
+        params = (
+            asked.params if scaling == "strong" or asked.each else _grown(asked.params, problem, device.platform, count)
+        )
         case = make_case(replace(asked, devices=count, params=params), problem, framework, ability)
         found.setdefault(msgspec.json.encode(case), case)
     return list(found.values())

@@ -107,6 +107,8 @@ def speedups(found: Sequence[Series], path: Path) -> None:
     Both axes are logarithmic, so that equal efficiency is a parallel to the ideal line. Raises `UserError` like
     `boxes`.
     """
+    if not found:
+        raise UserError("no series of several numbers of devices to draw")
     devices = sorted({point.devices for each in found for point in each.points})
     with _drawing(path, height=5 + 0.2 * min(len(found), len(_COLORS))) as axes:
         axes.plot(devices, devices, "--", color="black", linewidth=1, label="ideal: as many times as there are devices")

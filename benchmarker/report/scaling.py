@@ -126,6 +126,7 @@ def _devices(study: Study) -> list[Listing]:
         Column("device", numeric=True),
         Column("step_time", "s", numeric=True),
         Column("step_time_without_communication", "s", numeric=True),
+        Column("step_time_alone", "s", numeric=True),
         Column("score", RATIO, numeric=True),
         Column("host_peak_rss", "B", numeric=True),
         Column("trials", numeric=True),
@@ -149,6 +150,7 @@ def _device(records: Sequence[Record], device: int) -> tuple[Cell, ...]:
     return (
         median(step_s) if step_s else None,
         median(times.together_s[device] for times in local) if local else None,
+        median(times.alone_s[device] for times in local) if local else None,
         median(times.scores[device] for times in local) if local else None,
         median(known) if known else None,
         len(records),

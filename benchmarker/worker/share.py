@@ -83,6 +83,9 @@ class Share:
 
     def open_local(self) -> str:
         """Make the steps without communication and run each once; returns why that is not possible, empty if it is."""
+        if self._bench.case.each:
+            self._local = [self.stepper]
+            return ""
         if self.workload.local is None:
             return f"{self._bench.case.problem} has no step without communication"
         try:

@@ -53,6 +53,8 @@ def command(
     devices, scalings = options.pop("devices"), options.pop("scalings")
     if devices == (1,) and "weak" in scalings:
         raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
+    if options["each"] and "weak" in scalings:
+        raise UserError("--each gives each device the same work already; omit --scaling=weak")
     question = ask(options, measuring=measuring)
     asked = question.asked
     environment = gpus.environment(asked.gpu, os.environ, None if ALL in devices else max(devices))
