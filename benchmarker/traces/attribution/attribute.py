@@ -21,8 +21,9 @@ from benchmarker.traces.attribution.costs import counted_once
 from benchmarker.traces.attribution.graphs import HOW, captured_calls
 from benchmarker.traces.attribution.instructions import from_programs
 from benchmarker.traces.attribution.nesting import Nest, busy, enclosed, inherit, nest
+from benchmarker.traces.attribution.waiting import meetings_ns
 from benchmarker.traces.events import Kinds, codes, grouped, words
-from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.formats.reading import CPU, Reading
 
 _LONGEST_PATH = 4096
 """Characters of a path to which another scope is added; a longer path is replaced by an ellipsis first."""
@@ -97,15 +98,21 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
         events["purity"] = 1.0
     _categorise(events, kind, _optimizing(events, nested, kind, source))
+    events["waiting_ns"] = meetings_ns(events, nested)
     events = counted_once(_timed(events, kind, nested), nested, source, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
     return Attributed(events, unmatched_ops, unmatched_backward, restored, unlaunched, nested.overlapping)
 
 
 def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:
-    """Nest the rows of each thread; the rows of a device's streams enclose nothing."""
+    """Nest the rows of each thread; the rows of a device's streams enclose nothing.
+
+    The devices that a CPU is divided into share its threads.
+    """
     hosts = np.flatnonzero(~kind.on_device)
-    thread = grouped(codes(events["device"])[hosts], codes(events["track"])[hosts])[0]
+    names = events["device"].cat.categories
+    device = words(codes(events["device"]), ["cpu" if CPU.match(name) else name for name in names])
+    thread = grouped(device.codes[hosts], codes(events["track"])[hosts])[0]
     within = nest(thread, begin[hosts], end[hosts])
     parent, level = np.full(len(events), -1), np.zeros(len(events), np.int32)
     has = within.parent >= 0
