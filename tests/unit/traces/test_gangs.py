@@ -137,3 +137,106 @@ def test_the_file_for_jaxs_viewer_names_the_devices_too(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [*names, *ops]}))
     assert [each.device for each in ingest(path).trace.devices] == ["cpu:0", "cpu:1"]
+
+
+def torch_trace(kind, rank):
+    return TRACES / f"torch-{kind}.rank{rank}.json.gz"
+
+
+def torch_slices(path):
+    """Name, begin and duration in µs of each slice, by plain JSON."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return [(each["name"], each["ts"], each["dur"]) for each in events if each["ph"] == "X"]
+
+
+STEP_OF = {
+    "dp": {"all_reduce": 1},
+    "fsdp": {"all_gather": 4, "reduce_scatter": 2},
+    "tp": {"all_reduce": 1},
+}
+"""Collectives of a step: DDP has one bucket; FSDP gathers two layers in each pass, and scatters their gradients."""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("kind", STEP_OF)
+def test_a_collective_of_gloo_is_counted_once_with_the_time_of_its_transfer(kind, rank):
+    slices = torch_slices(torch_trace(kind, rank))
+    calls = [name for name, _, _ in slices if name.startswith("c10d::")]
+    spans = [(1000 * ts, 1000 * (ts + dur)) for name, ts, dur in slices if name.startswith("gloo:")]
+    found = ingest(torch_trace(kind, rank))
+    rows = work(found.events)
+    rows = rows[rows["category"] == "communication"]
+    assert len(rows) == len(calls) == sum(STEP_OF[kind].values()) * STEPS
+    assert rows["collective"].value_counts()[list(STEP_OF[kind])].to_dict() == {
+        name: number * STEPS for name, number in STEP_OF[kind].items()
+    }
+    assert sorted(rows["op"]) == sorted(calls)
+    assert found.trace.communication_ns == pytest.approx(union_ns(spans), abs=2 * len(spans))
+    assert sorted(rows["step"]) == sorted([*range(STEPS)] * (len(rows) // STEPS))
+    assert found.trace.complete, found.trace.missing
+
+
+def test_a_wait_for_a_transfer_and_the_ops_around_it_are_not_work():
+    """`aten::sub` waits for its input, in a row of DTensor; what it computes is a row of its own."""
+    events = ingest(torch_trace("tp", 0)).events
+    waits = events[events["name"] == "_c10d_functional::wait_tensor"]
+    assert len(waits) == STEPS
+    assert set(waits["kind"]) == {"runtime"}
+    around = events.loc[events.loc[waits["parent_id"], "parent_id"]]
+    assert around[["name", "kind"]].to_numpy().tolist() == [["aten::sub", "runtime"]] * STEPS
+    assert (events["kind"][events["name"] == "aten::sub"] == "op").sum() == STEPS
+
+
+def test_a_transfer_has_the_scope_and_the_pass_of_its_call():
+    rows = work(ingest(torch_trace("dp", 0)).events)
+    assert set(rows["phase"][rows["collective"] != ""]) == {"backward"}
+    rows = work(ingest(torch_trace("tp", 0)).events)
+    assert set(rows["leaf"][rows["collective"] != ""]) == {"mlp"}
+
+
+def gloo(tmp_path, *slices):
+    """A trace of calls on thread 1 and transfers on thread 2; begins and durations in µs."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "cpu_op" if "::" in name else "user_annotation",
+            "name": name,
+            "pid": 1,
+            "ts": ts,
+            "dur": dur,
+        }
+        | {"tid": 1 if "::" in name else 2}
+        for name, ts, dur in slices
+    ]
+    path = tmp_path / "gloo.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    rows = ingest(path).events
+    return rows[rows["kind"] == "op"][["op", "collective"]].to_numpy().tolist()
+
+
+def test_transfers_are_of_calls_in_their_order(tmp_path):
+    """Two are in the queue; gloo reduces and scatters by an all-reduce."""
+    assert gloo(
+        tmp_path,
+        ("c10d::_reduce_scatter_base_", 10, 5),
+        ("c10d::allreduce_", 20, 5),
+        ("gloo:all_reduce", 30, 5),
+        ("gloo:all_reduce", 40, 5),
+    ) == [["c10d::_reduce_scatter_base_", "reduce_scatter"], ["c10d::allreduce_", "all_reduce"]]
+
+
+def test_several_transfers_may_be_of_one_call(tmp_path):
+    """A reduce-scatter of a list is an all-reduce of each."""
+    several = ("c10d::reduce_scatter_", 10, 5), ("gloo:all_reduce", 20, 5), ("gloo:all_reduce", 30, 5)
+    assert gloo(tmp_path, *several, ("c10d::allreduce_", 40, 5), ("gloo:all_reduce", 50, 5)) == [
+        ["c10d::reduce_scatter_", "reduce_scatter"],
+        ["c10d::reduce_scatter_", "reduce_scatter"],
+        ["c10d::allreduce_", "all_reduce"],
+    ]
+
+
+def test_a_transfer_whose_call_was_before_the_profile_remains_what_it_is(tmp_path):
+    assert gloo(tmp_path, ("gloo:all_reduce", 5, 5), ("c10d::allreduce_", 20, 5), ("gloo:all_reduce", 30, 5)) == [
+        ["gloo:all_reduce", "all_reduce"],
+        ["c10d::allreduce_", "all_reduce"],
+    ]
