@@ -186,6 +186,13 @@ class Problem(ABC):
         """
         return self
 
+    def grown(self, params: Any, devices: int) -> Any:
+        """Return parameters with `devices` times the work, so that each device has as much as one alone (weak scaling).
+
+        `Cost.samples` grows in the same proportion. Raises `UserError` if there are none.
+        """
+        raise UserError("this problem does not say how its work grows with the devices; give --scaling=strong")
+
     def refuse(self, params: Any, mode: Mode) -> None:
         """Raise `UserError` if parameters make no sense in a mode, such as an option that would do nothing there."""
         return

@@ -41,10 +41,10 @@ def list_gpus() -> list[Gpu]:
     return gpus
 
 
-def environment(index: int | None, variables: Mapping[str, str], count: int = 1) -> dict[str, str]:
+def environment(index: int | None, variables: Mapping[str, str], count: int | None = 1) -> dict[str, str]:
     """Return the variables that show a worker only one GPU, by its UUID: the one with visible index `index`.
 
-    If `index` is None, it is the first visible GPU, or the first `count`; fewer if there are fewer. The index counts in
+    If `index` is None, it is the first visible GPU, or the first `count`, or with None all. The index counts in
     PCI order, or within `CUDA_VISIBLE_DEVICES` if that is set. Without a visible GPU nothing is changed. Raises
     `UserError` if `index` is not a visible GPU.
     """

@@ -13,6 +13,7 @@ from benchmarker.report.page_model import Page
 from benchmarker.report.power import time_series
 from benchmarker.report.profiles import kernels, operations
 from benchmarker.report.rooflines import roofs
+from benchmarker.report.scaling import scaling
 from benchmarker.report.scores import acceptance, scores
 from benchmarker.report.speed import throughput, times
 from benchmarker.report.sweeps import sweeps
@@ -37,6 +38,7 @@ def page(study: Study) -> tuple[Page, list[str]]:
         throughput(study),
         times(study),
         sweeps(study),
+        scaling(study),
         fronts(study),
         loads.section(study.loads),
         roofs(study),

@@ -1,4 +1,4 @@
-"""Draw comparisons and rooflines as image files."""
+"""Draw comparisons, rooflines and scaling as image files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.comparing.matching import Match
+    from benchmarker.comparing.scaling import Series
     from benchmarker.roofline.model import Level, Roofline
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -97,6 +98,41 @@ def roofs(found: Sequence[Roofline], path: Path) -> None:
         axes.set_ylabel("FLOP/s")
         axes.grid(which="both", alpha=0.2)
         axes.set_title("o step, \u25b4 phase, \u25aa scope, \u00b7 kernel", fontsize="small", loc="left")
+        axes.figure.legend(loc="outside lower left", fontsize="small")
+
+
+def speedups(found: Sequence[Series], path: Path) -> None:
+    """Draw the speed-up of each series over the number of devices, with intervals and the ideal line.
+
+    Both axes are logarithmic, so that equal efficiency is a parallel to the ideal line. Raises `UserError` like
+    `boxes`.
+    """
+    devices = sorted({point.devices for each in found for point in each.points})
+    with _drawing(path, height=5 + 0.2 * min(len(found), len(_COLORS))) as axes:
+        axes.plot(devices, devices, "--", color="black", linewidth=1, label="ideal: as many times as there are devices")
+        for number, each in enumerate(found):
+            points = each.points
+            ys = [point.speedup.value for point in points]
+            ends = [(point.speedup.low, point.speedup.high) for point in points]
+            axes.errorbar(
+                [point.devices for point in points],
+                ys,
+                yerr=[
+                    [0.0 if low is None else y - low for y, (low, _) in zip(ys, ends, strict=True)],
+                    [0.0 if high is None else high - y for y, (_, high) in zip(ys, ends, strict=True)],
+                ],
+                marker="o" if each.scaling == "strong" else "s",
+                capsize=3,
+                color=_COLORS[number] if number < len(_COLORS) else _REST,
+                label=_plain(textwrap.shorten(f"{each.scaling}: {each.name}", 100, placeholder=" …")),
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(devices, [str(number) for number in devices])
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("devices")
+        axes.set_ylabel("speed-up over one device")
+        axes.grid(which="both", alpha=0.2)
         axes.figure.legend(loc="outside lower left", fontsize="small")
 
 

@@ -44,6 +44,7 @@ class Kind:
 KINDS = (
     Kind("samples_per_s", "samples/s", "1/s"),
     Kind("tokens_per_s", "tokens/s", "1/s"),
+    Kind("busbw_bytes_per_s", "bus bandwidth", "B/s"),
     Kind("ttft_s", "TTFT", "s", "predicted_ttft_s"),
     Kind("tpot_s", "TPOT", "s", "predicted_tpot_s"),
     Kind(STEP_TIME, "step time", "s", "predicted_s", only_predicted=True),
@@ -115,7 +116,7 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
     ]
     marks += _predictions(shown, {label: mark.series for (label, _), mark in zip(shown, marks, strict=True)})
     xs = [dot.x for of in lines.values() for dot in of]
-    is_log = kind.unit == "s" and _is_wide([y for mark in marks for y in mark.y])
+    is_log = kind.unit in ("s", "B/s") and _is_wide([y for mark in marks for y in mark.y])
     left = (
         ""
         if len(pairs) <= MOST_CURVES

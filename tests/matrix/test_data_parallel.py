@@ -65,3 +65,12 @@ def test_a_compiled_step_of_several_devices_is_refused(cli):
     done = cli("run", *words, "--compile")
     assert done.returncode == 2
     assert "--compile cannot be used with --devices=2; omit one of them" in done.stderr
+
+
+def test_weak_scaling_gives_each_device_the_batch_of_one():
+    params = Gpt2Params(batch_size=3, n_layer=2)
+    grown = PROBLEM.on(4).grown(params, 4)
+    assert (grown.batch_size, grown.n_layer) == (12, 2)
+    costs = [PROBLEM.cost(each, "training", "fp32") for each in (params, grown)]
+    assert costs[1].samples == 4 * costs[0].samples
+    assert costs[1].flops == 4 * costs[0].flops

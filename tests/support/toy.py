@@ -10,8 +10,10 @@ ENTRY_POINTS = {
     "framework.toy": "toy.framework",
     "problem.chat": "toy.chat",
     "problem.nap": "toy.nap",
+    "problem.team": "toy.team",
     "workload.chat.toy": "toy.chat_toy",
     "workload.nap.toy": "toy.nap_toy",
+    "workload.team.toy": "toy.team_toy",
 }
 
 TOY = {
@@ -210,6 +212,68 @@ TOY = {
                 return "told to be bad" if params.fault == "bad" and rank == FAULTY and not small else None
 
             return Workload(step, outputs, verify=verify)
+    """,
+    "team.py": """
+        from dataclasses import dataclass, replace
+        from typing import Annotated
+        import numpy as np
+        from msgspec import Meta
+        from benchmarker import Cost, Data, Problem, UserError, hookimpl
+
+        @dataclass(frozen=True)
+        class TeamParams:
+            samples: Annotated[int, Meta(ge=1, description="samples of all devices")] = 4
+            ms: Annotated[float, Meta(ge=0, description="milliseconds that a device sleeps for a sample")] = 1.0
+            exchange_ms: Annotated[float, Meta(ge=0, description="milliseconds that an exchange takes")] = 0.0
+            slow_rank: Annotated[int, Meta(ge=-1, description="the rank that sleeps longer")] = -1
+            slower: Annotated[float, Meta(ge=0, description="by how much longer it sleeps")] = 0.3
+
+        class Team(Problem):
+            summary = "a step in which devices share samples, for which they sleep, and wait for the slowest"
+            params = TeamParams
+            cost_formula = "flops = 1000 for each sample"
+            devices = 1
+            def on(self, devices):
+                self.devices = devices
+                return self
+            def grown(self, params, devices): return replace(params, samples=devices * params.samples)
+            def refuse(self, params, mode):
+                if params.samples % self.devices:
+                    raise UserError(f"--samples={params.samples} cannot be divided among {self.devices} devices")
+            def scopes(self, params, mode): return {}
+            def cost(self, params, mode, precision): return Cost(1000 * params.samples, 8, params.samples)
+            def data(self, params, precision, rng, batches): return Data({}, ({},))
+            def small(self, params): return params
+            def reference(self, params, data, mode): yield {"x": np.array(1.0)}
+
+        @hookimpl
+        def make_problem():
+            return Team()
+    """,
+    "team_toy.py": """
+        import time
+        import numpy as np
+        from benchmarker import Support, Workload, hookimpl
+
+        @hookimpl
+        def describe_workload():
+            return Support({"inference": ("fp32",)}, several_devices=True)
+
+        @hookimpl
+        def build_workload(framework, params):
+            rank, ranks = (framework.gang.rank, framework.gang.ranks) if framework.gang else (0, 1)
+
+            def local_s(rank):
+                slower = params.slower if rank == params.slow_rank else 0.0
+                return params.samples / ranks * params.ms / 1000 * (1 + slower)
+
+            whole_s = max(map(local_s, range(ranks))) + (params.exchange_ms / 1000 if ranks > 1 else 0.0)
+
+            def step():
+                time.sleep(whole_s)
+                return 1.0
+
+            return Workload(step, lambda _: {"x": np.array(1.0)})
     """,
 }
 

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.case import Measuring
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan
-from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
+from benchmarker.cli.options.case import dry_run_option, measuring_several_options, store_options, what_options
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
 from benchmarker.cli.options.types import Integer
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
-from benchmarker.planning.cases import make_case, same_device
+from benchmarker.planning.cases import same_device
+from benchmarker.planning.scaling import ALL, on_several
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 @click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm")
 @click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
-@measuring_options
+@measuring_several_options
 @click.option(
     "--trials",
     type=Integer(min=1),
@@ -44,15 +46,23 @@ def command(
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
+    Lists of frameworks, numbers of devices and scalings make a case of each combination; a round runs each of them.
     Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
     """
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
+    devices, scalings = options.pop("devices"), options.pop("scalings")
+    if devices == (1,) and "weak" in scalings:
+        raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
     question = ask(options, measuring=measuring)
     asked = question.asked
-    environment = gpus.environment(asked.gpu, os.environ, asked.devices)
+    environment = gpus.environment(asked.gpu, os.environ, None if ALL in devices else max(devices))
     names = names_of(framework, asked.problem)
     with working(f"querying the capabilities of {', '.join(names)}"):
         able = usable(asked.problem, names, environment)
-    cases = [make_case(asked, question.problem, name, ability) for name, ability in able.items()]
+    cases = [
+        case
+        for name, ability in able.items()
+        for case in on_several(asked, question.problem, name, ability, devices, scalings)
+    ]
     same_device(cases)
     return execute_plan(make_plan(cases, trials), results, resume, dry_run, as_json)

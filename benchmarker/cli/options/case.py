@@ -10,6 +10,7 @@ import click
 
 from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.cli.options.devices import DEVICES, SEVERAL_DEVICES
 from benchmarker.cli.options.power import POWER
 from benchmarker.cli.options.problem import problem_names
 from benchmarker.cli.options.types import Duration, Folder, Integer, Number
@@ -83,15 +84,6 @@ _MODE = click.option(
     help="Work done in each step.",
 )
 _MEASURING = (
-    _MODE,
-    click.option(
-        "--devices",
-        type=Integer(min=1),
-        metavar="N",
-        default=1,
-        show_default=True,
-        help="Number of devices that compute together; a processor is divided into so many.",
-    ),
     click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
     click.option(
         "--preheat-max",
@@ -188,7 +180,9 @@ engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
 """Options that define an engine of text generation; none is required."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
-measuring_options = _all(_MEASURING)
+measuring_options = _all([_MODE, DEVICES, *_MEASURING])
 """Options that define how it is measured: the mode, the devices, and the fields of `Measuring` by name."""
+measuring_several_options = _all([_MODE, *SEVERAL_DEVICES, *_MEASURING])
+"""The same with lists: the numbers of `devices`, and the `scalings`."""
 store_options = _all(_STORE)
 """Options that define where records are stored."""

@@ -158,6 +158,10 @@ class Gpt2(Problem):
         """Return the same training with the batch divided among the devices."""
         return Gpt2(devices)
 
+    def grown(self, params: Gpt2Params, devices: int) -> Gpt2Params:
+        """Return the same model with a batch that is larger by the number of devices."""
+        return replace(params, batch_size=devices * params.batch_size)
+
     def title(self, params: Gpt2Params, mode: Mode) -> str:
         """Return the size (L layers, width d, H heads unless it is published), the mode, B and T.
 

@@ -19,7 +19,8 @@ from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
-from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, rows_from
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, product_by_output, rows_from
+from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
 
@@ -54,13 +55,13 @@ class Gpt2Model(nn.Module):
         fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            made = block(*fields, causal=True, tanh_gelu=True, weight_type=p.weight_type, name=f"h.{layer}")
+            made = block(*fields, causal=True, tanh_gelu=True, linear=dense(p), name=f"h.{layer}")
             x_BTC = made(x_BTC, attentions[layer] if attentions else None)
         if attentions:
             x_BTC = x_BTC[:, last]
         x_BTC = nn.LayerNorm(epsilon=LAYER_NORM_EPS, name="ln_f")(x_BTC)
         with jax.named_scope("lm_head"):
-            return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+            return product_by_output(x_BTC.astype(self.dtype), wte_VC.astype(self.dtype))
 
 
 @hookimpl

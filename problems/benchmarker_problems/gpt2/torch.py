@@ -5,6 +5,7 @@ is fp32.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import repeat
 
 import torch
@@ -17,8 +18,8 @@ from benchmarker_problems.attention.torch import Attention, causal_bias, recompu
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
-from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy
-from benchmarker_problems.quantization.torch import UNSUPPORTED
+from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
+from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
 
@@ -46,7 +47,7 @@ class Gpt2Model(nn.Module):
                 eps=LAYER_NORM_EPS,
                 impl=p.impl,
                 tanh_gelu=True,
-                weight_type=p.weight_type,
+                linear=partial(linear, p.weight_type),
             )
             for _ in range(p.n_layer)
         )
@@ -70,7 +71,7 @@ class Gpt2Model(nn.Module):
         with scope("ln_f"):
             x_BTC = self.ln_f(x_BTC)
         with scope("lm_head"):
-            return F.linear(x_BTC, self.wte)
+            return product(x_BTC, self.wte)
 
 
 @hookimpl

@@ -4,6 +4,7 @@ Shapes: B batch, T sequence, C width of the model, F width within the MLP, E que
 dimension, V vocabulary; of images, H height, W width, C channels, N patches, P numbers of a patch.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -15,15 +16,42 @@ from jax import Array
 
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attention, Kernel, attend
-from benchmarker_problems.quantization import WeightType
-from benchmarker_problems.quantization.jax import dense
+
+FEW_ROWS = 16
+"""Up to so many rows, XLA's CPU compiler multiplies faster if the weights, stored by output, are the left operand."""
+
+
+def product_by_output(x_I: Array, weights_OI: Array) -> Array:
+    """Return x·weightsᵀ, [..., O]."""
+    rows = x_I.size // x_I.shape[-1]
+    if rows > FEW_ROWS:
+        return jnp.einsum("...I,OI->...O", x_I, weights_OI)
+    return (weights_OI @ x_I.reshape(rows, -1).T).T.reshape(*x_I.shape[:-1], -1)
+
+
+class DenseByOutput(nn.Module):
+    """A linear layer whose kernel is stored by output, as [O, I]."""
+
+    features: int
+    dtype: Any
+    use_bias: bool = True
+
+    @nn.compact
+    def __call__(self, x_I: Array) -> Array:
+        """Return x·kernelᵀ + bias, [..., O]."""
+        kernel_OI = self.param("kernel", nn.initializers.zeros, (self.features, x_I.shape[-1]))
+        y_O = product_by_output(x_I.astype(self.dtype), kernel_OI.astype(self.dtype))
+        if not self.use_bias:
+            return y_O
+        bias_O = self.param("bias", nn.initializers.zeros, (self.features,))
+        return y_O + bias_O.astype(self.dtype)
 
 
 class TransformerBlock(nn.Module):
     """Attention and MLP of GPT-2's kind, each with a residual connection.
 
     LayerNorm with `eps` comes before them, or after the addition (`post_norm`). GELU is exact, or approximate
-    (`tanh_gelu`).
+    (`tanh_gelu`). `linear` makes the linear layers.
     """
 
     n_head: int
@@ -35,13 +63,13 @@ class TransformerBlock(nn.Module):
     causal: bool = False
     tanh_gelu: bool = False
     post_norm: bool = False
-    weight_type: WeightType = "full"
+    linear: Callable[..., nn.Module] = nn.Dense
 
     @nn.compact
     def __call__(self, x_BTC: Array, attention: Attention | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
         d_model = x_BTC.shape[-1]
-        linear = partial(dense(self.weight_type), dtype=self.dtype)
+        linear = partial(self.linear, dtype=self.dtype)
         ln_1, ln_2 = (nn.LayerNorm(epsilon=self.eps, name=name) for name in ("ln_1", "ln_2"))
 
         h_BTC = x_BTC if self.post_norm else ln_1(x_BTC)

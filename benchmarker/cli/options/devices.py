@@ -1,0 +1,66 @@
+"""Options that define how many devices compute together: one number, or lists that make several cases."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from benchmarker.cli.options.types import Integer
+from benchmarker.planning.scaling import ALL, Scaling
+
+
+class _Numbers(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """Numbers of devices, each once: `1,2,4`, or `all`, which is ALL."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers."""
+        if isinstance(value, tuple):
+            return value
+        one = Integer(min=1)
+        words = [word.strip() for word in value.split(",")]
+        return tuple(dict.fromkeys(ALL if word == "all" else one.convert(word, param, ctx) for word in words))
+
+
+class _Scalings(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """Kinds of scaling, each once: `strong`, `weak` or `strong,weak`."""
+
+    name = "kinds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Scaling, ...]:
+        """Return the kinds."""
+        if isinstance(value, tuple):
+            return value
+        one: click.Choice[Scaling] = click.Choice(get_args(Scaling))
+        return tuple(dict.fromkeys(one.convert(word.strip(), param, ctx) for word in value.split(",")))
+
+
+DEVICES = click.option(
+    "--devices",
+    type=Integer(min=1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Number of devices that compute together; a processor is divided into so many.",
+)
+SEVERAL_DEVICES = (
+    click.option(
+        "--devices",
+        type=_Numbers(),
+        metavar="N[,N...]|all",
+        default="1",
+        show_default=True,
+        help="Numbers of devices that compute together; a processor is divided into so many.",
+    ),
+    click.option(
+        "--scaling",
+        "scalings",
+        type=_Scalings(),
+        metavar="KIND[,KIND]",
+        default="strong",
+        show_default=True,
+        help="strong: several devices share the work of one; weak: each has as much as one alone.",
+    ),
+)

@@ -1,0 +1,236 @@
+"""Scaling: how much faster several devices are than one, over their number.
+
+The series are found from the records. With strong scaling the step of all numbers of devices has the same work; with
+weak scaling each device has the work that one alone has. The speed-up S(p) is the ratio of the samples in the same
+time, p devices over one, which is T(1) / T(p) with strong scaling; the efficiency is S(p) / p. T are medians of step
+times. Intervals are those of `compare`: paired by round where the trials were interleaved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from benchmarker.comparing import disturbances
+from benchmarker.comparing.formatting import DOUBTS
+from benchmarker.comparing.matching import Match, Side
+from benchmarker.comparing.results import Method, Rules
+from benchmarker.comparing.samples import Tested
+from benchmarker.formatting import count
+from benchmarker.hooks import names
+from benchmarker.planning.scaling import Scaling
+from benchmarker.records.configurations import Value, configurations
+from benchmarker.records.step_times import STEP_TIME
+
+if TYPE_CHECKING:
+    from benchmarker.api.case import Case
+    from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.configurations import Configuration
+    from benchmarker.records.record import Record
+
+EXCHANGE = "algbw_bytes_per_s"
+"""The metric that only an exchange between devices has; its work is not divided among them."""
+LEVEL = 0.95
+"""Confidence level of the intervals."""
+METHOD_OF_ONE: Method = "none"
+NO_BASELINE = "no case of one device has the same work, or the work of each device; measure --devices=1 in the same run"
+PARTS_OF_A_CPU = (
+    "the devices are parts of one processor, all of whose cores one device has to itself: the ideal is out of reach"
+)
+
+
+class Ratio(Struct, frozen=True):
+    """A ratio, and the 95% interval of it; None if there are too few trials for one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __mul__(self, factor: float) -> Ratio:
+        """Return the ratio, and its interval, times a factor above 0."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Ratio(self.value * factor, low, high)
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """What so many devices do together: `samples` in each step of `step_s`, the median over `trials`."""
+
+    devices: int
+    samples: int
+    trials: int
+    method: Method
+    step_s: float
+    samples_per_s_per_device: float
+    speedup: Ratio
+    efficiency: Ratio
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """The points of one kind of scaling of the case of one device, which is the first point; `notes` are doubts."""
+
+    name: str
+    case: dict[str, Value]
+    scaling: Scaling
+    points: list[Point]
+    notes: list[str]
+
+
+class Scalings(Struct, frozen=True, kw_only=True):
+    """All series of some records, why cases of several devices are in none, and doubts that concern several series."""
+
+    series: list[Series]
+    left_out: list[str]
+    notes: list[str]
+
+
+def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
+    """Find the series of some records."""
+    by_host: dict[str, list[Record]] = {}
+    for record in records:
+        by_host.setdefault(record.machine.host, []).append(record)
+    groups = [each for of_host in by_host.values() for each in configurations(of_host)]
+    single = [each for each in groups if _case(each).devices == 1 and _ok(each)]
+    members: dict[tuple[int, Scaling], list[Configuration]] = {}
+    left_out: list[str] = []
+    for each in groups:
+        if _case(each).devices == 1:
+            continue
+        why = _unscaled(each, derive)
+        of = [] if why else [(at, kind) for at, one in enumerate(single) if (kind := _kind(one, each))]
+        for key in of:
+            members.setdefault(key, []).append(each)
+        if not of:
+            left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
+    series = [_series(single[at], kind, several, derive) for (at, kind), several in sorted(members.items())]
+    return Scalings(series=series, left_out=left_out, notes=_unlike(members.values()))
+
+
+def sentence(series: Series) -> str:
+    """Return what the series comes to: the speed-up and the efficiency with the most devices."""
+    most = series.points[-1]
+    return (
+        f"{series.scaling} scaling to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of one, "
+        f"efficiency {shown(most.efficiency, percent=True)}"
+    )
+
+
+def shown(ratio: Ratio, *, percent: bool = False) -> str:
+    """Return a ratio with its interval: `1.93 [1.9, 1.96]`, or in percent `96.5% [95, 98]`."""
+    scale, unit = (100, "%") if percent else (1, "")
+    ends = "" if ratio.low is None or ratio.high is None else f" [{scale * ratio.low:.3g}, {scale * ratio.high:.3g}]"
+    return f"{scale * ratio.value:.3g}{unit}{ends}"
+
+
+def _case(group: Configuration) -> Case:
+    return group.records[0].case
+
+
+def _ok(group: Configuration) -> list[Record]:
+    """Return the successful trials."""
+    return [record for record in group.records if record.error is None]
+
+
+def _samples(group: Configuration) -> int:
+    """Return the samples of a step of all devices."""
+    cost = _ok(group)[0].cost
+    return cost.samples if cost else 0
+
+
+def _unscaled(group: Configuration, derive: Derive) -> str:
+    """Return why a case of several devices has no scaling; empty if nothing is known against it."""
+    ok = _ok(group)
+    if not ok:
+        return "every trial failed"
+    exchange = derive(ok[0]).get(EXCHANGE)
+    return "an exchange divides no work; `show` has its bandwidths" if exchange and exchange.value is not None else ""
+
+
+def _kind(one: Configuration, several: Configuration) -> Scaling | None:
+    """Return how the case of several devices follows from that of one: the same work, or as many times as much."""
+    if one.records[0].machine.host != several.records[0].machine.host:
+        return None
+    alone, together = _case(one), _case(several)
+    params = alone.params.keys() | together.params.keys()
+    free = {"devices", *params}
+    if any(one.factors[name] != several.factors.get(name) for name in one.factors if name not in free):
+        return None
+    grown = [name for name in params if alone.params.get(name) != together.params.get(name)]
+    times = _samples(several) / max(1, _samples(one))
+    if not grown and times == 1:
+        return "strong"
+    as_many = all(
+        isinstance(before := alone.params.get(name), int) and together.params.get(name) == together.devices * before
+        for name in grown
+    )
+    return "weak" if grown and as_many and times == together.devices else None
+
+
+def _series(one: Configuration, scaling: Scaling, several: Sequence[Configuration], derive: Derive) -> Series:
+    groups = [one, *sorted(several, key=lambda each: _case(each).devices)]
+    points = [_point(one, each, derive) for each in groups]
+    return Series(
+        name=names.name(one.factors),
+        case=dict(one.factors),
+        scaling=scaling,
+        points=points,
+        notes=_doubts(groups, points),
+    )
+
+
+def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
+    devices, samples, ok = _case(each).devices, _samples(each), _ok(each)
+    step_s = median(value for record in ok if (value := derive(record)[STEP_TIME].value) is not None)
+    speedup, method = Ratio(1.0), METHOD_OF_ONE
+    if each is not one:
+        match = Match({}, Side("1 device", one.records), Side(f"{devices} devices", each.records))
+        tested = Tested(match, Rules(), derive)
+        assert tested.shift is not None
+        ends = tested.test.interval(LEVEL) if tested.test else None
+        low, high = (math.exp(-ends[1]), math.exp(-ends[0])) if ends else (None, None)
+        speedup, method = Ratio(math.exp(-tested.shift.estimate), low, high) * (samples / _samples(one)), tested.method
+    return Point(
+        devices=devices,
+        samples=samples,
+        trials=len(ok),
+        method=method,
+        step_s=step_s,
+        samples_per_s_per_device=samples / step_s / devices,
+        speedup=speedup,
+        efficiency=speedup * (1 / devices),
+    )
+
+
+def _doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
+    """Return what should make one doubt a series."""
+    found = []
+    if _case(groups[0]).device == "cpu":
+        found.append(PARTS_OF_A_CPU)
+        cores = groups[0].records[0].machine.cpu.usable_cores
+        if crowded := [str(point.devices) for point in points if point.devices > cores]:
+            found.append(
+                f"{', '.join(crowded)} devices on {count(cores, 'core')}: this shows how they take turns, not how they "
+                "work together"
+            )
+    found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
+    if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
+        found.append("too few trials for an interval; --trials=6 or more give one")
+    disturbed = disturbances.count(group.records for group in groups)
+    return [*found, str(disturbed)] if disturbed.number else found
+
+
+def _unlike(several: Iterable[Sequence[Configuration]]) -> list[str]:
+    """Return a note if the frameworks exchange data by unlike means."""
+    cases = [_case(each) for groups in several for each in groups if _case(each).device == "cpu"]
+    between, within = (
+        sorted({case.framework for case in cases if (case.ranks > 1) == processes}) for processes in (True, False)
+    )
+    if not (between and within):
+        return []
+    return [
+        f"on a CPU, {' and '.join(between)} exchanges data between processes and {' and '.join(within)} within one: "
+        "their scaling differs by that too"
+    ]

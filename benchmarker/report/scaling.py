@@ -1,0 +1,135 @@
+"""Scaling: speed-up over the number of devices beside the ideal, and what each device of a gang did."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarker.comparing.scaling import scalings, sentence, shown
+from benchmarker.report.page_model import RATIO, Axis, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.study import named_columns, names_of
+
+if TYPE_CHECKING:
+    from benchmarker.comparing.scaling import Scalings, Series
+    from benchmarker.report.study import Study
+
+IDEAL = 7
+"""The series of the ideal line: grey."""
+MOST_SERIES = 7
+"""The number of distinct colours and symbols besides that of the ideal line."""
+SEARCHED = 10
+
+
+def scaling(study: Study) -> Section | None:
+    """Return the speed-ups of all series in a figure, and a table of the devices of gangs; None without a gang."""
+    if all(record.case.devices == 1 for record in study.records):
+        return None
+    found = scalings(study.records, study.derive)
+    lead = [f"{series.name}: {sentence(series)}." for series in found.series]
+    points = [f"{series.name}, {series.scaling}: {note}." for series in found.series for note in series.notes]
+    points += [f"{text}." for text in (*found.notes, *found.left_out)]
+    parts = [_speedups(found)] if found.series else []
+    return Section("scaling", "Scaling", tuple(lead), (*parts, *_ranks(study)), tuple(points))
+
+
+def _speedups(found: Scalings) -> Figure:
+    drawn = found.series[:MOST_SERIES]
+    devices = sorted({point.devices for series in drawn for point in series.points})
+    marks = [
+        Points(
+            _label(series),
+            number,
+            tuple(point.devices for point in series.points),
+            tuple(point.speedup.value for point in series.points),
+            tuple(
+                f"{_label(series)}, {point.devices} devices: speed-up {shown(point.speedup)}, "
+                f"efficiency {shown(point.efficiency, percent=True)}"
+                for point in series.points
+            ),
+            tuple(point.speedup.low for point in series.points),
+            tuple(point.speedup.high for point in series.points),
+            look="line and dots",
+        )
+        for number, series in enumerate(drawn)
+    ]
+    ideal = tuple(float(number) for number in devices)
+    marks.append(Points("ideal", IDEAL, ideal, ideal, look="line"))
+    return Figure(
+        "speed-up",
+        "Speed-up over devices",
+        "Samples in the same time, over those of one device, with 95% intervals. Efficiency is the speed-up over the "
+        "number of devices: on these axes, equal efficiency is a parallel to the ideal line.",
+        Axis("devices", log="always"),
+        tuple(marks),
+        _table(found),
+        y=Axis("speed-up", log="always"),
+        left_out=f"Only the first {MOST_SERIES} of {len(found.series)} series are drawn; the data table has all."
+        if len(drawn) < len(found.series)
+        else "",
+    )
+
+
+def _label(series: Series) -> str:
+    return f"{series.scaling}: {series.name}"
+
+
+def _table(found: Scalings) -> Table:
+    columns = (
+        Column("case"),
+        Column("scaling"),
+        Column("devices", numeric=True),
+        Column("samples_per_step", numeric=True),
+        Column("step_time", "s", numeric=True),
+        Column("samples_per_s_per_device", "1/s", numeric=True),
+        *(
+            Column(f"{name}{end}", RATIO, numeric=True)
+            for name in ("speed_up", "efficiency")
+            for end in ("", "_from", "_to")
+        ),
+        Column("trials", numeric=True),
+    )
+    rows = tuple(
+        (
+            series.name,
+            series.scaling,
+            point.devices,
+            point.samples,
+            point.step_s,
+            point.samples_per_s_per_device,
+            *(end for ratio in (point.speedup, point.efficiency) for end in (ratio.value, ratio.low, ratio.high)),
+            point.trials,
+        )
+        for series in found.series
+        for point in series.points
+    )
+    return Table(columns, rows)
+
+
+def _ranks(study: Study) -> list[Listing]:
+    """Return a table of the ranks of all gangs, medians over trials."""
+    rows = []
+    for group in study.groups:
+        by_rank: dict[int, list[tuple[float, int | None]]] = {}
+        for record in group.ok:
+            for rank in record.ranks:
+                assert record.blocks
+                step_s = median(rank.duration_ns) / record.blocks.steps_per_block / 1e9
+                peak = rank.memory.host_peak_rss_bytes if rank.memory else None
+                by_rank.setdefault(rank.rank, []).append((step_s, peak))
+        for number, seen in by_rank.items():
+            peaks = [peak for _, peak in seen if peak is not None]
+            step_s = median(step_s for step_s, _ in seen)
+            rows.append((*names_of(study, group), number, step_s, median(peaks) if peaks else None, len(seen)))
+    columns = (
+        *named_columns(study),
+        Column("rank", numeric=True),
+        Column("step_time", "s", numeric=True),
+        Column("host_peak_rss", "B", numeric=True),
+        Column("trials", numeric=True),
+    )
+    caption = (
+        "Medians over trials of each rank's own time from its first step of a block to its last. An exchange makes "
+        "all ranks wait for the slowest, so these times are alike whichever of them is slow."
+    )
+    table = Table(columns, tuple(rows))
+    return [Listing("Ranks", table, caption, folded=True, searched=len(rows) > SEARCHED)] if rows else []

@@ -1,0 +1,141 @@
+"""Series of strong and weak scaling, found from records."""
+
+import itertools
+import statistics
+
+import msgspec
+import pytest
+from support.records import QUIET, make_record
+
+from benchmarker.comparing.scaling import scalings, shown
+from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records.record import CostPart, Failure
+
+
+def trials(step_s, devices=1, samples=8, run="run", **fields):
+    """A trial of each step time, on so many devices; the batch is the number of samples."""
+    case = {"devices": devices, "params": {"batch_size": samples, "ms": 1.0}} | fields.pop("case", {})
+    number = fields.pop("number", devices * 100 + samples)
+    return [
+        make_record(
+            each,
+            run=run,
+            trial=trial,
+            case=case,
+            design={"case_number": number},
+            cost=CostPart(1000, 0, 8, samples, None),
+            **fields,
+        )
+        for trial, each in enumerate(step_s)
+    ]
+
+
+def found(*several):
+    return scalings([record for records in several for record in records], load_metrics())
+
+
+ONE = [1.0, 1.1, 0.9, 1.05, 1.2, 1.0]
+TWO = [0.6, 0.6, 0.5, 0.55, 0.7, 0.65]
+
+
+def test_strong_scaling_is_the_ratio_of_times_with_the_interval_of_the_rounds():
+    (series,) = found(trials(ONE), trials(TWO, 2)).series
+    assert (series.scaling, [point.devices for point in series.points]) == ("strong", [1, 2])
+    ratios = [one / two for one, two in zip(ONE, TWO, strict=True)]
+    walsh = [(a * b) ** 0.5 for a, b in itertools.combinations_with_replacement(ratios, 2)]
+    one, two = series.points
+    assert two.speedup.value == pytest.approx(statistics.median(walsh), rel=0.01)
+    assert (two.speedup.low, two.speedup.high) == pytest.approx((min(ratios), max(ratios)))
+    assert two.efficiency.value == two.speedup.value / 2
+    assert (two.efficiency.low, two.efficiency.high) == pytest.approx((min(ratios) / 2, max(ratios) / 2))
+    assert two.samples_per_s_per_device == pytest.approx(8 / 0.6 / 2)
+    assert (one.speedup.value, one.efficiency.value, one.samples_per_s_per_device) == (1, 1, 8 / 1.025)
+
+
+def test_weak_scaling_is_the_ratio_of_samples_in_the_same_time():
+    (series,) = found(trials([1.0] * 6), trials([1.25] * 6, 4, 32)).series
+    assert series.scaling == "weak"
+    assert series.points[1].speedup.value == pytest.approx(4 / 1.25)
+    assert series.points[1].efficiency.value == pytest.approx(0.8)
+
+
+def test_one_device_is_the_baseline_of_both_kinds():
+    several = found(trials(ONE), trials(TWO, 2), trials(ONE, 2, 16), trials(ONE, 4, 8), trials(ONE, 4, 32)).series
+    assert {each.scaling: [point.devices for point in each.points] for each in several} == {
+        "strong": [1, 2, 4],
+        "weak": [1, 2, 4],
+    }
+    assert len({each.name for each in several}) == 1
+
+
+def test_different_work_is_no_series():
+    """Neither the same work nor that of each device: three times, or other parameters beside the batch."""
+    cases = {"case": {"params": {"batch_size": 16, "ms": 2.0}}}
+    made = found(trials(ONE), trials(ONE, 2, 24), trials(ONE, 2, 16, **cases, number=7))
+    assert made.series == []
+    assert all("no case of one device has the same work, or the work of each device" in why for why in made.left_out)
+    assert len(made.left_out) == 2
+
+
+def test_frameworks_and_hosts_have_series_of_their_own():
+    plain = trials(ONE)[0].machine
+    there = msgspec.structs.replace(plain, host="elsewhere")
+    others = {"case": {"framework": "other"}, "number": 8}
+    made = found(trials(ONE), trials(TWO, 2), trials(ONE, **others), trials(TWO, 2, machine=there, run="b", number=9))
+    assert [[point.devices for point in each.points] for each in made.series] == [[1, 2]]
+    (left_out,) = made.left_out
+    assert "measure --devices=1 in the same run" in left_out
+
+
+def test_one_device_alone_has_no_series():
+    assert (found(trials(ONE)).series, found(trials(ONE)).left_out) == ([], [])
+
+
+def test_failed_cases_are_left_out():
+    failed = {"status": "failed", "error": Failure("exception", "told to", "timed")}
+    made = found(trials(ONE), trials(TWO, 2), trials(TWO, 4, **failed))
+    assert [point.devices for point in made.series[0].points] == [1, 2]
+    (left_out,) = made.left_out
+    assert left_out.endswith("4 devices: every trial failed")
+
+
+def test_an_exchange_is_not_scaled():
+    params = {"problem": "collective", "params": {"op": "all_reduce", "bytes": 1024}}
+    records = [
+        make_record(1.0, case={**params, "devices": devices}, design={"case_number": devices}) for devices in (1, 2)
+    ]
+    (left_out,) = found(records).left_out
+    assert "2 devices: an exchange divides no work" in left_out
+
+
+def test_doubts_are_told():
+    busy = msgspec.structs.replace(QUIET, duration_s=2.0, other_busy_cores=1.5)
+    cores = trials(ONE)[0].machine.cpu.usable_cores
+    (series,) = found(trials([1.0], interference=busy), trials([0.5], 4 * cores, samples=8)).series
+    notes = "\n".join(series.notes)
+    assert "the devices are parts of one processor" in notes
+    assert f"{4 * cores} devices on {cores} core" in notes
+    assert "a side has fewer than two processes" in notes
+    assert "1 of 2 trials were disturbed, for instance: other processes kept 1.5 cores busy" in notes
+    card = {"case": {"device": "cuda"}, "number": 4}
+    quiet = found(trials(ONE, **card), trials(TWO, 2, case={"device": "cuda"})).series[0]
+    assert quiet.notes == []
+    few = found(trials(ONE[:3], **card), trials(TWO[:3], 2, case={"device": "cuda"})).series[0]
+    assert few.notes == ["too few trials for an interval; --trials=6 or more give one"]
+
+
+def test_unlike_means_of_exchange_are_told():
+    processes = {"case": {"framework": "other", "ranks": 2}, "number": 8}
+    one = {"case": {"framework": "other"}, "number": 9}
+    made = found(trials(ONE), trials(TWO, 2), trials(ONE, **one), trials(TWO, 2, **processes))
+    assert made.notes == [
+        "on a CPU, other exchanges data between processes and toy within one: their scaling differs by that too"
+    ]
+    assert found(trials(ONE), trials(TWO, 2)).notes == []
+
+
+def test_a_ratio_is_shown_with_its_interval_if_it_has_one():
+    point = found(trials(ONE), trials(TWO, 2)).series[0].points[1]
+    assert shown(point.speedup) == "1.75 [1.54, 1.91]"
+    assert shown(point.efficiency, percent=True) == "87.4% [76.9, 95.5]"
+    assert shown(point.speedup.__class__(1.0)) == "1"

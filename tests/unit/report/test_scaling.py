@@ -1,0 +1,78 @@
+"""Scaling on the page: the figure of speed-ups, the table of ranks, and bandwidths over the size of an exchange."""
+
+import pytest
+from support.records import make_record
+
+from benchmarker.records.record import CostPart, Memory, Rank
+
+
+def trials(step_s, devices, ranks=1, **case):
+    """Six rounds of a case; each rank but the last takes 90% of the slowest's time."""
+    of_ranks = [
+        Rank(
+            number,
+            [number],
+            [round(1e9 * step_s * (1.0 if number == ranks - 1 else 0.9))],
+            Memory(2**30, 2**20 + number),
+        )
+        for number in range(ranks if ranks > 1 else 0)
+    ]
+    return [
+        make_record(
+            step_s,
+            trial=trial,
+            case={"devices": devices, "ranks": ranks, **case},
+            design={"case_number": devices},
+            cost=CostPart(1000, 0, 8, 4, None),
+            ranks=of_ranks,
+        )
+        for trial in range(6)
+    ]
+
+
+def test_speed_ups_are_drawn_with_the_ideal(page_of, place, parts):
+    made = page_of(place([*trials(1.0, 1), *trials(0.6, 2, 2), *trials(0.5, 4, 4)]))
+    figure = parts(made)["speed-up"]
+    series, ideal = figure.marks
+    assert series.x == ideal.x == ideal.y == (1, 2, 4)
+    assert series.y == pytest.approx((1, 1 / 0.6, 2))
+    assert series.low[1:] == pytest.approx((1 / 0.6, 2))
+    assert (figure.x.log, figure.y.log) == ("always", "always")
+    names = [column.name for column in figure.data.columns]
+    row = dict(zip(names, figure.data.rows[2], strict=True))
+    assert (row["devices"], row["scaling"], row["trials"]) == (4, "strong", 6)
+    assert row["efficiency"] == pytest.approx(0.5)
+    assert row["samples_per_s_per_device"] == pytest.approx(2)
+    (section,) = [section for section in made.sections if section.key == "scaling"]
+    assert "strong scaling to 4 devices: 2 [2, 2] times the speed of one, efficiency 50% [50, 50]" in section.lead[0]
+
+
+def test_each_rank_has_a_row(page_of, place, parts):
+    table = parts(page_of(place([*trials(1.0, 1), *trials(0.6, 2, 2)])))["Ranks"].table
+    assert [row[-4:] for row in table.rows] == [(0, 0.54, 2**20, 6), (1, 0.6, 2**20 + 1, 6)]
+
+
+def test_several_devices_without_one_are_named(page_of, place):
+    (section,) = [each for each in page_of(place(trials(1.0, 2))).sections if each.key == "scaling"]
+    assert (section.lead, section.parts) == ((), ())
+    assert "no case of one device has the same work" in section.points[0]
+
+
+def test_without_gangs_there_is_no_section(page_of, place):
+    assert all(section.key != "scaling" for section in page_of(place(trials(1.0, 1))).sections)
+
+
+def test_bus_bandwidth_is_drawn_over_the_size(page_of, place, parts):
+    records = [
+        make_record(
+            size / 1e9,
+            case={"problem": "collective", "devices": 2, "params": {"op": "all_reduce", "bytes": size}},
+            design={"case_number": number},
+        )
+        for number, size in enumerate((2**10, 2**15, 2**20))
+    ]
+    figure = next(part for key, part in parts(page_of(place(records))).items() if key.endswith("busbw_bytes_per_s"))
+    (line,) = figure.marks
+    assert line.x == (2**10, 2**15, 2**20)
+    assert line.y == pytest.approx((1e9, 1e9, 1e9), rel=0.01)  # 2 (n - 1) / n = 1 of two devices
+    assert figure.title == "bus bandwidth over bytes"
