@@ -215,7 +215,7 @@ TOY = {
     """,
     "team.py": """
         from dataclasses import dataclass, replace
-        from typing import Annotated
+        from typing import Annotated, Literal
         import numpy as np
         from msgspec import Meta
         from benchmarker import Cost, Data, Problem, UserError, hookimpl
@@ -227,6 +227,7 @@ TOY = {
             exchange_ms: Annotated[float, Meta(ge=0, description="milliseconds that an exchange takes")] = 0.0
             slow_rank: Annotated[int, Meta(ge=-1, description="the rank that sleeps longer")] = -1
             slower: Annotated[float, Meta(ge=0, description="by how much longer it sleeps")] = 0.3
+            local: Annotated[Literal["sleeps", "fails", "none"], Meta(description="its work alone")] = "sleeps"
 
         class Team(Problem):
             summary = "a step in which devices share samples, for which they sleep, and wait for the slowest"
@@ -268,12 +269,23 @@ TOY = {
                 return params.samples / ranks * params.ms / 1000 * (1 + slower)
 
             whole_s = max(map(local_s, range(ranks))) + (params.exchange_ms / 1000 if ranks > 1 else 0.0)
+            now_ns = time.perf_counter_ns()
+            time.perf_counter_ns = lambda: now_ns  # the clock of blocks stands still but for what is slept by it
+
+            def sleep(seconds):
+                nonlocal now_ns
+                now_ns += round(seconds * 1e9)
 
             def step():
-                time.sleep(whole_s)
+                sleep(whole_s)
                 return 1.0
 
-            return Workload(step, lambda _: {"x": np.array(1.0)})
+            def local():
+                if params.local == "fails" and rank: raise MemoryError("no room")
+                return [lambda: sleep(local_s(rank))]
+
+            makes = None if params.local == "none" else local
+            return Workload(step, lambda _: {"x": np.array(1.0)}, local=makes)
     """,
 }
 
