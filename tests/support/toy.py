@@ -139,7 +139,7 @@ TOY = {
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
                 "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late",
-                "lost",
+                "lost", "loud",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
@@ -189,6 +189,9 @@ TOY = {
                     if rank != FAULTY: raise RuntimeError("the toy peer is gone")
                     time.sleep(0.5)
                     raise ValueError("told to fail late")
+                if params.fault == "loud" and rank == FAULTY and not small and taken <= 12:
+                    print("x" * 1_000_000, flush=True)
+                    print("x" * 1_000_000, file=sys.stderr, flush=True)
                 if rank == FAULTY and not small and taken > params.after:
                     if params.fault == "lost": raise RuntimeError("the toy peer is gone")
                     if params.fault == "raise": raise ValueError("told to\\nfail")
