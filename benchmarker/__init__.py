@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.local_times import LocalTimes, local_times
     from benchmarker.records.record import Record
     from benchmarker.roofline.formula import PredictedStep, predicted_step
     from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
@@ -42,6 +43,7 @@ __all__ = [
     "Framework",
     "FrameworkInfo",
     "Gang",
+    "LocalTimes",
     "Measuring",
     "Meter",
     "Metric",
@@ -75,6 +77,7 @@ __all__ = [
     "load_blocks",
     "load_events",
     "load_telemetry",
+    "local_times",
     "measured_roof",
     "open_bench",
     "predicted_step",
@@ -139,6 +142,10 @@ _MODULES = {
     ),
     "benchmarker.hooks.specs": ("hookimpl",),
     "benchmarker.records.ceilings": ("Ceilings",),
+    "benchmarker.records.local_times": (
+        "LocalTimes",
+        "local_times",
+    ),
     "benchmarker.records.record": ("Record",),
     "benchmarker.roofline.formula": (
         "PredictedStep",

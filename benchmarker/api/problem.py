@@ -7,7 +7,7 @@ Values are frozen, and data flows in one direction: a `Case` defines what to run
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -114,7 +114,9 @@ class Workload:
     the forward work of a step that the implementation repeats in its backward pass. `verify` returns why the result
     of a step is wrong, or None; it is called at full size, where the reference would take too long, after timing.
     `tokens` runs one request for text, with its prompts on the host at first; it yields a token as soon as that of
-    every sequence is on the host.
+    every sequence is on the host. `local` makes steps with the same work without communication: one for each device of
+    this process, with the share that the device has in `step`. They are run after everything else, each in a thread of
+    its own if there are several, and may leave the state of `step` useless.
     """
 
     step: Callable[[], Any]
@@ -122,6 +124,7 @@ class Workload:
     recomputed_flops: int = 0
     verify: Callable[[Any], str | None] = lambda _: None
     tokens: Callable[[], Iterator[Token]] | None = None
+    local: Callable[[], Sequence[Callable[[], Any]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,20 @@ The series are found from the records. With strong scaling the step of all numbe
 weak scaling each device has the work that one alone has. The speed-up S(p) is the ratio of the samples in the same
 time, p devices over one, which is T(1) / T(p) with strong scaling; the efficiency is S(p) / p. T are medians of step
 times. Intervals are those of `compare`: paired by round where the trials were interleaved.
+
+Where the records have a local phase, the efficiency is split into factors of one cause each:
+
+    size           T(1) over p (of weak scaling, 1) times one device alone: a share of the work that computes less well
+    contention     one device alone over all at once
+    imbalance      the mean device over the slowest
+    communication  the slowest device over the step of all
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from statistics import median
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -24,6 +31,7 @@ from benchmarker.formatting import count
 from benchmarker.hooks import names
 from benchmarker.planning.scaling import Scaling
 from benchmarker.records.configurations import Value, configurations
+from benchmarker.records.local_times import STRAGGLER, averaged, local_times, longer
 from benchmarker.records.step_times import STEP_TIME
 
 if TYPE_CHECKING:
@@ -36,6 +44,8 @@ EXCHANGE = "algbw_bytes_per_s"
 """The metric that only an exchange between devices has; its work is not divided among them."""
 LEVEL = 0.95
 """Confidence level of the intervals."""
+UNLIKE = 0.05
+"""Largest relative difference between the efficiency and the product of its factors that is not told."""
 METHOD_OF_ONE: Method = "none"
 NO_BASELINE = "no case of one device has the same work, or the work of each device; measure --devices=1 in the same run"
 PARTS_OF_A_CPU = (
@@ -56,8 +66,26 @@ class Ratio(Struct, frozen=True):
         return Ratio(self.value * factor, low, high)
 
 
+class Split(Struct, frozen=True, kw_only=True):
+    """The factors of an efficiency, geometric means over trials, and their product.
+
+    `slowest` is the number of the slowest device, `score` the time of the fastest over its own.
+    """
+
+    size: float
+    contention: float
+    imbalance: float
+    communication: float
+    product: float
+    slowest: int
+    score: float
+
+
 class Point(Struct, frozen=True, kw_only=True):
-    """What so many devices do together: `samples` in each step of `step_s`, the median over `trials`."""
+    """What so many devices do together: `samples` in each step of `step_s`, the median over `trials`.
+
+    `split` is null for one device, and if there is no local phase, with the reason in `unsplit`.
+    """
 
     devices: int
     samples: int
@@ -67,6 +95,8 @@ class Point(Struct, frozen=True, kw_only=True):
     samples_per_s_per_device: float
     speedup: Ratio
     efficiency: Ratio
+    split: Split | None
+    unsplit: str
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -192,6 +222,7 @@ def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
         ends = tested.test.interval(LEVEL) if tested.test else None
         low, high = (math.exp(-ends[1]), math.exp(-ends[0])) if ends else (None, None)
         speedup, method = Ratio(math.exp(-tested.shift.estimate), low, high) * (samples / _samples(one)), tested.method
+    split, unsplit = (None, "") if each is one else _split(one, ok, samples / _samples(one), derive)
     return Point(
         devices=devices,
         samples=samples,
@@ -201,7 +232,30 @@ def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
         samples_per_s_per_device=samples / step_s / devices,
         speedup=speedup,
         efficiency=speedup * (1 / devices),
+        split=split,
+        unsplit=unsplit,
     )
+
+
+def _split(
+    one: Configuration, several: Sequence[Record], times_work: float, derive: Derive
+) -> tuple[Split | None, str]:
+    """Return the factors of the efficiency of trials that do `times_work` of the work of one, or why there are none."""
+    found = [times for record in several if (times := local_times(record))]
+    if not found:
+        return None, several[0].reasons.get("local", "")
+    times = averaged(found)
+    alone_s = [value for record in _ok(one) if (value := derive(record)[STEP_TIME].value)]
+    size = times_work / several[0].case.devices * geometric_mean(alone_s) / times.alone_s
+    return Split(
+        size=size,
+        contention=times.contention,
+        imbalance=times.imbalance,
+        communication=times.communication,
+        product=size * times.contention * times.imbalance * times.communication,
+        slowest=times.slowest,
+        score=times.scores[times.slowest],
+    ), ""
 
 
 def _doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
@@ -218,8 +272,25 @@ def _doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[st
     found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
         found.append("too few trials for an interval; --trials=6 or more give one")
+    found += [f"{count(point.devices, 'device')}: {point.unsplit}" for point in points if point.unsplit]
+    found += [f"{count(devices, 'device')}: {text}" for devices, text in _doubts_of_splits(points)]
     disturbed = disturbances.count(group.records for group in groups)
     return [*found, str(disturbed)] if disturbed.number else found
+
+
+def _doubts_of_splits(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
+    """Yield what should make one doubt how efficiencies are split, and stragglers, by number of devices."""
+    for point in points:
+        if (split := point.split) is None:
+            continue
+        if split.score < STRAGGLER:
+            yield point.devices, f"device {split.slowest} is a straggler: {longer(split.score)} on the fastest"
+        if abs(split.product / point.efficiency.value - 1) > UNLIKE:
+            yield (
+                point.devices,
+                f"the factors multiply to {100 * split.product:.3g}%, not to the efficiency: the machine was not the "
+                "same in the timed part and in the local phase",
+            )
 
 
 def _unlike(several: Iterable[Sequence[Configuration]]) -> list[str]:

@@ -163,15 +163,20 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
         cases.append(case)
         if asked.device == "auto":
             chosen.setdefault((case.framework, case.device), case)
+    reasons = left_out(refused, tables)
+    if not any(cases):
+        raise UserError(f"nothing is left to run: {'; '.join(reasons)}")
+    same_device(list(chosen.values()))
+    return wanted, cases, reasons
+
+
+def left_out(refused: Mapping[str, Sequence[Settings]], tables: Sequence[Settings]) -> list[str]:
+    """Describe what was left out of tables of settings, by reason."""
     names = list(dict.fromkeys(["framework", *configurations.varying(tables)]))
-    left_out = [
+    return [
         f"{_common(group, names)}{f' ({len(group)} cases)' if len(group) > 1 else ''}: {reason}"
         for reason, group in refused.items()
     ]
-    if not any(cases):
-        raise UserError(f"nothing is left to run: {'; '.join(left_out)}")
-    same_device(list(chosen.values()))
-    return wanted, cases, left_out
 
 
 def _common(group: Sequence[Settings], names: Sequence[str]) -> str:

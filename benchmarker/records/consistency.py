@@ -89,12 +89,18 @@ def _stages(record: Record) -> Iterator[str]:
     timed_s = record.interference.duration_s if record.interference else None
     times = record.token_times
     tokens_s = (sum(times.first_ns) + sum(map(sum, times.gap_ns))) / 1e9 if times else None
+    turns = record.local
+    local_s = None
+    if turns:
+        together = (*turns.synchronised_ns, *turns.together_ns)
+        local_s = (sum(map(max, together)) + sum(turns.alone_ns)) / 1e9
     for name, stage, seconds in (
         ("build_s", "build", record.build_s),
         ("compile_s", "compile", record.compile_s),
         ("preheat.duration_s", "preheat", preheat_s),
         ("interference.duration_s", "timed", timed_s),
         ("the sum of token_times", "tokens", tokens_s),
+        ("the sum of local", "local", local_s),
     ):
         if seconds is not None and stage in stages and _exceeds(seconds, stages[stage]):
             yield f"{name} is {_s(seconds)}, but the stage {stage!r} takes {_s(stages[stage])}"

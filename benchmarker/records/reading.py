@@ -66,5 +66,8 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 8:
         fields["token_times"] = None
         reasons["token_times"] = new
-    fields["ranks"] = []
+    if version < 9:
+        fields["ranks"] = []
+    fields["local"] = None
+    reasons["local"] = new
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

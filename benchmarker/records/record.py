@@ -11,6 +11,7 @@ Schema history (`SCHEMA_VERSION`):
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
 9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
+10 `local` (the work of each device without communication)
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[9] = 9
+SCHEMA_VERSION: Literal[10] = 10
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -132,6 +133,20 @@ class Rank(Struct, frozen=True, forbid_unknown_fields=True):
     devices: list[Count]
     duration_ns: list[Positive]
     memory: Annotated[Memory | None, NOT_REACHED]
+
+
+class Local(Struct, frozen=True, forbid_unknown_fields=True):
+    """Blocks of several devices with and without communication, by turns, after the timed part.
+
+    Each turn has a block of the step, with its duration in each rank; a block of the work of each device without
+    communication, on all devices at once; and the same on one device alone, the others being idle.
+    """
+
+    steps_per_block: Positive
+    synchronised_ns: list[list[Positive]]
+    together_ns: list[list[Positive]]
+    alone_device: list[Count]
+    alone_ns: list[Positive]
 
 
 class Types(Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,7 +269,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    schema_version: Literal[9]
+    schema_version: Literal[10]
     run_id: str
     trial_id: str
     trial: Count
@@ -275,6 +290,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     preheat: Annotated[Preheat | None, NOT_REACHED]
     blocks: Annotated[Blocks | None, NOT_REACHED]
     ranks: list[Rank]
+    local: Annotated[Local | None, null_because("one device exchanges nothing")]
     token_times: Annotated[TokenTimes | None, null_because("its steps generate no text")]
     cost: Annotated[CostPart | None, NOT_REACHED]
     memory: Annotated[Memory | None, SHARED]
@@ -297,9 +313,22 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         timed = len(self.blocks.duration_ns) if self.blocks else 0
         if any(len(rank.duration_ns) != timed for rank in self.ranks):
             raise ValueError("each of `ranks` must have the duration of every timed block")
+        if self.local and not _is_whole(self.local, self.case):
+            raise ValueError("each turn of `local` must have a block of every rank, of every device, and of one alone")
         unexplained = sorted(set(nulls(self)) - self.reasons.keys())
         if unexplained:
             raise ValueError(f"null without a reason: {', '.join(unexplained)}")
+
+
+def _is_whole(local: Local, case: Case) -> bool:
+    """Whether each turn has all its durations, and each device had its turn alone."""
+    turns = {len(each) for each in (local.synchronised_ns, local.together_ns, local.alone_device, local.alone_ns)}
+    return (
+        len(turns) == 1
+        and all(len(each) == case.ranks for each in local.synchronised_ns)
+        and all(len(each) == case.devices for each in local.together_ns)
+        and set(local.alone_device) == set(range(case.devices))
+    )
 
 
 REASONS = declared_reasons(Record)

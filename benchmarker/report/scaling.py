@@ -6,11 +6,15 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.scaling import scalings, sentence, shown
-from benchmarker.report.page_model import RATIO, Axis, Column, Figure, Listing, Points, Section, Table
+from benchmarker.records.local_times import STRAGGLER, local_times
+from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import named_columns, names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarker.comparing.scaling import Scalings, Series
+    from benchmarker.records.record import Record
     from benchmarker.report.study import Study
 
 IDEAL = 7
@@ -18,6 +22,8 @@ IDEAL = 7
 MOST_SERIES = 7
 """The number of distinct colours and symbols besides that of the ideal line."""
 SEARCHED = 10
+FACTORS = ("size", "contention", "imbalance", "communication")
+"""The factors of an efficiency."""
 
 
 def scaling(study: Study) -> Section | None:
@@ -29,7 +35,7 @@ def scaling(study: Study) -> Section | None:
     points = [f"{series.name}, {series.scaling}: {note}." for series in found.series for note in series.notes]
     points += [f"{text}." for text in (*found.notes, *found.left_out)]
     parts = [_speedups(found)] if found.series else []
-    return Section("scaling", "Scaling", tuple(lead), (*parts, *_ranks(study)), tuple(points))
+    return Section("scaling", "Scaling", tuple(lead), (*parts, *_devices(study)), tuple(points))
 
 
 def _speedups(found: Scalings) -> Figure:
@@ -58,7 +64,8 @@ def _speedups(found: Scalings) -> Figure:
         "speed-up",
         "Speed-up over devices",
         "Samples in the same time, over those of one device, with 95% intervals. Efficiency is the speed-up over the "
-        "number of devices: on these axes, equal efficiency is a parallel to the ideal line.",
+        "number of devices: on these axes, equal efficiency is a parallel to the ideal line. The data table splits it "
+        "into size (a share of the work computes less well), contention, imbalance and communication.",
         Axis("devices", log="always"),
         tuple(marks),
         _table(found),
@@ -86,6 +93,7 @@ def _table(found: Scalings) -> Table:
             for name in ("speed_up", "efficiency")
             for end in ("", "_from", "_to")
         ),
+        *(Column(name, RATIO, numeric=True) for name in FACTORS),
         Column("trials", numeric=True),
     )
     rows = tuple(
@@ -97,6 +105,7 @@ def _table(found: Scalings) -> Table:
             point.step_s,
             point.samples_per_s_per_device,
             *(end for ratio in (point.speedup, point.efficiency) for end in (ratio.value, ratio.low, ratio.high)),
+            *(getattr(point.split, name) if point.split else None for name in FACTORS),
             point.trials,
         )
         for series in found.series
@@ -105,31 +114,42 @@ def _table(found: Scalings) -> Table:
     return Table(columns, rows)
 
 
-def _ranks(study: Study) -> list[Listing]:
-    """Return a table of the ranks of all gangs, medians over trials."""
-    rows = []
+def _devices(study: Study) -> list[Listing]:
+    """Return a table of the devices of all gangs, medians over trials."""
+    rows: list[tuple[Cell, ...]] = []
     for group in study.groups:
-        by_rank: dict[int, list[tuple[float, int | None]]] = {}
-        for record in group.ok:
-            for rank in record.ranks:
-                assert record.blocks
-                step_s = median(rank.duration_ns) / record.blocks.steps_per_block / 1e9
-                peak = rank.memory.host_peak_rss_bytes if rank.memory else None
-                by_rank.setdefault(rank.rank, []).append((step_s, peak))
-        for number, seen in by_rank.items():
-            peaks = [peak for _, peak in seen if peak is not None]
-            step_s = median(step_s for step_s, _ in seen)
-            rows.append((*names_of(study, group), number, step_s, median(peaks) if peaks else None, len(seen)))
+        count = group.records[0].case.devices
+        if count > 1 and group.ok:
+            rows += [(*names_of(study, group), device, *_device(group.ok, device)) for device in range(count)]
     columns = (
         *named_columns(study),
-        Column("rank", numeric=True),
+        Column("device", numeric=True),
         Column("step_time", "s", numeric=True),
+        Column("step_time_without_communication", "s", numeric=True),
+        Column("score", RATIO, numeric=True),
         Column("host_peak_rss", "B", numeric=True),
         Column("trials", numeric=True),
     )
     caption = (
-        "Medians over trials of each rank's own time from its first step of a block to its last. An exchange makes "
-        "all ranks wait for the slowest, so these times are alike whichever of them is slow."
+        "Medians over trials. The step time is that of the device's own process, if it has one: an exchange makes all "
+        "wait for the slowest, so these are alike whichever of them is slow. Without communication they differ; the "
+        f"score is the time of the fastest over that of the device, and below {STRAGGLER} it is a straggler."
     )
     table = Table(columns, tuple(rows))
-    return [Listing("Ranks", table, caption, folded=True, searched=len(rows) > SEARCHED)] if rows else []
+    return [Listing("Devices", table, caption, folded=True, searched=len(rows) > SEARCHED)] if rows else []
+
+
+def _device(records: Sequence[Record], device: int) -> tuple[Cell, ...]:
+    """Return the step times of a device with and without communication, its score, its memory, and the trials."""
+    ranks = [(record, rank) for record in records for rank in record.ranks if rank.devices == [device]]
+    local = [times for record in records if (times := local_times(record))]
+    step_s = [median(rank.duration_ns) / record.blocks.steps_per_block / 1e9 for record, rank in ranks if record.blocks]
+    peaks = [rank.memory.host_peak_rss_bytes for _, rank in ranks if rank.memory]
+    known = [peak for peak in peaks if peak is not None]
+    return (
+        median(step_s) if step_s else None,
+        median(times.together_s[device] for times in local) if local else None,
+        median(times.scores[device] for times in local) if local else None,
+        median(known) if known else None,
+        len(records),
+    )

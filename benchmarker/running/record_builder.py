@@ -163,6 +163,8 @@ class RecordBuilder:
             return self.energy_account.reasons[path]
         if self._energy_lost and path == "energy":
             return self._energy_lost
+        if path in self.parts.get("reasons", {}):
+            return str(self.parts["reasons"][path])
         section, field = path.partition(".")[0], path.rpartition(".")[2]
         told_by_worker = section in (*_MEASURED, "energy") or path == "software.threads"
         if self.failure and told_by_worker and not {section, field} & self.parts.keys():
@@ -179,6 +181,7 @@ _MEASURED = (
     "check",
     "preheat",
     "blocks",
+    "local",
     "token_times",
     "cost",
     "memory",

@@ -196,7 +196,7 @@ class Follower:
 
     def follow(self, stages: Stages) -> None:
         """Do what rank 0 says until it says that the trial is over; raises LostPeerError."""
-        share = Share(self.bench)
+        share = Share(self.bench, self._channel.rank)
         while True:
             stages.current, name, arguments = self._channel.receive(0)
             if name == _END:

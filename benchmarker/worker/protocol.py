@@ -23,6 +23,7 @@ from benchmarker.records.record import (
     DeviceInfo,
     Failure,
     Interference,
+    Local,
     Memory,
     Preheat,
     Rank,
@@ -87,7 +88,7 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Parts of a record that a worker sends."""
+    """Parts of a record that a worker sends; `reasons` are those of its nulls, by path."""
 
     device: DeviceInfo | UnsetType = UNSET
     types: Types | UnsetType = UNSET
@@ -100,6 +101,8 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     preheat: Preheat | UnsetType = UNSET
     blocks: Blocks | UnsetType = UNSET
     ranks: list[Rank] | UnsetType = UNSET
+    local: Local | UnsetType = UNSET
+    reasons: dict[str, str] | UnsetType = UNSET
     token_times: TokenTimes | UnsetType = UNSET
     cost: CostPart | UnsetType = UNSET
     memory: Memory | UnsetType = UNSET

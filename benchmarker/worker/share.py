@@ -11,6 +11,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
 from benchmarker.records.record import Memory
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
 class Share:
     """A case in one process. Its public methods take and return what JSON can hold: rank 0 calls them in all ranks."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, rank: int = 0) -> None:
         self._bench = bench
         self._workload: Workload | None = None
         self._stack = ExitStack()
         self._mark: StepMarker = nullcontext
+        count = bench.case.devices // bench.case.ranks
+        self._devices = range(rank * count, (rank + 1) * count)
+        self._local: list[timing.Stepper] = []
 
     @property
     def workload(self) -> Workload:
@@ -93,6 +97,26 @@ class Share:
         return Memory(
             device_peak_bytes=self._bench.framework.peak_memory_bytes(), host_peak_rss_bytes=_peak_rss_bytes()
         )
+
+    def open_local(self) -> str:
+        """Make the steps without communication and run each once; returns why that is not possible, empty if it is."""
+        if self.workload.local is None:
+            return f"{self._bench.case.problem} has no step without communication"
+        try:
+            synchronize = self._bench.framework.synchronize
+            self._local = [timing.Stepper(step, synchronize) for step in self.workload.local()]
+            timing.at_once(self._local, 1)
+        except Exception as error:  # noqa: BLE001 - what was timed before is no worse for it
+            return f"no step without communication: {type(error).__name__}: {one_line(str(error))[:300]}"
+        return ""
+
+    def local_together(self, steps: int) -> list[int]:
+        """Run steps without communication on all devices at once; returns their durations in ns."""
+        return timing.at_once(self._local, steps)
+
+    def local_alone(self, device: int, steps: int) -> int:
+        """Run steps without communication on the device with a number; returns their duration in ns, 0 if elsewhere."""
+        return self._local[device - self._devices.start].block(steps) if device in self._devices else 0
 
     def trouble(self) -> str:
         """Return why the result of one more step is wrong; empty if nothing is."""

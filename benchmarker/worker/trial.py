@@ -15,11 +15,12 @@ from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.power.window import Edges
-from benchmarker.records.record import Blocks, CostPart, Memory, StoppedBy, TokenTimes
+from benchmarker.records.record import Blocks, CostPart, Local, Memory, StoppedBy, TokenTimes
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
 from benchmarker.worker.correctness import worst_of
 from benchmarker.worker.gang import Follower, Leader, LostPeerError, join, lead
+from benchmarker.worker.local import local_phase
 from benchmarker.worker.protocol import Address
 from benchmarker.worker.share import Solo
 
@@ -159,9 +160,10 @@ def _measure(teams: list[Solo], stages: Stages, rng: random.Random, edges: Edges
         for team in each():
             preheat = timing.preheat(steppers[stages.of], team.bench.case.measuring, stages.tell, edges.gauge)
             stages.send(part={"preheat": preheat})
+    steps_per_block = 0
     with stages("timed"):
         if len(teams) == 1:
-            _time(teams[0], stages, edges)
+            steps_per_block = _time(teams[0], stages, edges)
         else:
             _time_duet(steppers, teams[0].bench.case.measuring, stages, rng)
     if any(team.share.workload.tokens for team in teams):
@@ -176,6 +178,10 @@ def _measure(teams: list[Solo], stages: Stages, rng: random.Random, edges: Edges
                 if trouble:
                     stages.fail("check", f"rank {rank}: {trouble}" if team.bench.case.ranks > 1 else trouble)
                     return False
+    if teams[0].bench.case.devices > 1:
+        with stages("local"):
+            found = local_phase(teams[0], steps_per_block, teams[0].bench.case.measuring, rng)
+            stages.send(part={"local": found} if isinstance(found, Local) else {"reasons": {"local": found}})
     return True
 
 
@@ -221,8 +227,11 @@ def _build_one(team: Solo, stages: Stages) -> None:
     stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
 
 
-def _time(team: Solo, stages: Stages, edges: Edges) -> None:
-    """Time the blocks between two readings of the meters; blocks that ended before an error are sent in any case."""
+def _time(team: Solo, stages: Stages, edges: Edges) -> int:
+    """Time the blocks between two readings of the meters; returns the steps of each.
+
+    Blocks that ended before an error are sent in any case.
+    """
     stepper, measuring = team.stepper, team.bench.case.measuring
     steps = timing.steps_per_block(stepper, GANG_TRIES if isinstance(team, Leader) else 1)
     durations: list[int] = []
@@ -245,6 +254,7 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> None:
         if isinstance(team, Leader):
             part["ranks"] = team.ranks([None] * team.bench.case.ranks)
         stages.send(part=part)
+    return steps
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:

@@ -21,6 +21,19 @@ def trained(cli, framework, devices, precision):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "mixed_fp16"])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_each_device_works_without_communication_too(cli, framework, precision):
+    """A rank that is alone would wait without end if it still exchanged gradients."""
+    record = trained(cli, framework, 2, precision)
+    local = record["local"]
+    assert sorted(local["alone_device"]) == [0, 1]
+    assert {len(each) for each in local["together_ns"]} == {2}
+    assert {len(each) for each in local["synchronised_ns"]} == {record["case"]["ranks"]}
+    assert 0 < record["metrics"]["straggler_score"]["value"] <= 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2, 4])
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_losses_are_those_of_one_device_in_fp64(cli, framework, devices):

@@ -107,6 +107,15 @@ def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, me
     assert psutil.Process().children() == []
 
 
+def test_a_rank_with_lines_of_a_megabyte_disturbs_no_other(cli, tmp_path):
+    done = cli(*RUN, "--fault=loud", "--blocks=2", "--json", env={"TOY_RANK": "1"})
+    assert done.returncode == 0, done.stderr
+    assert len(one(done)["ranks"]) == 3
+    (log,) = tmp_path.glob("results/*/*.rank1.log")
+    assert 1_000_000 < log.stat().st_size < 9 * 2**20
+    assert log.read_bytes().endswith(b"more bytes are left out]\n")
+
+
 def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
     start = time.monotonic()
     done = cli(*RUN, "--fault=hang", "--after=20", "--timeout=5s", "--json", env={"TOY_RANK": "2"})

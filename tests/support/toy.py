@@ -164,7 +164,7 @@ TOY = {
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
                 "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late",
-                "lost",
+                "lost", "loud",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
@@ -214,6 +214,9 @@ TOY = {
                     if rank != FAULTY: raise RuntimeError("the toy peer is gone")
                     time.sleep(0.5)
                     raise ValueError("told to fail late")
+                if params.fault == "loud" and rank == FAULTY and not small and taken <= 12:
+                    print("x" * 1_000_000, flush=True)
+                    print("x" * 1_000_000, file=sys.stderr, flush=True)
                 if rank == FAULTY and not small and taken > params.after:
                     if params.fault == "lost": raise RuntimeError("the toy peer is gone")
                     if params.fault == "raise": raise ValueError("told to\\nfail")
@@ -240,7 +243,7 @@ TOY = {
     """,
     "team.py": """
         from dataclasses import dataclass, replace
-        from typing import Annotated
+        from typing import Annotated, Literal
         import numpy as np
         from msgspec import Meta
         from benchmarker import Cost, Data, Problem, UserError, hookimpl
@@ -252,6 +255,7 @@ TOY = {
             exchange_ms: Annotated[float, Meta(ge=0, description="milliseconds that an exchange takes")] = 0.0
             slow_rank: Annotated[int, Meta(ge=-1, description="the rank that sleeps longer")] = -1
             slower: Annotated[float, Meta(ge=0, description="by how much longer it sleeps")] = 0.3
+            local: Annotated[Literal["sleeps", "fails", "none"], Meta(description="its work alone")] = "sleeps"
 
         class Team(Problem):
             summary = "a step in which devices share samples, for which they sleep, and wait for the slowest"
@@ -293,12 +297,23 @@ TOY = {
                 return params.samples / ranks * params.ms / 1000 * (1 + slower)
 
             whole_s = max(map(local_s, range(ranks))) + (params.exchange_ms / 1000 if ranks > 1 else 0.0)
+            now_ns = time.perf_counter_ns()
+            time.perf_counter_ns = lambda: now_ns  # the clock of blocks stands still but for what is slept by it
+
+            def sleep(seconds):
+                nonlocal now_ns
+                now_ns += round(seconds * 1e9)
 
             def step():
-                time.sleep(whole_s)
+                sleep(whole_s)
                 return 1.0
 
-            return Workload(step, lambda _: {"x": np.array(1.0)})
+            def local():
+                if params.local == "fails" and rank: raise MemoryError("no room")
+                return [lambda: sleep(local_s(rank))]
+
+            makes = None if params.local == "none" else local
+            return Workload(step, lambda _: {"x": np.array(1.0)}, local=makes)
     """,
 }
 

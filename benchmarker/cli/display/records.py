@@ -21,6 +21,7 @@ from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.configurations import configurations, factors
+from benchmarker.records.local_times import local_times, slowest_text
 from benchmarker.records.step_times import STEP_TIME, by_importance
 from benchmarker.stats.median_interval import median_spreads
 
@@ -231,6 +232,9 @@ def _how(record: Record) -> list[list[str]]:
         steps = record.blocks.steps_per_block
         medians = [si(median(rank.duration_ns) / steps / 1e9, "s") for rank in record.ranks]
         rows.append(["ranks", f"median step time of each: {', '.join(medians)}; the slowest of each block counts"])
+    if times := local_times(record):
+        medians = [si(each, "s") for each in times.together_s]
+        rows.append(["local", f"step without communication: {', '.join(medians)}; slowest: {slowest_text(times)}"])
     if record.token_times:
         requests = max(len(record.token_times.first_ns), len(record.token_times.gap_ns))
         gaps = sum(map(len, record.token_times.gap_ns))

@@ -9,6 +9,7 @@ import click
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.comparing.scaling import sentence, shown
 from benchmarker.formatting import si
+from benchmarker.records.local_times import longer
 
 if TYPE_CHECKING:
     from benchmarker.comparing.scaling import Scalings, Series
@@ -42,5 +43,20 @@ def _print(series: Series, *, wide: bool) -> None:
     ]
     headings = ["devices", "trials", "samples", "step time", "samples/s/device", "speed-up", "efficiency"]
     print_table(headings, rows, drop=["trials", "samples"], wide=wide)
+    split = [(point.devices, point.split) for point in series.points if point.split]
+    if split:
+        print_text("  efficiency = size x contention x imbalance x communication", "    ")
+        rows = [
+            [
+                str(devices),
+                *(f"{100 * part:.3g}%" for part in (each.size, each.contention, each.imbalance, each.communication)),
+                f"{100 * each.product:.3g}%",
+                f"{each.slowest}, {longer(each.score)}",
+                f"{each.score:.2f}",
+            ]
+            for devices, each in split
+        ]
+        headings = ["devices", "size", "contention", "imbalance", "communication", "product", "slowest", "score"]
+        print_table(headings, rows, drop=["product"], wide=wide)
     for note in series.notes:
         print_text(f"  note: {note}", "    ")

@@ -102,6 +102,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=scores),
+        parallel=run,
     )
 
 

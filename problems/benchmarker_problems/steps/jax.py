@@ -86,6 +86,7 @@ def workload(
     )
     loss_scale = fixed_loss_scale(terms) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
+    local = None
     if case.mode == "inference":
         step = inference_step(output, output_of, weights, batches, inputs)
     elif case.mode == "forward_backward":
@@ -95,7 +96,10 @@ def workload(
         optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
         # Steps are compiled for the devices of their arrays: the first state must be as bound to them as those to come.
         state = framework.everywhere(initial_state(weights, optimizer, case.precision))
-        step = training_step(partial(training, loss_of, optimizer, microbatches), state, batches)
+        update = partial(training, loss_of, optimizer, microbatches)
+        step = training_step(update, state, batches)
+        if len(framework.devices) > 1:
+            local = partial(local_steps, framework, case.precision, data, optimizer, update)
 
     def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
         return {
@@ -103,7 +107,32 @@ def workload(
             for name, value in result.items()
         }
 
-    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0)
+    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0, local=local)
+
+
+def local_steps(
+    framework: JaxFramework,
+    precision: str,
+    data: Data,
+    optimizer: optax.GradientTransformation,
+    update: Callable[..., tuple[State, Array]],
+) -> list[Step]:
+    """Return for each device the training step that is compiled for it alone, with its part of the batches."""
+    dtype, count = DTYPES[PRECISIONS[precision].parameter], len(framework.devices)
+
+    def of_device(number: int) -> Step:
+        weights = {name: framework.put(weight, dtype, number) for name, weight in data.weights.items()}
+        batches = [
+            {
+                name: framework.put(np.split(value, count)[number], _dtype(value, dtype), number)
+                for name, value in batch.items()
+            }
+            for batch in data.batches
+        ]
+        state = jax.device_put(initial_state(weights, optimizer, precision), framework.devices[number])
+        return training_step(update, state, cycle(batches))
+
+    return [of_device(number) for number in range(count)]
 
 
 def _dtype(value: np.ndarray, dtype: Any) -> Any:

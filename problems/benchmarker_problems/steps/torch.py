@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from benchmarker import PRECISIONS, Case, Data, Workload
@@ -90,12 +91,13 @@ def workload(
     settings: AdamW | Sgd = ADAMW,
     microbatches: int = 1,
     recomputed_flops: int = 0,
+    parallel: nn.Module | None = None,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`. With
     backward, gradients are summed over `microbatches` parts of the batch. In a gang, each rank trains on its part of
-    the batch; the functions use `framework.parallel(model)`.
+    the batch; the functions use `parallel`, which is `framework.parallel(model)`.
     """
     types = PRECISIONS[case.precision]
     own = [{name: framework.part(value) for name, value in batch.items()} for batch in data.batches]
@@ -128,7 +130,18 @@ def workload(
             for name, value in result.items()
         }
 
-    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0)
+    local = (lambda: [unsynchronised(step, parallel)]) if isinstance(parallel, DistributedDataParallel) else None
+    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0, local=local)
+
+
+def unsynchronised(step: Step, model: DistributedDataParallel) -> Step:
+    """Return the step in which each rank keeps its own gradients, so that its weights become other than theirs."""
+
+    def local() -> dict[str, Tensor]:
+        with model.no_sync():
+            return step()
+
+    return local
 
 
 def _split(

@@ -9,11 +9,14 @@ from support.records import QUIET, make_record
 
 from benchmarker.comparing.scaling import scalings, shown
 from benchmarker.hooks.metrics import load_metrics
-from benchmarker.records.record import CostPart, Failure
+from benchmarker.records.record import CostPart, Failure, Local
 
 
 def trials(step_s, devices=1, samples=8, run="run", **fields):
-    """A trial of each step time, on so many devices; the batch is the number of samples."""
+    """A trial of each step time, on so many devices; the batch is the number of samples.
+
+    Several devices spend 80% of it on their own work, which takes 60% if one is alone; of two, one takes 90% of that.
+    """
     case = {"devices": devices, "params": {"batch_size": samples, "ms": 1.0}} | fields.pop("case", {})
     number = fields.pop("number", devices * 100 + samples)
     return [
@@ -24,10 +27,17 @@ def trials(step_s, devices=1, samples=8, run="run", **fields):
             case=case,
             design={"case_number": number},
             cost=CostPart(1000, 0, 8, samples, None),
-            **fields,
+            **({"local": local(each, devices, case.get("ranks", 1))} if devices > 1 else {}) | fields,
         )
         for trial, each in enumerate(step_s)
     ]
+
+
+def local(step_s, devices, ranks=1):
+    step_ns = round(step_s * 1e9)
+    together = [step_ns * 8 // 10] * (devices - 1) + [step_ns * 72 // 100]
+    alone = [step_ns * 6 // 10] * devices
+    return Local(1, [[step_ns] * ranks] * devices, [together] * devices, list(range(devices)), alone)
 
 
 def found(*several):
@@ -139,3 +149,31 @@ def test_a_ratio_is_shown_with_its_interval_if_it_has_one():
     assert shown(point.speedup) == "1.75 [1.54, 1.91]"
     assert shown(point.efficiency, percent=True) == "87.4% [76.9, 95.5]"
     assert shown(point.speedup.__class__(1.0)) == "1"
+
+
+def test_an_efficiency_is_split_into_factors_that_multiply_to_it():
+    (series,) = found(trials([1.0] * 6), trials([0.625] * 6, 2)).series
+    split = series.points[1].split
+    assert series.points[1].efficiency.value == pytest.approx(0.8)
+    assert split.size == pytest.approx(1 / 2 / (0.6 * 0.625))
+    assert split.contention == pytest.approx(0.6 / 0.76)
+    assert split.imbalance == pytest.approx(0.95)
+    assert split.communication == pytest.approx(0.8)
+    assert split.product == pytest.approx(0.8)
+    assert (split.slowest, split.score) == (0, pytest.approx(0.9))
+    assert series.points[0].split is None
+    (weak,) = found(trials([1.0] * 6), trials([1.25] * 6, 4, 32)).series
+    assert weak.points[1].split.size == pytest.approx(1 / (0.6 * 1.25))
+    assert weak.points[1].split.product == pytest.approx(weak.points[1].efficiency.value)
+
+
+def test_a_local_phase_unlike_the_timed_part_is_told():
+    slower = {"local": local(1.0, 2)}
+    notes = found(trials([1.0] * 6), trials([0.625] * 6, 2, **slower)).series[0].notes
+    assert any("2 devices: the factors multiply to 50%, not to the efficiency" in note for note in notes)
+
+
+def test_what_has_no_local_phase_says_why():
+    without = {"local": None}
+    notes = found(trials(ONE), trials(TWO, 2, **without)).series[0].notes
+    assert "2 devices: one device exchanges nothing" in notes

@@ -4,14 +4,16 @@ import copy
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
+from support.records import make_record
 
 from benchmarker.records import reading
 from benchmarker.records.consistency import contradictions, contradictions_between, span
-from benchmarker.records.record import Record
+from benchmarker.records.record import Local, Record
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
-NUMPY, *_, TORCH = sorted(FIXTURES.glob("v9/2*.json"), key=lambda path: "torch" in path.read_text())
+NUMPY, *_, TORCH = sorted(FIXTURES.glob("v10/2*.json"), key=lambda path: "torch" in path.read_text())
 SENSOR = {
     "meter": "nvml",
     "id": "GPU-a",
@@ -261,3 +263,17 @@ def test_validate_names_a_record_whose_durations_were_halved(command, tmp_path, 
     assert done.stdout == f"{name}: its blocks take only 500 ms of the timed part of 1.01 s\n0 valid, 1 faulty\n"
     found = json.loads(command("validate", "r", "--json").stdout)
     assert (found["valid"], found["faults"][0]["path"]) == (0, name)
+
+
+def test_the_local_phase_is_within_its_stage():
+    """Two turns of 100 + 90 + 60 ms."""
+    local = Local(1, [[100_000_000] * 2] * 2, [[90_000_000, 80_000_000]] * 2, [0, 1], [60_000_000] * 2)
+    record = make_record(1.0, case={"devices": 2, "ranks": 2}, local=local)
+
+    def told(stage_s):
+        stages = {**record.harness.stages_s, "local": stage_s}
+        harness = msgspec.structs.replace(record.harness, wall_s=99.0, stages_s=stages)
+        return [each for each in contradictions(msgspec.structs.replace(record, harness=harness)) if "local" in each]
+
+    assert told(0.51) == []
+    assert told(0.4) == ["the sum of local is 500 ms, but the stage 'local' takes 400 ms"]

@@ -1,9 +1,10 @@
 """Scaling on the page: the figure of speed-ups, the table of ranks, and bandwidths over the size of an exchange."""
 
+import msgspec
 import pytest
 from support.records import make_record
 
-from benchmarker.records.record import CostPart, Memory, Rank
+from benchmarker.records.record import CostPart, Local, Memory, Rank
 
 
 def trials(step_s, devices, ranks=1, **case):
@@ -47,14 +48,25 @@ def test_speed_ups_are_drawn_with_the_ideal(page_of, place, parts):
     assert "strong scaling to 4 devices: 2 [2, 2] times the speed of one, efficiency 50% [50, 50]" in section.lead[0]
 
 
-def test_each_rank_has_a_row(page_of, place, parts):
-    table = parts(page_of(place([*trials(1.0, 1), *trials(0.6, 2, 2)])))["Ranks"].table
-    assert [row[-4:] for row in table.rows] == [(0, 0.54, 2**20, 6), (1, 0.6, 2**20 + 1, 6)]
+def test_each_device_has_a_row(page_of, place, parts):
+    local = Local(1, [[10, 10]] * 2, [[4, 6]] * 2, [0, 1], [4, 6])
+    records = [*trials(1.0, 1), *(msgspec.structs.replace(each, local=local) for each in trials(0.6, 2, 2))]
+    rows = [row[-6:] for row in parts(page_of(place(records)))["Devices"].table.rows]
+    assert rows[0] == pytest.approx((0, 0.54, 4e-9, 1, 2**20, 6))
+    assert rows[1] == pytest.approx((1, 0.6, 6e-9, 4 / 6, 2**20 + 1, 6))
+
+
+def test_devices_of_one_process_have_times_without_communication_alone(page_of, place, parts):
+    local = Local(1, [[10]] * 2, [[4, 6]] * 2, [0, 1], [4, 6])
+    records = [msgspec.structs.replace(each, local=local) for each in trials(0.6, 2)]
+    rows = [row[-6:] for row in parts(page_of(place(records)))["Devices"].table.rows]
+    assert rows == [(0, None, 4e-9, 1, None, 6), (1, None, pytest.approx(6e-9), pytest.approx(4 / 6), None, 6)]
 
 
 def test_several_devices_without_one_are_named(page_of, place):
     (section,) = [each for each in page_of(place(trials(1.0, 2))).sections if each.key == "scaling"]
-    assert (section.lead, section.parts) == ((), ())
+    assert section.lead == ()
+    assert [part.title for part in section.parts] == ["Devices"]
     assert "no case of one device has the same work" in section.points[0]
 
 

@@ -1,0 +1,97 @@
+"""What the local phase of a record comes to: step times with and without communication, and the slowest device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean, geometric_mean, median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.records.record import Record
+
+STRAGGLER = 0.75
+"""A device whose score is below this is a straggler, as in nvidia-resiliency-ext (straggler detection)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTimes:
+    """Step times of the local phase, s.
+
+    `alone_s` is the mean over devices, each alone. `together_s` has the median of each device while all work at once;
+    `mean_s` and `longest_s` are the medians over turns of their mean and of their longest. `synchronised_s` is that of
+    the slowest rank of the whole step.
+    """
+
+    alone_s: float
+    together_s: tuple[float, ...]
+    mean_s: float
+    longest_s: float
+    synchronised_s: float
+
+    @property
+    def contention(self) -> float:
+        """One device alone over all at once: below 1 if they share something, such as memory, power or cores."""
+        return self.alone_s / self.mean_s
+
+    @property
+    def imbalance(self) -> float:
+        """The mean device over the slowest: below 1 if the others wait for it."""
+        return self.mean_s / self.longest_s
+
+    @property
+    def communication(self) -> float:
+        """The slowest device without communication over the whole step: below 1 if that takes more time."""
+        return self.longest_s / self.synchronised_s
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The time of the fastest device over that of each: 1 for the fastest, less for those that are slower."""
+        return tuple(min(self.together_s) / each for each in self.together_s)
+
+    @property
+    def slowest(self) -> int:
+        """The number of the slowest device."""
+        return self.together_s.index(max(self.together_s))
+
+
+def local_times(record: Record) -> LocalTimes | None:
+    """Return the step times of the local phase of a record; None if it has none."""
+    local = record.local
+    if local is None:
+        return None
+    unit = 1e9 * local.steps_per_block
+    alone: dict[int, list[int]] = {}
+    for device, duration_ns in zip(local.alone_device, local.alone_ns, strict=True):
+        alone.setdefault(device, []).append(duration_ns)
+    return LocalTimes(
+        alone_s=fmean(map(median, alone.values())) / unit,
+        together_s=tuple(median(of_device) / unit for of_device in zip(*local.together_ns, strict=True)),
+        mean_s=median(map(fmean, local.together_ns)) / unit,
+        longest_s=median(map(max, local.together_ns)) / unit,
+        synchronised_s=median(map(max, local.synchronised_ns)) / unit,
+    )
+
+
+def averaged(several: Sequence[LocalTimes]) -> LocalTimes:
+    """Return the geometric means over trials, of which the factors are the geometric means too."""
+    return LocalTimes(
+        alone_s=geometric_mean(each.alone_s for each in several),
+        together_s=tuple(map(geometric_mean, zip(*(each.together_s for each in several), strict=True))),
+        mean_s=geometric_mean(each.mean_s for each in several),
+        longest_s=geometric_mean(each.longest_s for each in several),
+        synchronised_s=geometric_mean(each.synchronised_s for each in several),
+    )
+
+
+def slowest_text(times: LocalTimes) -> str:
+    """Say which device is the slowest, by how much, and whether it is a straggler: `device 2, +30%, score 0.77`."""
+    score = times.scores[times.slowest]
+    mark = ", a straggler" if score < STRAGGLER else ""
+    return f"device {times.slowest}, {longer(score)}, score {score:.2f}{mark}"
+
+
+def longer(score: float) -> str:
+    """Return by how much longer a device takes than the fastest: `+30%`."""
+    return f"{100 * (1 / score - 1):+.2g}%"
