@@ -154,7 +154,6 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
     for given, name in (
         (asked.gpu is not None, "--gpus"),
         (asked.compile and ability.info.compile == "optional", "--compile"),
-        (asked.measuring.wants_power, f"--power={asked.measuring.power}"),
     ):
         if given:
             raise UserError(f"{name} cannot be used with {option}; omit one of them")

@@ -27,7 +27,8 @@ TOY = {
         def describe_framework():
             devices = [Device("cpu", "toy", ("fp32", "fp64"), count=None)]
             if "TOY_CARD" in os.environ:
-                devices.append(Device("cuda", "toy card", ("fp32",), uuid=os.environ["TOY_CARD"]))
+                cards = os.environ["TOY_CARD"].split(",")
+                devices.append(Device("cuda", "toy card", ("fp32",), uuid=cards[0], count=len(cards)))
             return FrameworkInfo(
                 "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, gang="process_per_device"
             )
