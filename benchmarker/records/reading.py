@@ -66,5 +66,10 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 8:
         fields["token_times"] = None
         reasons["token_times"] = new
-    fields["ranks"] = []
+    if version < 9:
+        fields["ranks"] = []
+    if version < 10:
+        case = fields["case"]
+        trained = case.get("devices", 1) > 1 and case["mode"] == "training"
+        case["parallel"] = "dp" if trained else "none"
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

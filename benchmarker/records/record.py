@@ -11,6 +11,7 @@ Schema history (`SCHEMA_VERSION`):
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
 9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
+10 `case.parallel`
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[9] = 9
+SCHEMA_VERSION: Literal[10] = 10
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -254,7 +255,7 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
 
-    schema_version: Literal[9]
+    schema_version: Literal[10]
     run_id: str
     trial_id: str
     trial: Count

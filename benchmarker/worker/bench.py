@@ -53,7 +53,7 @@ class Bench:
         if case.threads not in (None, self.threads):
             found = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"
             raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
-        self.problem: Problem = self.hooks.make_problem().on(case.devices)
+        self.problem: Problem = self.hooks.make_problem().on(case.devices, case.parallel)
         self.params = parameters.convert(self.problem.params, case.params)
 
     def data(self, size: Any, batches: int) -> Data:

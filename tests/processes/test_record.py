@@ -78,7 +78,7 @@ def test_no_private_folder_is_in_a_record(cli):
     assert "someone" not in done.stdout
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(version):
     records, faults = store.read([FIXTURES / f"v{version}"])
     assert (len(records), faults) == (4, [])
@@ -86,8 +86,8 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
     for record in records:
         raw = json.loads((FIXTURES / f"v{version}" / f"{record.trial_id}.json").read_text())
         assert raw["schema_version"] == version
-        assert record.schema_version == 9
-        assert (record.case.devices, record.case.ranks, record.ranks) == (1, 1, [])
+        assert record.schema_version == 10
+        assert (record.case.devices, record.case.ranks, record.case.parallel, record.ranks) == (1, 1, "none", [])
         assert record.blocks.duration_ns == raw["blocks"]["duration_ns"]
         assert record.design.kind == "rounds"
         missing = {path for path, why in record.reasons.items() if why == new}
@@ -100,6 +100,7 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             6: {"machine.model"},
             7: set(),
             8: set(),
+            9: set(),
         }[version] | ({"token_times"} if version < 8 else set())
         if version > 1:
             before = raw["witnesses" if version < 5 else "interference"]
@@ -138,9 +139,9 @@ def test_records_of_every_version_compare_and_report_as_expected(command, tmp_pa
 
 def test_a_record_of_a_newer_version_says_so(command, tmp_path):
     path = next((FIXTURES / "v9").glob("2*.json"))
-    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 10}))
+    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 11}))
     done = command("validate", "new.json")
-    assert "new.json: made by a newer version of benchmarker (schema 10); update this one" in done.stdout
+    assert "new.json: made by a newer version of benchmarker (schema 11); update this one" in done.stdout
 
 
 @pytest.mark.parametrize("change", [{"reasons": []}, {"design": "blocks"}, {"meters": [5]}, {"witnesses": "none"}])

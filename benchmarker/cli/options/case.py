@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
-from benchmarker.api.case import MODES, Measuring
+from benchmarker.api.case import MODES, Measuring, Parallel
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.options.power import POWER
 from benchmarker.cli.options.problem import problem_names
@@ -91,6 +91,11 @@ _MEASURING = (
         default=1,
         show_default=True,
         help="Number of devices that compute together; a processor is divided into so many.",
+    ),
+    click.option(
+        "--parallel",
+        type=click.Choice([way for way in get_args(Parallel) if way != "none"]),
+        help="How they divide a training step: the batch; also the weights; or every layer. [default: dp]",
     ),
     click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
     click.option(
