@@ -287,7 +287,7 @@ TOY = {
 
         @hookimpl
         def describe_workload():
-            return Support({"inference": ("fp32",)}, several_devices=True)
+            return Support({"inference": ("fp32",)}, parallel=("none",))
 
         @hookimpl
         def build_workload(framework, params):
