@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from benchmarker.api.case import Parallel
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.comparing.matching import Match, Side
@@ -101,11 +102,15 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """The points of one kind of scaling of the case of one device, which is the first point; `notes` are doubts."""
+    """The points of one kind of scaling of the case of one device, which is the first point; `notes` are doubts.
+
+    `parallel` is how several devices divide a step.
+    """
 
     name: str
     case: dict[str, Value]
     scaling: Scaling
+    parallel: Parallel
     points: list[Point]
     notes: list[str]
 
@@ -151,7 +156,7 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
         by_host.setdefault(record.machine.host, []).append(record)
     groups = [each for of_host in by_host.values() for each in configurations(of_host)]
     single = [each for each in groups if _case(each).devices == 1 and _ok(each)]
-    members: dict[tuple[int, Scaling], list[Configuration]] = {}
+    members: dict[tuple[int, Scaling, Parallel], list[Configuration]] = {}
     devices: list[Devices] = []
     left_out: list[str] = []
     for each in groups:
@@ -165,20 +170,26 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
             continue
         why = _unscaled(each, derive)
         of = [] if why else [(at, kind) for at, one in enumerate(single) if (kind := _kind(one, each))]
-        for key in of:
-            members.setdefault(key, []).append(each)
+        for at, kind in of:
+            members.setdefault((at, kind, _case(each).parallel), []).append(each)
         if not of:
             left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
-    series = [_series(single[at], kind, several, derive) for (at, kind), several in sorted(members.items())]
+    series = [_series(single[at], kind, way, several, derive) for (at, kind, way), several in sorted(members.items())]
     return Scalings(series=series, devices=devices, left_out=left_out, notes=_unlike(members.values()))
+
+
+def kind_of(series: Series) -> str:
+    """Return the kind of scaling, and how devices divide a step: `strong, tp`."""
+    return series.scaling + (f", {series.parallel}" if series.parallel != "none" else "")
 
 
 def sentence(series: Series) -> str:
     """Return what the series comes to: the speed-up and the efficiency with the most devices."""
     most = series.points[-1]
+    way = f" ({series.parallel})" if series.parallel != "none" else ""
     return (
-        f"{series.scaling} scaling to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of one, "
-        f"efficiency {shown(most.efficiency, percent=True)}"
+        f"{series.scaling} scaling{way} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of "
+        f"one, efficiency {shown(most.efficiency, percent=True)}"
     )
 
 
@@ -219,7 +230,7 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
         return None
     alone, together = _case(one), _case(several)
     params = alone.params.keys() | together.params.keys()
-    free = {"devices", *params}
+    free = {"devices", "parallel", *params}
     if any(one.factors[name] != several.factors.get(name) for name in one.factors if name not in free):
         return None
     grown = [name for name in params if alone.params.get(name) != together.params.get(name)]
@@ -233,13 +244,16 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
     return "weak" if grown and as_many and times == together.devices else None
 
 
-def _series(one: Configuration, scaling: Scaling, several: Sequence[Configuration], derive: Derive) -> Series:
+def _series(
+    one: Configuration, scaling: Scaling, parallel: Parallel, several: Sequence[Configuration], derive: Derive
+) -> Series:
     groups = [one, *sorted(several, key=lambda each: _case(each).devices)]
     points = [_point(one, each, derive) for each in groups]
     return Series(
         name=names.name(one.factors),
         case=dict(one.factors),
         scaling=scaling,
+        parallel=parallel,
         points=points,
         notes=_doubts(groups, points),
     )

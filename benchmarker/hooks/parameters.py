@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from benchmarker.api.problem import Problem
 
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_WHOLE = re.compile(r"(\d{1,18})([KMG]?)", re.ASCII)
+_DOUBLED = re.compile(rf"{_WHOLE.pattern}\.\.{_WHOLE.pattern}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -59,20 +63,13 @@ def fields(problem: Problem) -> list[Field]:
     for field in info.fields:
         if field.required:
             raise UserError(f"the parameter {field.name} of {problem.params.__name__} has no default")
-        kind, description = field.type, ""
-        if isinstance(kind, inspect.Metadata):
-            description = (kind.extra_json_schema or {}).get("description", "")
-            kind = kind.type
-        if isinstance(kind, inspect.UnionType):  # a type or None, if the default follows from other parameters
-            kind = next(part for part in kind.types if not isinstance(part, inspect.NoneType))
-            if isinstance(kind, inspect.Metadata):
-                kind = kind.type
-        name, choices, limits = _describe_type(kind)
+        described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
+        name, choices, limits = _describe_type(_bare(field.type))
         found.append(
             Field(
                 name=field.name,
                 type=name,
-                help=description,
+                help=(described or {}).get("description", ""),
                 default=field.default,
                 accelerator_default=problem.accelerator.get(field.name, field.default),
                 choices=tuple(sorted(choices, key=[str(value) for value in get_args(hints[field.name])].index)),
@@ -80,6 +77,16 @@ def fields(problem: Problem) -> list[Field]:
             )
         )
     return found
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    """Return a type without its annotations, and without None, which stands for a default that others decide."""
+    while isinstance(kind, inspect.Metadata | inspect.UnionType):
+        if isinstance(kind, inspect.Metadata):
+            kind = kind.type
+        else:
+            kind = next(part for part in kind.types if not isinstance(part, inspect.NoneType))
+    return kind
 
 
 def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
@@ -109,6 +116,7 @@ def resolve(problem: Problem, given: Mapping[str, Any], platform: str) -> dict[s
 def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """Convert plain values or text to a problem's parameters; raises `UserError` that names the option."""
     names = [field.name for field in dataclasses.fields(kind)]
+    values = {name: _without_unit(value, kind, name) for name, value in values.items()}
     for name in values:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=2) or names
@@ -123,8 +131,53 @@ def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
         at = re.match(r"`\$\.(\w+)", place)
         if at is None:
             raise UserError(message) from error
-        text = message.replace("Expected", "expected").replace("Invalid", "invalid")
+        text = message.replace("Expected", "expected")
+        if choices := _description(kind, at.group(1))[1]:
+            text = f"expected one of {', '.join(choices)}"
         raise UserError(f"{option(at.group(1))}={values[at.group(1)]}: {text}") from error
+
+
+def values_of(option: str, value: Any) -> list[Any]:
+    """Return the values in the text of a list, `8,16` or `1K..1G`, which is 1K and its doubles up to 1G; or the value.
+
+    Raises `UserError` that names the `option` if there is no value between two commas or in a range.
+    """
+    if not isinstance(value, str) or not value:
+        return [value]
+    found: list[str] = []
+    for word in value.split(","):
+        if not word:
+            raise UserError(f"{option}={value}: a value is missing between two commas")
+        values = _doubled(word)
+        if not values:
+            raise UserError(f"{option}={value}: in a range, the lower value comes first and is at least 1")
+        found += values
+    return list(dict.fromkeys(found))
+
+
+def _doubled(word: str) -> list[str]:
+    """Return the values of a range, from the first on each twice the one before; any other word as it is."""
+    ends = _DOUBLED.fullmatch(word)
+    if ends is None:
+        return [word]
+    low, high = (int(ends[first]) * _UNITS.get(ends[first + 1], 1) for first in (1, 3))
+    return [str(low << doublings) for doublings in range((high // low).bit_length())] if low else []
+
+
+def _without_unit(value: Any, kind: type[Any], name: str) -> Any:
+    """Return the text of a whole number without its unit, as in `4K` for 4096; any other value as it is."""
+    number = _WHOLE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if number is None or not number[2] or _description(kind, name)[0] != "int":
+        return value
+    return str(int(number[1]) * _UNITS[number[2]])
+
+
+def _description(kind: type[Any], name: str) -> tuple[str, tuple[str, ...], str]:
+    """Return the type, the choices and the range of a parameter; all are empty if there is none of this name."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.DataclassType)
+    found = [_describe_type(_bare(field.type)) for field in info.fields if field.name == name]
+    return found[0] if found else ("", (), "")
 
 
 def _is_too_large(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from benchmarker.api.case import MODES, Case, Measuring
+from benchmarker.api.case import MODES, Case, Measuring, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.formatting import duration_s
@@ -38,7 +38,7 @@ _CASE: dict[str, Any] = {
     field.name: field.type
     for field in msgspec.structs.fields(Case)
     if field.name not in ("params", "ranks", "measuring")
-} | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str}
+} | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str, "parallel": Parallel | None}
 _MEASURING: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Measuring)} | {
     "median_precision": Annotated[float, Meta(gt=0, le=1)] | None
 }
@@ -48,6 +48,7 @@ _DEFAULTS = {
     "device": "auto",
     "gpu": None,
     "devices": 1,
+    "parallel": None,
     "each": False,
     "threads": None,
     "compile": False,
@@ -164,15 +165,20 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
         cases.append(case)
         if asked.device == "auto":
             chosen.setdefault((case.framework, case.device), case)
+    reasons = left_out(refused, tables)
+    if not any(cases):
+        raise UserError(f"nothing is left to run: {'; '.join(reasons)}")
+    same_device(list(chosen.values()))
+    return wanted, cases, reasons
+
+
+def left_out(refused: Mapping[str, Sequence[Settings]], tables: Sequence[Settings]) -> list[str]:
+    """Describe what was left out of tables of settings, by reason."""
     names = list(dict.fromkeys(["framework", *configurations.varying(tables)]))
-    left_out = [
+    return [
         f"{_common(group, names)}{f' ({len(group)} cases)' if len(group) > 1 else ''}: {reason}"
         for reason, group in refused.items()
     ]
-    if not any(cases):
-        raise UserError(f"nothing is left to run: {'; '.join(left_out)}")
-    same_device(list(chosen.values()))
-    return wanted, cases, left_out
 
 
 def _common(group: Sequence[Settings], names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.case import Case, Measuring, Mode
+from benchmarker.api.case import Case, Measuring, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
@@ -26,7 +26,7 @@ DEVICES_PER_CORE = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A user's request; `params` contains only what was given, and `device` may be `auto`."""
+    """A user's request; `params` contains only what was given, `device` may be `auto`, and `parallel` left open."""
 
     problem: str
     mode: Mode
@@ -39,6 +39,7 @@ class Asked:
     params: Mapping[str, Any]
     measuring: Measuring
     devices: int = 1
+    parallel: Parallel | None = None
     each: bool = False
 
 
@@ -71,9 +72,10 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     """The fully decided case in one framework. Raises `UserError` if the framework does not support it."""
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
-    _refuse_unsupported(asked, framework, device, ability.support, values)
     _refuse_devices(asked, framework, ability, device)
-    problem.on(1 if asked.each else asked.devices).refuse(problem.params(**values), asked.mode)
+    parallel = _parallel(asked, framework, ability.support)
+    _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
+    problem.on(1 if asked.each else asked.devices, parallel).refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(
@@ -95,6 +97,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         seed=asked.seed,
         threads=asked.threads,
         devices=asked.devices,
+        parallel=parallel,
         each=asked.each,
         ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else 1,
         measuring=asked.measuring,
@@ -150,9 +153,11 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
     option = f"--devices={asked.devices}"
     if asked.each and device.platform not in ("cpu", *gpus.SHOWN_BY):
         raise UserError(f"--each cannot show one {device.platform} to each process; omit it")
+    if asked.each and asked.measuring.profiling != "no":
+        raise UserError("--profile cannot be used with --each; omit one of them")
     if not asked.each and ability.info.gang == "none":
         raise UserError(f"{framework} computes on one device; omit {option}")
-    if not asked.each and not ability.support.several_devices:
+    if not asked.each and not ability.support.parallel:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
     if device.count is None and asked.devices > (most := DEVICES_PER_CORE * usable_cores()):
         raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
@@ -161,10 +166,20 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
     for given, name in (
         (asked.gpu is not None, "--gpus"),
         (asked.compile and ability.info.compile == "optional" and not asked.each, "--compile"),
-        (asked.measuring.profiling != "no", "--profile"),
     ):
         if given:
             raise UserError(f"{name} cannot be used with {option}; omit one of them")
+
+
+def _parallel(asked: Asked, framework: str, support: Support) -> Parallel:
+    """How the devices divide a step: as requested, or as the implementation prefers; one device divides nothing."""
+    by_itself = asked.devices == 1 or asked.each
+    alone: tuple[Parallel, ...] = ("none",) if by_itself else ()
+    if asked.parallel and asked.parallel not in (*support.parallel, *alone):
+        does = ", ".join(way for way in support.parallel if way != "none")
+        remedy = f"it supports: {does}" if does else "omit it"
+        raise UserError(f"{asked.problem} in {framework} does not support --parallel={asked.parallel}; {remedy}")
+    return "none" if by_itself else asked.parallel or support.parallel[0]
 
 
 def same_device(cases: Sequence[Case]) -> None:
@@ -181,7 +196,7 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "each")),
+        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "parallel", "each")),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

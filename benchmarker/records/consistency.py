@@ -276,9 +276,16 @@ def _sensor(sensor: SensorEnergy, window_s: float | None) -> Iterator[str]:
 def _profile(record: Record, trace: Trace) -> Iterator[str]:
     """Parts of a profile add up to the whole."""
     whole = [each for each in trace.devices if not each.track]
-    for name in ("busy_ns", "idle_ns", "wall_ns"):
+    for name in ("busy_ns", "idle_ns"):
         if getattr(trace, name) != sum(getattr(each, name) for each in whole):
             yield f"trace.{name} is not the sum over its devices"
+    walls = [each.wall_ns for each in whole]
+    if trace.wall_ns not in (sum(walls), max(walls, default=0)):  # in older records it is the sum
+        yield "trace.wall_ns is not that of its devices"
+    if (trace.waiting_ns or 0) > trace.communication_ns or trace.hidden_ns > trace.communication_ns:
+        yield "a part of the communication takes longer than the communication"
+    if len(trace.critical_ranks) not in (0, trace.steps):
+        yield f"its trace has {trace.steps} steps, but critical ranks of {len(trace.critical_ranks)}"
     if any(each.busy_ns + each.idle_ns != each.wall_ns for each in trace.devices):
         yield "a device of its trace is not either busy or idle"
     if len(trace.step_ns) != trace.steps:

@@ -79,7 +79,10 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them. In older records
     `wall_ns` is a sum too, and lasts from the first event to the last.
     `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
-    other work. `rank` is that of the traced process among the `world_size` processes of a distributed program.
+    other work, and `waiting_ns` the part in which a device only waited for another one to begin, if that is known.
+    `critical_ranks` has, for each step, the device for which the others waited longest, by its place among the devices;
+    it is empty if that is not known. `rank` is that of the traced process among the `world_size` processes of a
+    distributed program; it is null if the trace is of all of them, each with devices of its own.
     """
 
     format: Literal["xplane", "chrome", "nsys", "rocprof"]
@@ -108,8 +111,20 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     complete: bool
     rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
     world_size: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    waiting_ns: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    critical_ranks: list[Count] = []
+
+    @property
+    def whole_ns(self) -> int:
+        """The wall time of all devices together."""
+        return self.busy_ns + self.idle_ns
 
     @property
     def busy_share(self) -> float:
         """Busy time divided by wall time, the mean over devices."""
-        return self.busy_ns / max(1, self.busy_ns + self.idle_ns)
+        return self.busy_ns / max(1, self.whole_ns)
+
+    @property
+    def communication_share(self) -> float:
+        """Time of communication divided by wall time, the mean over devices."""
+        return self.communication_ns / max(1, self.whole_ns)

@@ -15,6 +15,8 @@ for a trial that was profiled:
 results/<run id>/<trial id>.events.parquet  its event table
 results/<run id>/<trial id>.profile.*.gz    the profiler's own file
 results/<run id>/<trial id>.profile.log     the standard error of the profiled worker
+
+of a gang, the names of logs and profilers' files have the rank after the trial id, unless it is 0: <trial id>.rank1.log
 """
 
 from __future__ import annotations
@@ -52,12 +54,17 @@ TELEMETRY = ".telemetry.parquet"
 WORK = ".work"
 """Folder in that of a run, while a process works on it; one that is there without a lock is of a killed process."""
 _RUN = re.compile(r"\d{8}T\d{6}\.\d{6}-[0-9a-f]{8}")
-_OF_A_TRIAL = re.compile(rf"({_RUN.pattern})\.(log|telemetry|events|profile)\b")
+_OF_A_TRIAL = re.compile(rf"({_RUN.pattern})\.(rank\d+\.)?(log|telemetry|events|profile)\b")
 
 
 def new_id() -> str:
     """Return a name that sorts by time and does not collide: UTC to the microsecond, then 32 random bits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{secrets.token_hex(4)}"
+
+
+def of_ranks(trial_id: str, ranks: int) -> list[str]:
+    """Return how the names of a trial's files begin that each rank has."""
+    return [trial_id, *(f"{trial_id}.rank{rank}" for rank in range(1, ranks))]
 
 
 class RunFolder:

@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import short
+from benchmarker.comparing.scaling import kind_of
 from benchmarker.hooks.extras import installing
 from benchmarker.records.step_times import step_times
 
@@ -126,7 +127,7 @@ def speedups(found: Sequence[Series], path: Path) -> None:
                 marker="o" if each.scaling == "strong" else "s",
                 capsize=3,
                 color=_COLORS[number] if number < len(_COLORS) else _REST,
-                label=_plain(textwrap.shorten(f"{each.scaling}: {each.name}", 100, placeholder=" …")),
+                label=_plain(textwrap.shorten(f"{kind_of(each)}: {each.name}", 100, placeholder=" …")),
             )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count
 from benchmarker.report.page_model import Axis, Bars, Cell, Column, Figure, Listing, Section, Table
-from benchmarker.report.study import drawn
+from benchmarker.report.study import drawn, named_columns, names_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,42 @@ def kernels(study: Study) -> Section | None:
         for record in of
         if record.trace and record.trace.missing
     ]
-    return Section("kernels", "Where the time goes", (), (figure,), tuple(incomplete[:5]))
+    parts: tuple[Figure | Listing, ...] = (figure, *_communication(study, profiled))
+    return Section("kernels", "Where the time goes", (), parts, tuple(incomplete[:5]))
+
+
+def _communication(study: Study, profiled: Sequence[tuple[Group, Sequence[Record]]]) -> list[Listing]:
+    """Return a table of what several devices exchange: the means over trials, and the device that is waited for."""
+    rows: list[tuple[Cell, ...]] = []
+    for group, records in profiled:
+        traces = [record.trace for record in records if record.trace and record.case.devices > 1]
+        if not traces:
+            continue
+        whole = [max(1, each.whole_ns) for each in traces]
+        waits = [
+            each.waiting_ns / all_ns for each, all_ns in zip(traces, whole, strict=True) if each.waiting_ns is not None
+        ]
+        communication = fmean(each.communication_share for each in traces)
+        waiting = fmean(waits) if len(waits) == len(traces) else None
+        hidden = fmean(each.hidden_ns / all_ns for each, all_ns in zip(traces, whole, strict=True))
+        critical = Counter(rank for each in traces for rank in each.critical_ranks)
+        last, steps = critical.most_common(1)[0] if critical else (None, 0)
+        transferring = None if waiting is None else communication - waiting
+        share = steps / critical.total() if critical else None
+        rows.append((*names_of(study, group), communication, hidden, waiting, transferring, last, share, len(traces)))
+    columns = (
+        *named_columns(study),
+        *(Column(name, "%", numeric=True) for name in ("communication", "hidden", "waiting", "transferring")),
+        Column("critical_rank", numeric=True),
+        Column("of_steps", "%", numeric=True),
+        Column("trials", numeric=True),
+    )
+    caption = (
+        "Shares of the wall time of all devices, the means over profiled trials: in all, communication is waiting for "
+        "another device to begin, and transferring; some of it is hidden behind other work. The critical rank is the "
+        "device for which the others waited longest, in the given share of the steps."
+    )
+    return [Listing("Communication", Table(columns, tuple(rows)), caption)] if rows else []
 
 
 def _shares(records: Sequence[Record]) -> dict[str, float]:

@@ -45,6 +45,7 @@ KINDS = (
     Kind("samples_per_s", "samples/s", "1/s"),
     Kind("tokens_per_s", "tokens/s", "1/s"),
     Kind("busbw_bytes_per_s", "bus bandwidth", "B/s"),
+    Kind("communication_share", "share of communication", "%"),
     Kind("ttft_s", "TTFT", "s", "predicted_ttft_s"),
     Kind("tpot_s", "TPOT", "s", "predicted_tpot_s"),
     Kind(STEP_TIME, "step time", "s", "predicted_s", only_predicted=True),
@@ -117,6 +118,7 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
     marks += _predictions(shown, {label: mark.series for (label, _), mark in zip(shown, marks, strict=True)})
     xs = [dot.x for of in lines.values() for dot in of]
     is_log = kind.unit in ("s", "B/s") and _is_wide([y for mark in marks for y in mark.y])
+    limit = () if is_log else (0.0, 1.0) if kind.unit == "%" else (0.0,)
     left = (
         ""
         if len(pairs) <= MOST_CURVES
@@ -149,7 +151,7 @@ def _figure(study: Study, key: str, name: str, kind: Kind) -> Figure | None:
         Axis(name, log=_is_wide(xs)),
         tuple(marks),
         Table(columns, tuple(rows)),
-        y=Axis(kind.words, "s" if kind.unit == "s" else "", log=is_log, limit=() if is_log else (0.0,)),
+        y=Axis(kind.words, kind.unit if kind.unit in ("s", "%") else "", log=is_log, limit=limit),
         left_out=left,
     )
 
@@ -161,6 +163,8 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 def _said(dot: _Dot, kind: Kind) -> str:
     """Return the value of a dot, and how far it is from the prediction."""
+    if kind.unit == "%":
+        return f"{dot.y:.1%} {kind.words}"
     if kind.unit != "s":
         return f"{si(dot.y, kind.unit)} {kind.words}"
     times = f", {dot.y / dot.predicted:.3g} times the predicted {si(dot.predicted, 's')}" if dot.predicted else ""

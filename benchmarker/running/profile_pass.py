@@ -17,9 +17,11 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
+from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
-from benchmarker.worker.launch import converse, ending_text
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.agent import converse_with_ranks
+from benchmarker.worker.launch import ending_text
+from benchmarker.worker.protocol import Request, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,20 +56,25 @@ def without_profile(record: Record, reason: str) -> Record:
 
 def _profiled(context: Context, record: Record) -> Record:
     from benchmarker.traces import parquet  # Arrow takes longest of all to import, and few runs profile
-    from benchmarker.traces.ingest import Expected, ingest
+    from benchmarker.traces.ingest import Expected
+    from benchmarker.traces.together import ingest_ranks
 
     case = record.case
-    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
+    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem().on(case.devices, case.parallel)
     scopes = problem.scopes(parameters.convert(problem.params, case.params), case.mode)
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
-        file, ending = _file(Path(name))
+        files = [_file(folder_of(Path(name), rank)) for rank in range(case.ranks)]
         context.listener.hear({"stage": "reading the profile"})
-        found = ingest(file, Expected(scopes, case.measuring.separable, variables))
+        found = ingest_ranks([file for file, _ in files], Expected(scopes, case.measuring.separable, variables))
+        own = zip(store.of_ranks(record.trial_id, case.ranks), files, strict=True)
         _write(
             {
                 context.folder.events_path(record.trial_id): parquet.encode(found),
-                context.folder.profile_path(record.trial_id, ending): gzip.compress(file.read_bytes(), 6),
+                **{
+                    context.folder.profile_path(each, ending): gzip.compress(file.read_bytes(), 6)
+                    for each, (file, ending) in own
+                },
             }
         )
     least = LEAST_SHARE * found.trace.busy_ns
@@ -102,17 +109,18 @@ def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
         else:
             heard.append(event)
 
-    log = context.folder.log_path(f"{record.trial_id}.profile")
+    logs = [context.folder.log_path(f"{each}.profile") for each in store.of_ranks(record.trial_id, case.ranks)]
     request = Request(task="profile", framework=case.framework, cases=(case,), folder=str(into))
     try:
-        ending = converse(request, context.environment(case), case.measuring.timeout_s, log, listen)
-        text = ending_text(ending, log)
+        ending = converse_with_ranks(request, context.environment(case), case.measuring.timeout_s, logs, listen)
+        text = ending_text(ending, logs[ending.rank or 0])
     finally:
-        if log.exists() and log.stat().st_size == 0:
-            log.unlink()
+        for log in logs:
+            if log.exists() and log.stat().st_size == 0:
+                log.unlink()
     for event in heard:
-        if "refused" in event:
-            raise UserError(f"{case.framework}: {event['refused']}")
+        if "failure" in event:
+            raise UserError(f"{case.framework}: {event['failure']['message']}")
         if "done" in event:
             return dict(event["variables"])
     raise UserError(f"the profiled process failed: {text}")

@@ -11,10 +11,11 @@ import msgspec
 
 from benchmarker.machine import counters
 from benchmarker.power.samplers import Sampled, Sampling
+from benchmarker.records import store
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
-from benchmarker.worker.agent import converse_with_gang
-from benchmarker.worker.launch import converse, ending_text
+from benchmarker.worker.agent import converse_with_ranks
+from benchmarker.worker.launch import ending_text
 from benchmarker.worker.protocol import Request
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ def run_process(context: Context, process: Process) -> Outcome:
             builders[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())
         kills = counters.oom_kills()
-        if first.ranks == 1:
-            ending = converse(request, environment, measuring.timeout_s, logs[0], gather)
-        else:
-            ending = converse_with_gang(request, environment, measuring.timeout_s, logs, gather)
+        ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather)
         out_of_memory = ending.exit == -signal.SIGKILL and (counters.oom_kills() or 0) > (kills or 0)
         sampled = sampling.gather()
     for each in builders:
@@ -80,9 +78,7 @@ def run_process(context: Context, process: Process) -> Outcome:
 
 def log_paths(folder: RunFolder, process: Process) -> list[Path]:
     """Return the paths of the logs of the process, or of the ranks of its gang."""
-    trial_id = process.trial_ids[0]
-    names = [trial_id, *(f"{trial_id}.rank{rank}" for rank in range(1, process.cases[0].ranks))]
-    return [folder.log_path(name) for name in names]
+    return [folder.log_path(name) for name in store.of_ranks(process.trial_ids[0], process.cases[0].ranks)]
 
 
 def skip(process: Process, reason: str) -> list[Record]:

@@ -8,7 +8,7 @@ kind            step, scope, op, kernel, copy (memory copies and sets), runtime 
 name            the profiler's name for it
 op, opcode      the HLO instruction or framework op that it is or that launched it; the HLO opcode
 category, rule  gemm, convolution, attention, communication, reduction, memory, elementwise, ...; the rule that matched
-device, track   where it ran: `cpu`, `gpu:0`; the thread or stream
+device, track   where it ran: `cpu`, `gpu:0`, or `cpu:0` if a CPU is divided into several; the thread or stream
 ts_ns, dur_ns   begin and duration
 self_ns         its own time: without enclosed rows, with the part of its asynchronous tail in which nothing else ran
 busy_ns         its share of the device's busy time: each moment is divided equally among the rows running themselves
@@ -28,6 +28,7 @@ graph           how the op of what a graph launched was found in the capture: by
 collective      all_reduce, all_gather, ... for a row that is or launches a collective, if the profiler states it
 process_group   the collective's process group with its ranks; group_size is their number, message_bytes the data of
                 this rank, collective_nr the collective's number in the group
+waiting_ns      for a collective: how much of its time it waited for other ranks or devices to begin, if that is known
 flops, bytes    work of one execution, if it follows from the shapes
 size            bytes that a memory event allocates, negative if it frees them; address is where, allocated and
                 reserved are the totals of its device after it; only traces with memory events have these columns
@@ -83,6 +84,7 @@ INTEGERS = (
     "group_size",
     "message_bytes",
     "collective_nr",
+    "waiting_ns",
 )
 FLOATS = ("purity", "flops", "bytes")
 ADDED = {
@@ -90,7 +92,7 @@ ADDED = {
     "gemm",
     "launch",
     "graph",
-    *("collective", "process_group", "group_size", "message_bytes", "collective_nr"),
+    *("collective", "process_group", "group_size", "message_bytes", "collective_nr", "waiting_ns"),
 }
 """Columns that older files lack."""
 MEMORY = ("size", "address", "allocated", "reserved")

@@ -32,7 +32,7 @@ def summary(
     """The summary of an attributed trace; `steps` are the durations of its steps."""
     events = found.events
     rows = work(events)
-    devices = list(_devices(events, rows))
+    devices = list(device_times(events, rows))
     whole = [each for each in devices if not each.track]
     uneven = _uneven(rows)
     overlaps = [Overlap.of(of_device) for _, of_device in rows.groupby("device", observed=True)]
@@ -67,7 +67,7 @@ def summary(
     )
 
 
-def _devices(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
+def device_times(events: pd.DataFrame, rows: pd.DataFrame) -> list[DeviceTime]:
     """Each device, and if it has several streams or threads, each of these."""
     all_ns = Covered.of(events, rows).wall_ns
     found = []

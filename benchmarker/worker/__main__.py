@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,13 +19,13 @@ from benchmarker.api.errors import TerminatedError, UserError, terminate
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
-from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
 from benchmarker.worker.parent import Parent
+from benchmarker.worker.profile import profile
 from benchmarker.worker.protocol import Events, Request, lines
 from benchmarker.worker.serve import serve
-from benchmarker.worker.trial import Stages, measure
+from benchmarker.worker.trial import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,33 +83,11 @@ def _check(request: Request, events: Events, parent: Parent) -> None:
             events.send(losses=losses)
 
 
-def _profile(request: Request, events: Events, parent: Parent) -> None:
-    """Trace some steps, with a synchronisation after each; the warm-up is not in the trace."""
-    (case,) = request.cases
-    stages = Stages(events)
-    with stages("open"):
-        bench = Bench(case, case.measuring.profiling)
-        variables = bench.describe()["variables"]
-        profiler = bench.framework.profile(Path(request.folder))
-    with stages("build"):
-        workload = bench.build(bench.params, bench.data(bench.params, BATCHES))
-    stepper = timing.Stepper(workload.step, bench.framework.synchronize)
-    with stages("warm-up"):
-        for _ in range(case.measuring.warmup_steps + 1):
-            stepper.block(1)
-    with stages("profile"), profiler as mark:
-        for number in range(case.measuring.profile_steps):
-            with mark(number):
-                duration_ns = stepper.block(1)
-            stages.tell(number + 1, duration_ns / 1e9)
-    events.send(done=True, variables=variables)
-
-
 _TASKS: dict[str, Callable[[Request, Events, Parent], None]] = {
     "describe": _describe,
     "trial": measure,
     "check": _check,
-    "profile": _profile,
+    "profile": profile,
     "serve": serve,
 }
 

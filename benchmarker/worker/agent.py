@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.machine import gpus
-from benchmarker.worker.launch import GRACE_S, Ending, listen, started
+from benchmarker.worker.launch import GRACE_S, Ending, converse, listen, started
 from benchmarker.worker.protocol import Address, Told
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ GATHER_S = 2.0
 """Time after the first failure in which others are heard: the first is seldom the cause."""
 PLACES_S = 1.0
 """Time that the ranks are given after the timeout to tell where they are."""
+
+
+def converse_with_ranks(
+    request: Request, environment: Environment, timeout_s: float, logs: Sequence[Path], hear: Callable[[Event], None]
+) -> Ending:
+    """Run a worker to its end, or a gang, whose ranks have a log each, and pass on what it or rank 0 sends."""
+    if len(logs) == 1:
+        return converse(request, environment, timeout_s, logs[0], hear)
+    return converse_with_gang(request, environment, timeout_s, logs, hear)
 
 
 def converse_with_gang(

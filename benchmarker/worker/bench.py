@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from benchmarker.records.record import DeviceInfo, Types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from benchmarker.api.case import Mode, Profiling
-    from benchmarker.api.framework import Device, Framework, FrameworkInfo
+    from benchmarker.api.case import Mode
+    from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
     from benchmarker.api.problem import Data, Problem, Workload
 
 BATCHES = 4
@@ -27,10 +30,11 @@ BATCHES = 4
 class Bench:
     """A case with its plugins loaded, its framework opened and its parameters converted.
 
-    The processes of a gang divide the cores among themselves.
+    The processes of a gang divide the cores among themselves. With a folder for its profile, the process gets settings
+    for profiling, and `profiler`. Raises `UserError`, also if the framework then has no profiler.
     """
 
-    def __init__(self, case: Case, profiling: Profiling = "no") -> None:
+    def __init__(self, case: Case, profile_into: Path | None = None) -> None:
         threads = case.threads
         if threads is None and case.ranks > 1 and case.device == "cpu":
             threads = max(1, usable_cores() // case.ranks)
@@ -46,14 +50,17 @@ class Bench:
             device=case.device,
             precision=case.precision,
             threads=threads,
-            profiling=profiling,
+            profiling=case.measuring.profiling if profile_into else "no",
             devices=case.devices // case.ranks,
         )
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):
             found = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"
             raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
-        self.problem: Problem = self.hooks.make_problem().on(1 if case.each else case.devices)
+        self.profiler: AbstractContextManager[StepMarker] = (
+            self.framework.profile(profile_into) if profile_into else nullcontext(nullcontext)
+        )
+        self.problem: Problem = self.hooks.make_problem().on(1 if case.each else case.devices, case.parallel)
         self.params = parameters.convert(self.problem.params, case.params)
 
     def data(self, size: Any, batches: int) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -35,9 +36,10 @@ from benchmarker.records.record import (
 class Request(Struct, frozen=True, kw_only=True):
     """A task for a worker: describe a framework, run a trial of a case, profile it, check its modes, or serve it.
 
-    A profile is written to a file in `folder`. A trial has one case, of which the worker may be a `rank` of several, or
-    the two of a duet, whose order is drawn from `seed`. `sensors` are the connections to the samplers of its meters.
-    `spawned_s` is when the worker was started, by the monotonic clock, which processes share.
+    A trial has one case, of which the worker may be a `rank` of several, or the two of a duet, whose order is drawn
+    from `seed`. A profile is written to a file in the rank's own folder in `folder`. `sensors` are the connections to
+    the samplers of its meters. `spawned_s` is when the worker was started, by the monotonic clock, which processes
+    share.
     """
 
     task: Literal["describe", "trial", "check", "profile", "serve"]
@@ -51,6 +53,11 @@ class Request(Struct, frozen=True, kw_only=True):
     folder: str = ""
     sensors: dict[str, Line] = {}
     spawned_s: float = 0.0
+
+
+def folder_of(folder: Path, rank: int) -> Path:
+    """Return where the profile of a rank is written."""
+    return folder / f"rank{rank}"
 
 
 class Address(Struct, frozen=True):

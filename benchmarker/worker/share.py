@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from benchmarker.worker.bench import BATCHES
 from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare
 
 if TYPE_CHECKING:
+    from benchmarker.api.framework import StepMarker
     from benchmarker.api.problem import Workload
     from benchmarker.worker.bench import Bench
 
@@ -29,6 +31,8 @@ class Share:
     def __init__(self, bench: Bench, rank: int = 0) -> None:
         self._bench = bench
         self._workload: Workload | None = None
+        self._stack = ExitStack()
+        self._mark: StepMarker = nullcontext
         count = bench.case.devices // bench.case.ranks
         self._devices = range(rank * count, (rank + 1) * count)
         self._local: list[timing.Stepper] = []
@@ -60,6 +64,19 @@ class Share:
         """Run steps and wait for them; returns their duration in ns."""
         return self.stepper.block(steps)
 
+    def begin_profile(self) -> None:
+        """Start the profiler of this process."""
+        self._mark = self._stack.enter_context(self._bench.profiler)
+
+    def profiled_step(self, number: int) -> int:
+        """Run a step that the profiler marks with its number, and wait for it; returns its duration in ns."""
+        with self._mark(number):
+            return self.block(1)
+
+    def end_profile(self) -> None:
+        """Stop the profiler, which writes its file."""
+        self._stack.close()
+
     def sync_s(self) -> float:
         """Return the cost of waiting for a result that is already available, s."""
         return self.stepper.sync_s()
@@ -87,7 +104,9 @@ class Share:
             self._local = [self.stepper]
             return ""
         if self.workload.local is None:
-            return f"{self._bench.case.problem} has no step without communication"
+            way = self._bench.case.parallel
+            how = "" if way == "none" else f" in --parallel={way}"
+            return f"{self._bench.case.problem} has no step without communication{how}"
         try:
             synchronize = self._bench.framework.synchronize
             self._local = [timing.Stepper(step, synchronize) for step in self.workload.local()]

@@ -25,7 +25,8 @@ from benchmarker.worker.protocol import Address
 from benchmarker.worker.share import Solo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from benchmarker.api.case import Case, Measuring
     from benchmarker.api.problem import Workload
@@ -42,13 +43,22 @@ def measure(request: Request, events: Events, parent: Parent) -> None:
     """Run a trial, or a rank of one; any error is sent as its failure."""
     stages = Stages(events)
     teams: list[Solo | Follower] = []
-    try:
+    with failures_sent(teams, stages):
         with stages("open"):
             for number, case in enumerate(request.cases):
                 stages.of = number
-                teams.append(_open(case, request.rank, stages, parent))
+                team = open_team(case, request.rank, stages, parent)
+                stages.send(part=team.bench.describe())
+                teams.append(team)
         if _run(teams, request, stages):
             events.send(done=True)
+
+
+@contextmanager
+def failures_sent(teams: Sequence[Solo | Follower], stages: Stages) -> Iterator[None]:
+    """Send any error as the failure of the trial."""
+    try:
+        yield
     except Exception as error:  # noqa: BLE001 - any exception becomes the record's error
         if not isinstance(error, UserError):
             traceback.print_exc()
@@ -59,19 +69,18 @@ def measure(request: Request, events: Events, parent: Parent) -> None:
         stages.fail(kind, _one_line(error), lost_peer=lost_peer)
 
 
-def _open(case: Case, rank: int, stages: Stages, parent: Parent) -> Solo | Follower:
+def open_team(
+    case: Case, rank: int, stages: Stages, parent: Parent, profile_into: Path | None = None
+) -> Solo | Follower:
     """Open a case in this process, which is a rank of a gang if the case has several."""
-    bench = Bench(case)
+    bench = Bench(case, profile_into)
     if case.ranks == 1:
-        team: Solo | Follower = Solo(bench)
-    else:
-        channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish)
-        parent.waits = channel.waits
-        if not case.each:
-            bench.framework.join(channel)
-        team = Follower(bench, channel) if rank else Leader(bench, channel, stages)
-    stages.send(part=bench.describe())
-    return team
+        return Solo(bench)
+    channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish)
+    parent.waits = channel.waits
+    if not case.each:
+        bench.framework.join(channel)
+    return Follower(bench, channel) if rank else Leader(bench, channel, stages)
 
 
 def _run(teams: list[Solo | Follower], request: Request, stages: Stages) -> bool:

@@ -63,7 +63,8 @@ def test_a_processor_is_divided_among_processes(cli, framework):
         (("--each",), "--each compares devices, but toy is asked for one; give --devices=2 or more"),
         (("--each", "--devices=4"), "--devices=4: toy sees 3 cuda (toy card) here"),
         (("--each", "--devices=2", "--scaling=weak"), "--each gives each device the same work already"),
-        (("--each", "--devices=2", "--profile"), "--profile cannot be used with --devices=2"),
+        (("--each", "--devices=2", "--profile"), "--profile cannot be used with --each"),
+        (("--each", "--devices=2", "--parallel=dp"), "--each does not divide the work; omit --parallel"),
     ],
 )
 def test_what_each_cannot_do_is_refused(cli, tmp_path, words, message):

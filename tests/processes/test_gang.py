@@ -107,6 +107,15 @@ def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, me
     assert psutil.Process().children() == []
 
 
+def test_a_rank_with_lines_of_a_megabyte_disturbs_no_other(cli, tmp_path):
+    done = cli(*RUN, "--fault=loud", "--blocks=2", "--json", env={"TOY_RANK": "1"})
+    assert done.returncode == 0, done.stderr
+    assert len(one(done)["ranks"]) == 3
+    (log,) = tmp_path.glob("results/*/*.rank1.log")
+    assert 1_000_000 < log.stat().st_size < 9 * 2**20
+    assert log.read_bytes().endswith(b"more bytes are left out]\n")
+
+
 def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
     start = time.monotonic()
     done = cli(*RUN, "--fault=hang", "--after=20", "--timeout=5s", "--json", env={"TOY_RANK": "2"})
@@ -177,7 +186,6 @@ def test_nothing_is_left_of_a_gang_whose_parent_ends(toy_folder, tmp_path, numbe
         (("--framework=toy", "--problem=nap", "--devices=100000"), "is divided into at most"),
         (("--framework=toy", "--problem=chat", "--devices=2"), "chat in toy computes on one device; omit --devices=2"),
         (("--framework=numpy", "--problem=gemm", "--devices=2"), "numpy computes on one device; omit --devices=2"),
-        (("--framework=toy", "--problem=nap", "--devices=2", "--profile"), "--profile cannot be used with --devices=2"),
     ],
 )
 def test_what_no_gang_can_do_is_refused_before_anything_runs(cli, tmp_path, words, message):
@@ -186,6 +194,64 @@ def test_what_no_gang_can_do_is_refused_before_anything_runs(cli, tmp_path, word
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "results").exists()
+
+
+def profiled(cli, profiler, *words):
+    words = ("--blocks=2", "--profile", "--profile-steps=4", *words)
+    return cli(*RUN, *words, env={"TOY_PROFILER": profiler} if profiler else None)
+
+
+def test_the_profiles_of_all_ranks_are_one_table_on_one_clock(cli, tmp_path):
+    """In a step of 100 us, rank r reduces from 20 + 10 r us until 90: rank 0 waits for 20 us, and rank 1 for 10."""
+    done = profiled(cli, "writes", "--json")
+    assert done.returncode == 0, done.stderr
+    record = one(done)
+    trace = record["trace"]
+    assert (trace["steps"], trace["step_ns"], trace["world_size"]) == (4, [100_000] * 4, 3)
+    assert (trace["wall_ns"], trace["busy_ns"], trace["idle_ns"]) == (400_000, 3 * 4 * 90_000, 3 * 4 * 10_000)
+    assert [(each["device"], each["busy_ns"]) for each in trace["devices"] if not each["track"]] == [
+        (f"cpu:{rank}", 4 * 90_000) for rank in range(3)
+    ]
+    assert (trace["communication_ns"], trace["hidden_ns"]) == (4 * (70 + 60 + 50) * 1000, 0)
+    assert trace["waiting_ns"] == 4 * (20 + 10) * 1000
+    assert trace["critical_ranks"] == [2] * 4
+    assert trace["complete"], trace["missing"]
+    shares = {name: record["metrics"][name]["value"] for name in ("communication_share", "waiting_share")}
+    assert shares == {"communication_share": 720 / 1200, "waiting_share": 120 / 1200}
+    (scope,) = record["scopes"]
+    assert (scope["scope"], scope["occurrences"], scope["expected"]) == ("nap", 4, 4)
+    assert scope["step_ns"] == [3 * 90_000] * 4
+    kernels = {each["name"]: (each["count"], each["total_ns"]) for each in record["kernels"]}
+    assert kernels == {"gloo:all_reduce": (12, 720_000), "aten::mm": (12, 4 * (20 + 30 + 40) * 1000)}
+    folder = tmp_path / "results" / record["run_id"]
+    names = {path.name.removeprefix(record["trial_id"]) for path in folder.glob("*.gz")}
+    assert names == {".profile.json.gz", ".rank1.profile.json.gz", ".rank2.profile.json.gz"}
+    path = f"results/{record['run_id']}/{record['trial_id']}.json"
+    assert cli("validate", path).returncode == 0
+    shown = cli("show", path).stdout
+    assert "60% of the time of 3 devices, 0% hidden, 10% waiting for another, 50% transferring" in shown
+    assert re.search(r"critical rank +2 \(4 of 4 steps\)", shown)
+    found = json.loads(cli("profile", "ranks", path, "--json").stdout)
+    assert [each["waiting_ns"] for each in found["ranks"]] == [80_000, 40_000, 0]
+    assert [(each["step"], each["rank"], each["waiting_ns"]) for each in found["steps"]] == [
+        (step, 2, 30_000) for step in range(4)
+    ]
+    assert found["collectives"][0]["shortest_ns"] == 50_000
+
+
+@pytest.mark.parametrize(
+    ("profiler", "reason"),
+    [
+        ("", r"toy: rank \d: it has no profiler"),
+        ("fails on rank 2", "toy: rank 2: ValueError: told to fail"),
+        ("exits on rank 1", "the profiled process failed: rank 1: the worker ended with status 7"),
+    ],
+)
+def test_a_profile_that_fails_names_the_rank_and_leaves_the_trial(cli, profiler, reason):
+    record = one(profiled(cli, profiler, "--json"))
+    assert record["status"] == "ok"
+    assert record["trace"] is None
+    assert re.fullmatch(reason, record["reasons"]["trace"])
 
 
 def test_more_gpus_than_the_framework_sees_are_refused(cli):

@@ -83,3 +83,22 @@ def test_several_devices_without_one_are_not_scaled(cli):
     assert ", 2 devices, " in done.stderr
     assert ": no case of one device has the same work, or the work of each device; measure --devices=1" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_lists_of_the_problems_options_make_a_case_of_each_combination(cli):
+    records = measured(cli, "--samples=2..8", "--ms=1,2", "--devices=1,2")
+    found = {tuple(each["case"]["params"][name] for name in ("samples", "ms")) for each in records}
+    assert found == {(samples, ms) for samples in (2, 4, 8) for ms in (1, 2)}
+    assert len(records) == 12
+
+
+def test_what_a_framework_does_not_support_is_left_out_of_lists_only(cli):
+    reason = "--samples=3 cannot be divided among 2 devices"
+    done = cli(*RUN, "--samples=3,4", "--devices=2", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert f"left out: framework=toy samples=3: {reason}" in done.stdout
+    for words in ("--samples=3", "--samples=3,3"):
+        assert reason in cli(*RUN, words, "--devices=2").stderr
+    done = cli(*RUN, "--samples=3,5", "--devices=2")
+    assert done.returncode == 2
+    assert done.stderr.startswith("benchmarker: error: nothing is left to run: framework=toy samples=3: ")

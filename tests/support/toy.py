@@ -19,7 +19,8 @@ ENTRY_POINTS = {
 TOY = {
     "__init__.py": "",
     "framework.py": """
-        import os
+        import json, os
+        from contextlib import contextmanager, nullcontext
         from benchmarker import Device, Framework, FrameworkInfo, hookimpl
 
         @hookimpl
@@ -45,6 +46,30 @@ TOY = {
             def threads(self): return 1
             def settings(self): return {}
             def peak_memory_bytes(self): return None
+            def profile(self, folder):
+                told = os.environ.get("TOY_PROFILER")
+                return self.traced(folder, told) if told else super().profile(folder)
+            @contextmanager
+            def traced(self, folder, told):
+                # In each step of 100 us, rank r computes for 20 us + 10 us * r, then all reduce until 90 us.
+                rank, events, numbers = self.gang.rank, [], []
+                if told == f"fails on rank {rank}": raise ValueError("told to fail")
+                if told == f"exits on rank {rank}": os._exit(7)
+                def event(name, category, ts, dur, tid, **args):
+                    events.append(dict(ph="X", name=name, cat=category, pid=rank, tid=tid, ts=ts, dur=dur, args=args))
+                def mark(number):
+                    numbers.append(number)
+                    return nullcontext()
+                yield mark
+                shapes = {"Input Dims": [[256]], "Input type": ["float"]}
+                for number in numbers:
+                    at, begin = 1000 + 100 * number, 20 + 10 * rank
+                    event(f"ProfilerStep#{number}", "user_annotation", at, 100, 1)
+                    event("nap", "user_annotation", at, 90, 1)
+                    event("aten::mm", "cpu_op", at, begin, 1)
+                    event("c10d::allreduce_", "cpu_op", at + begin, 2, 1, **shapes)
+                    event("gloo:all_reduce", "user_annotation", at + begin, 90 - begin, 2, **shapes)
+                (folder / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     """,
     "chat.py": """
         from dataclasses import dataclass, replace
@@ -140,7 +165,7 @@ TOY = {
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
                 "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late",
-                "lost",
+                "lost", "loud",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
@@ -149,7 +174,7 @@ TOY = {
             params = NapParams
             cost_formula = "flops = 1000"
             devices = 1
-            def on(self, devices):
+            def on(self, devices, parallel="none"):
                 self.devices = devices
                 return self
             def scopes(self, params, mode): return {"nap": 1}
@@ -172,7 +197,7 @@ TOY = {
 
         @hookimpl
         def describe_workload():
-            return Support({"inference": ("fp32", "fp64")}, several_devices=True)
+            return Support({"inference": ("fp32", "fp64")}, parallel=("none",))
 
         FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a gang that has the fault
 
@@ -190,6 +215,9 @@ TOY = {
                     if rank != FAULTY: raise RuntimeError("the toy peer is gone")
                     time.sleep(0.5)
                     raise ValueError("told to fail late")
+                if params.fault == "loud" and rank == FAULTY and not small and taken <= 12:
+                    print("x" * 1_000_000, flush=True)
+                    print("x" * 1_000_000, file=sys.stderr, flush=True)
                 if rank == FAULTY and not small and taken > params.after:
                     if params.fault == "lost": raise RuntimeError("the toy peer is gone")
                     if params.fault == "raise": raise ValueError("told to\\nfail")
@@ -235,7 +263,7 @@ TOY = {
             params = TeamParams
             cost_formula = "flops = 1000 for each sample"
             devices = 1
-            def on(self, devices):
+            def on(self, devices, parallel="none"):
                 self.devices = devices
                 return self
             def grown(self, params, devices): return replace(params, samples=devices * params.samples)
@@ -259,7 +287,7 @@ TOY = {
 
         @hookimpl
         def describe_workload():
-            return Support({"inference": ("fp32",)}, several_devices=True)
+            return Support({"inference": ("fp32",)}, parallel=("none",))
 
         @hookimpl
         def build_workload(framework, params, case):

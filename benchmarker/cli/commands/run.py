@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +15,10 @@ from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan
 from benchmarker.cli.options.case import dry_run_option, measuring_several_options, store_options, what_options
-from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
+from benchmarker.cli.options.problem import ProblemCommand, ask_each, names_of
 from benchmarker.cli.options.types import Integer
 from benchmarker.machine import gpus
+from benchmarker.planning.build import left_out
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import same_device
 from benchmarker.planning.scaling import ALL, on_several
@@ -24,8 +27,11 @@ from benchmarker.records.plan import make_plan
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarker.api.case import Case
+    from benchmarker.planning.factors import Settings
 
-@click.command("run", cls=ProblemCommand, example="run --framework=jax --problem=gemm")
+
+@click.command("run", cls=ProblemCommand, lists=True, example="run --framework=jax --problem=gemm")
 @click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
 @what_options
 @measuring_several_options
@@ -46,25 +52,35 @@ def command(
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
-    Lists of frameworks, numbers of devices and scalings make a case of each combination; a round runs each of them.
+    Lists of frameworks, devices, ways to divide a step, scalings and the problem's options make a case of each
+    combination. A round runs each of them; those of several that are not supported are left out and reported.
     Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
     """
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
-    devices, scalings = options.pop("devices"), options.pop("scalings")
+    devices, parallels, scalings = (options.pop(name) for name in ("devices", "parallels", "scalings"))
     if devices == (1,) and "weak" in scalings:
         raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
     if options["each"] and "weak" in scalings:
         raise UserError("--each gives each device the same work already; omit --scaling=weak")
-    question = ask(options, measuring=measuring)
-    asked = question.asked
-    environment = gpus.environment(asked.gpu, os.environ, None if ALL in devices else max(devices))
-    names = names_of(framework, asked.problem)
+    if options["each"] and parallels:
+        raise UserError("--each does not divide the work; omit --parallel")
+    problem, asked = ask_each(options, measuring=measuring)
+    environment = gpus.environment(asked[0].gpu, os.environ, None if ALL in devices else max(devices))
+    names = names_of(framework, asked[0].problem)
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = usable(asked.problem, names, environment)
-    cases = [
-        case
-        for name, ability in able.items()
-        for case in on_several(asked, question.problem, name, ability, devices, scalings)
-    ]
+        able = usable(asked[0].problem, names, environment)
+    cases: list[Case] = []
+    refused: dict[str, list[Settings]] = defaultdict(list)
+    tables = [{"framework": name, **each.params} for name, each in product(able, asked)]
+    for table, (name, each) in zip(tables, product(able, asked), strict=True):
+        try:
+            cases += on_several(each, problem, name, able[name], devices, parallels or [None], scalings)
+        except UserError as error:
+            if len(asked) == 1:
+                raise
+            refused[str(error)].append(table)
+    reasons = left_out(refused, tables)
+    if not cases:
+        raise UserError(f"nothing is left to run: {'; '.join(reasons)}")
     same_device(cases)
-    return execute_plan(make_plan(cases, trials), results, resume, dry_run, as_json)
+    return execute_plan(make_plan(cases, trials, left_out=reasons), results, resume, dry_run, as_json)

@@ -14,6 +14,7 @@ from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Design, Integer
+from benchmarker.hooks import parameters
 from benchmarker.planning.factors import Description
 from benchmarker.records.record import DesignKind
 from benchmarker.records.selection import setting
@@ -117,11 +118,10 @@ def _is_given(name: str) -> bool:
 
 def _lists(option: str, words: Sequence[str]) -> dict[str, list[str]]:
     """Return lists of values by parameter, from words such as `m=256,512`."""
-    lists = {name: text.split(",") if text else [] for name, text in _assignments(option, words).items()}
-    for name, values in lists.items():
-        if not all(values):
-            raise UserError(f"{option} {name}={','.join(values)}: a value is missing between two commas")
-    return lists
+    return {
+        name: parameters.values_of(f"{option} {name}", text) if text else []
+        for name, text in _assignments(option, words).items()
+    }
 
 
 def _assignments(option: str, words: Sequence[str]) -> dict[str, str]:

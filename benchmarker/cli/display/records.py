@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.configurations import Configuration
+    from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
 
 
@@ -267,6 +269,21 @@ def _how(record: Record) -> list[list[str]]:
     return rows
 
 
+def _communication(trace: Trace) -> list[list[str]]:
+    """Return how much of the time of several devices is communication, what it consists of, and who is waited for."""
+    devices = sum(not each.track for each in trace.devices)
+    if devices < 2:
+        return []
+    share = trace.communication_share
+    parts = [f"{share:.0%} of the time of {devices} devices", f"{trace.hidden_ns / max(1, trace.whole_ns):.0%} hidden"]
+    if trace.waiting_ns is not None:
+        waiting = trace.waiting_ns / max(1, trace.whole_ns)
+        parts += [f"{waiting:.0%} waiting for another", f"{share - waiting:.0%} transferring"]
+    critical = Counter(trace.critical_ranks).most_common()
+    texts = [f"{rank} ({times} of {count(trace.steps, 'step')})" for rank, times in critical]
+    return [["communication", ", ".join(parts)], *([["critical rank", ", ".join(texts)]] if texts else [])]
+
+
 def _profile(record: Record) -> list[list[str]]:
     """Return a summary of the profile, or why there is none although it was requested."""
     trace = record.trace
@@ -279,5 +296,6 @@ def _profile(record: Record) -> list[list[str]]:
     return [
         ["profile", f"{steps}{', separable' if trace.separable else ''}, busy {trace.busy_share:.0%}"],
         ["most time in", ", ".join(names)],
+        *_communication(trace),
         *(["INCOMPLETE", text] for text in trace.missing),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import click
@@ -34,6 +34,19 @@ def ask(options: dict[str, Any], **more: Any) -> Question:
     return Question(problem, Asked(params=given, **options, **more))
 
 
+def ask_each(options: dict[str, Any], **more: Any) -> tuple[Problem, list[Asked]]:
+    """Return the problem of parsed options that take lists, and a request for each combination of their values.
+
+    Raises `UserError` if a parameter is invalid, before any framework is started.
+    """
+    problem, given = problem_of(options)
+    lists = [parameters.values_of(parameters.option(name), value) for name, value in given.items()]
+    combinations = [dict(zip(given, values, strict=True)) for values in product(*lists)]
+    for params in combinations:
+        parameters.resolve(problem, params, "cpu")
+    return problem, [Asked(params=params, **options, **more) for params in combinations]
+
+
 def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """Return the problem of parsed options and those of its parameters that were given; removes them from `options`."""
     problem: Problem = registry.load([f"problem.{options['problem']}"]).hook.make_problem()
@@ -44,19 +57,21 @@ def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
 class ProblemCommand(click.Command):
     """A command that looks for `--problem` before parsing and adds that problem's parameters as options.
 
-    Without any argument it raises `UserError` with an `example`, if it has one. Parameters that are `set_otherwise`
-    are no options.
+    Without any argument it raises `UserError` with an `example`, if it has one. With `lists`, the options take lists of
+    values. Parameters that are `set_otherwise` are no options.
     """
 
     def __init__(
         self,
         *args: Any,
         example: str = "",
+        lists: bool = False,
         set_otherwise: Callable[[Problem], Collection[str]] = lambda _: (),
         **named: Any,
     ) -> None:
         super().__init__(*args, **named)
         self.example = example
+        self.lists = lists
         self.set_otherwise = set_otherwise
 
     def make_context(
@@ -68,7 +83,7 @@ class ProblemCommand(click.Command):
             raise no_options(self.example)
         problem = _named(args)
         try:
-            self.problem_options = _options(problem, self.set_otherwise) if problem else []
+            self.problem_options = self._options(problem) if problem else []
         except UserError:
             if not completing:
                 raise
@@ -84,6 +99,11 @@ class ProblemCommand(click.Command):
         """Return the command's own options and the problem's."""
         return [*super().get_params(ctx), *self.problem_options]
 
+    def _options(self, problem: str) -> list[click.Parameter]:
+        made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
+        left_out = self.set_otherwise(made)
+        return [_option(field, self.lists) for field in parameters.fields(made) if field.name not in left_out]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write two sections of options, or one and a hint if no problem is named."""
         own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
@@ -96,6 +116,12 @@ class ProblemCommand(click.Command):
         if theirs:
             with formatter.section("Options of this problem"):
                 formatter.write_dl([record for record in theirs if record])
+            if self.lists:
+                formatter.write_paragraph()
+                formatter.write_text(
+                    "Each takes a list of values, 8,16; 1K..1G is 1024 and its doubles up to 2^30. A case of each "
+                    "combination is measured."
+                )
         else:
             formatter.write_paragraph()
             formatter.write_text(
@@ -140,13 +166,7 @@ def problem_names(beginning: str = "") -> list[str]:
     return [name for name in names if name.startswith(beginning)]
 
 
-def _options(problem: str, set_otherwise: Callable[[Problem], Collection[str]]) -> list[click.Parameter]:
-    made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
-    left_out = set_otherwise(made)
-    return [_option(field) for field in parameters.fields(made) if field.name not in left_out]
-
-
-def _option(field: parameters.Field) -> click.Option:
+def _option(field: parameters.Field, lists: bool) -> click.Option:
     """Return a parameter as an option; its value is checked later, with all others, so any text is accepted here."""
     shown = "" if field.default is None else f"default: {_text(field.default)}"
     if field.accelerator_default != field.default:
@@ -154,8 +174,8 @@ def _option(field: parameters.Field) -> click.Option:
     text = "; ".join(part for part in (field.help, shown) if part)
     if field.type == "bool":
         return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
-    kind = click.Choice(field.choices) if field.choices else None
-    metavar = None if field.choices else f"{field.type.upper()} {field.range}".strip()
+    kind = click.Choice(field.choices) if field.choices and not lists else None
+    metavar = f"[{'|'.join(field.choices)}]" if field.choices else f"{field.type.upper()} {field.range}".strip()
     return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)
 
 

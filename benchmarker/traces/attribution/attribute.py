@@ -1,8 +1,8 @@
 """Attribute the rows of a trace file: which row launched which, the scope of each row, and its own running time.
 
 On the host, a row's scopes are the scope rows that enclose it on its thread. A kernel has the scopes of the call that
-launched it. A row of the backward pass has the scopes of its forward op. If the file contains the program, as JAX's
-files do, the scopes are those of the instruction itself.
+launched it, and a transfer of gloo those of the call that asked for it. A row of the backward pass has the scopes of
+its forward op. If the file contains the program, as JAX's files do, the scopes are those of the instruction itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from benchmarker.traces.attribution.costs import counted_once
 from benchmarker.traces.attribution.graphs import HOW, captured_calls
 from benchmarker.traces.attribution.instructions import from_programs
 from benchmarker.traces.attribution.nesting import Nest, busy, enclosed, inherit, nest
+from benchmarker.traces.attribution.transfers import calls_of, with_calls
+from benchmarker.traces.attribution.waiting import meetings_ns
 from benchmarker.traces.events import Kinds, codes, grouped, words
-from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.formats.reading import CPU, Reading
 
 _LONGEST_PATH = 4096
 """Characters of a path to which another scope is added; a longer path is replaced by an ellipsis first."""
@@ -57,8 +59,9 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     kind = Kinds(events)
     begin, end = events["ts_ns"].to_numpy(), (events["ts_ns"] + events["dur_ns"]).to_numpy()
     nested = _nest_hosts(events, kind, begin, end)
-    launch = _launches(events, kind)
-    parent = np.where(kind.on_device, launch, nested.parent)
+    call = calls_of(events)
+    launch = np.where(call >= 0, call, _launches(events, kind))
+    parent = np.where(launch >= 0, launch, nested.parent)
     rows = np.arange(len(events))
     op_row = inherit(nested.parent, np.where(kind.op, rows, -1))
     forward, unmatched_backward, restored = forward_rows(events, reading, nested)
@@ -68,7 +71,7 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     node = np.full(len(events), -1) if reading.graph_node is None else reading.graph_node
     captured, how = captured_calls(events.assign(parent_id=parent), launch, op_row, scope_row, node)
     source = np.where(captured >= 0, captured, launch)  # the call that tells what a device row is
-    launched = kind.on_device & (launch >= 0)
+    launched = launch >= 0
     for found in (op_row, phase, scope_row):
         found[launched] = found[source[launched]]
     phase[kind.on_device & ~launched] = UNKNOWN
@@ -96,16 +99,24 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
         texts = [*events["name"].cat.categories, ""]
         events["leaf"] = words(np.where(scope_row >= 0, codes(events["name"])[scope_row], len(texts) - 1), texts)
         events["purity"] = 1.0
+    events = with_calls(events, call, nested)
+    kind = Kinds(events)
     _categorise(events, kind, _optimizing(events, nested, kind, source))
+    events["waiting_ns"] = meetings_ns(events, nested)
     events = counted_once(_timed(events, kind, nested), nested, source, kind.on_device)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
     return Attributed(events, unmatched_ops, unmatched_backward, restored, unlaunched, nested.overlapping)
 
 
 def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:
-    """Nest the rows of each thread; the rows of a device's streams enclose nothing."""
+    """Nest the rows of each thread; the rows of a device's streams enclose nothing.
+
+    The devices that a CPU is divided into share its threads.
+    """
     hosts = np.flatnonzero(~kind.on_device)
-    thread = grouped(codes(events["device"])[hosts], codes(events["track"])[hosts])[0]
+    names = events["device"].cat.categories
+    device = words(codes(events["device"]), ["cpu" if CPU.match(name) else name for name in names])
+    thread = grouped(device.codes[hosts], codes(events["track"])[hosts])[0]
     within = nest(thread, begin[hosts], end[hosts])
     parent, level = np.full(len(events), -1), np.zeros(len(events), np.int32)
     has = within.parent >= 0
@@ -172,7 +183,7 @@ def _steps(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, launch: np.ndar
         inside = (at >= 0) & (begin < until[at])
         step[inside] = number[at[inside]]
         step[order] = number
-    launched = kind.on_device & (launch >= 0)
+    launched = launch >= 0
     step[launched] = step[launch[launched]]
     return step
 

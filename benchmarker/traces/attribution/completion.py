@@ -39,13 +39,14 @@ def _step_ends(events: pd.DataFrame, late: np.ndarray) -> np.ndarray:
 def _first_uses(
     events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray, late: np.ndarray, until: np.ndarray
 ) -> np.ndarray:
-    """When the first use of each late row's result began, in the same run and after the row's own end."""
+    """When the first use of each late row's result began, in the same run on its device, after the row's own end."""
     found = np.full(len(late), _NEVER)
     op, program = codes(events["op"]), events["program_id"].to_numpy()
     row, user = _uses(op[late], program[late], programs, list(events["op"].cat.categories))
     if not len(row):
         return found
-    execution = grouped(program, events["run"].to_numpy())[0] * (int(op.max()) + 1)
+    device = codes(events["device"])
+    execution = grouped(device, program, events["run"].to_numpy())[0] * (int(op.max()) + 1)
     rows = work[np.isin(op[work], user)]
     pairs, pair = np.unique(execution[rows] + op[rows], return_inverse=True)
     times, rank = np.unique(events["ts_ns"].to_numpy()[rows], return_inverse=True)

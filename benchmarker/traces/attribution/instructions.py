@@ -12,7 +12,9 @@ import pandas as pd
 
 from benchmarker.traces.attribution.categories import categorize
 from benchmarker.traces.attribution.paths import leaf, scope_path, to_leaf
+from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import Kinds, codes, grouped, words
+from benchmarker.traces.formats.collectives import kind_of
 from benchmarker.traces.formats.hlo import REWRITTEN, Instruction, Program
 
 _NOT_SYMBOL = re.compile(r"\W")
@@ -30,10 +32,14 @@ def from_programs(
         _explain(programs.get(int(program[row])), ops[op[row]], paths[path[row]] if path[row] >= 0 else "", known)
         for row in first.tolist()
     ]
-    texts = ("scope", "leaf", "phase", "members", "opcode", "category", "rule", "program", "source", "shapes", "gemm")
+    texts = (
+        *("scope", "leaf", "phase", "members", "opcode", "category", "rule"),
+        *("program", "source", "shapes", "gemm", "collective"),
+    )
     columns = {name: words(number, [getattr(each, name) for each in found]) for name in texts}
     for name in ("purity", "flops", "bytes"):
         columns[name] = np.array([getattr(each, name) for each in found], float)[number]
+    columns["message_bytes"] = np.array([each.message_bytes for each in found], np.int64)[number]
     matched = np.array([each.matched for each in found])[number]
     execution = np.where(events["run"] >= 0, events["run"], events["step"])
     occurrence = grouped(columns["scope"].codes, execution)[0]
@@ -85,6 +91,8 @@ class _Explained:
     gemm: str = ""
     flops: float = float("nan")
     bytes: float = float("nan")
+    collective: str = ""
+    message_bytes: int = -1
     matched: bool = False
 
 
@@ -109,6 +117,8 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
         name="", op=op, opcodes=[each.opcode for each in members] or [instruction.opcode], target=instruction.target
     )
     flops = program.flops(instruction)
+    collective = kind_of(instruction.opcode) if category == COMMUNICATION else ""
+    message = program.input_bytes(instruction) if collective and not instruction.opcode.endswith("-done") else -1
     return _Explained(
         scope=to_leaf(where.scopes, own),
         leaf=own,
@@ -124,6 +134,8 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
         gemm=str(program.gemm(instruction) or ""),
         flops=flops or float("nan"),
         bytes=program.bytes(instruction),
+        collective=collective if message >= 0 else "",
+        message_bytes=message,
         matched=True,
     )
 

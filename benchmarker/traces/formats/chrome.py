@@ -21,7 +21,7 @@ from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.json_args import Described
 from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
 from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
-from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
+from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading, divided_cpu
 
 _KINDS = {
     "cpu_op": "op",
@@ -68,7 +68,16 @@ _LONGEST, _MOST = 60, 12
 """Most characters of a category, and most categories, that a note shows."""
 _NO_ARGS = Args()
 _KEPT = ("ts_ns", "dur_ns", "program_id", "correlation", "external_id", "sequence_nr")
-_INTEGERS = ("external_id", "sequence_nr", "forward_thread", "program_id", "run_id", "step_num", "graph_node")
+_INTEGERS = (
+    "external_id",
+    "sequence_nr",
+    "forward_thread",
+    "program_id",
+    "run_id",
+    "device_ordinal",
+    "step_num",
+    "graph_node",
+)
 
 
 def read(pieces: Iterator[bytes], causal: Causal = "half") -> Reading:
@@ -223,6 +232,7 @@ class _Rows:
         if self.described.has_causal:
             notes.append(CAUSAL[self.causal])
         device, track = self._tracks_of(found, kind)
+        device = divided_cpu(device, found["device_ordinal"], kind == self.interned.code("op"), self.interned)
         run = pd.factorize(found["run_id"], sort=True)[0]
         run[found["run_id"] == -1] = -1
         text = self.interned.column

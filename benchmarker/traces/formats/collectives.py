@@ -21,7 +21,8 @@ from benchmarker.traces.formats.shapes import ATEN_TYPES
 
 ANNOTATION = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
 """Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""
-_ON_CPU = re.compile(r"(gloo|ucc|mpi):")
+ON_CPU = re.compile(r"(gloo|ucc|mpi):")
+"""Those of backends on a CPU: they are transfers."""
 _KINDS = ("reduce_scatter", "all_reduce", "all_gather", "all_to_all", "collective_permute", "broadcast", "barrier")
 _SIMPLE = ("reduce", "gather", "scatter", "send_recv", "send", "recv")
 _BYTES = {
@@ -72,7 +73,7 @@ def columns(name: np.ndarray, args: Sequence[Args], texts: Texts) -> dict[str, n
         elements = integers([each.message for each in given])
         size = np.array([_element_bytes(text_of(each.element)) for each in given])
         numbers["message_bytes"][stated] = np.where((elements >= 0) & (size > 0), elements * size, -1)
-    for row in np.flatnonzero(texts.matching(name, _ON_CPU.match)).tolist():
+    for row in np.flatnonzero(texts.matching(name, ON_CPU.match)).tolist():
         kind[row] = texts.code(kind_of(texts.values()[name[row]]))
         numbers["message_bytes"][row] = _input_bytes(args[row])
     return {"collective": kind, "process_group": group, **numbers}

@@ -43,6 +43,9 @@ _NAMES = {
 _TYPES = {number: (name, bits) for bits, names in _NAMES.items() for number, name in names.items()}
 
 
+_MOST_BYTES = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """An array's dimensions and type, or a tuple of shapes.
@@ -202,6 +205,11 @@ class Program:
         if any(each.opcode in _PARTIAL for each in self.members(instruction)):
             return math.nan
         return float(instruction.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
+
+    def input_bytes(self, instruction: Instruction) -> int:
+        """Bytes of all operands; -1 if a dimension is unknown."""
+        size = sum(each.shape.bytes for each in self._operands(instruction))
+        return int(size) if math.isfinite(size) and size < _MOST_BYTES else -1
 
     def _operands(self, instruction: Instruction) -> list[Instruction]:
         return [self._by_id[number] for number in instruction.operands if number in self._by_id]

@@ -51,6 +51,7 @@ class Args(Struct, gc=False):
     hlo_module: Any = None
     program_id: Any = None
     run_id: Any = None
+    device_ordinal: Any = None
     step_num: Any = None
     name: Any = None
     dims: msgspec.Raw = msgspec.field(default=NOT_GIVEN, name="Input Dims")

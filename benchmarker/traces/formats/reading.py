@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
+from benchmarker.traces.events import Texts
 from benchmarker.traces.formats.hlo import Program
 
 DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+CPU = re.compile(r"cpu(:\d+)?$")
+"""How the event table names a CPU, and each of the devices that it is divided into."""
 STREAM = re.compile(r"Stream #(\d+)")
 """How JAX's profiler names a device and a stream, in all formats."""
 COPY = re.compile(r"mem(cpy|set)|(copy|fill)Buffer", re.IGNORECASE)
@@ -38,3 +42,15 @@ class Reading:
     notes: tuple[str, ...] = ()
     rank: int | None = None
     world_size: int | None = None
+
+
+def divided_cpu(device: np.ndarray, ordinal: np.ndarray, ops: np.ndarray, interned: Texts) -> np.ndarray:
+    """The device of each row, as the number of a text; the ops of a CPU that is divided are on `cpu:0`, `cpu:1`, ...
+
+    JAX states an op's `ordinal`, -1 for none, because the devices share the threads. A single device remains `cpu`.
+    """
+    ops = ops & (ordinal >= 0)
+    several = np.unique(ordinal[ops]).tolist()
+    if len(several) < 2:
+        return device
+    return np.where(ops, interned.codes(ordinal, {each: f"cpu:{each}" for each in several}), device)

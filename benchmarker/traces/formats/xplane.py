@@ -19,7 +19,7 @@ from benchmarker.traces.events import Texts, frame
 from benchmarker.traces.formats import hlo
 from benchmarker.traces.formats.hlo import Program
 from benchmarker.traces.formats.launch import of_xla
-from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading
+from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading, divided_cpu
 from benchmarker.traces.formats.wire import (
     BYTES,
     NOTHING,
@@ -51,7 +51,7 @@ _END = "end: "
 """What precedes the op's name in the CPU's marker of an op's completion."""
 _NOISE = "ThreadpoolListener::"
 
-_NUMBERS = ("program_id", "run_id", "correlation_id", "step_num", "_p", "_c")
+_NUMBERS = ("program_id", "run_id", "correlation_id", "step_num", "device_ordinal", "_p", "_c")
 _TEXTS = {"hlo_op": "hlo_op", "name": "name_path", "kernel_details": "kernel_details"}
 """Statistics of events that are read; texts with their names in this module. On a GPU, `name` is a path."""
 
@@ -320,6 +320,8 @@ def _table(parts: Sequence[dict[str, np.ndarray]], interned: Texts) -> pd.DataFr
     run = pd.factorize(found["run_id"], sort=True)[0]
     run[found["run_id"] == -1] = -1
     launched = found["kernel_details"][kept]
+    ops = found["kind"] == interned.code("op")
+    found["device"] = divided_cpu(found["device"], found["device_ordinal"], ops, interned)
     columns_ = {
         "launch": interned.column(interned.translated(launched, lambda text: interned.code(of_xla(text)))),
         **{name: interned.column(found[name][kept]) for name in ("kind", "name", "device", "track")},

@@ -1,6 +1,6 @@
-"""Bandwidths of collectives: the algorithm's and the bus's, as NCCL Tests define them.
+"""Bandwidths of collectives, as NCCL Tests define them, and the share of communication in a profile.
 
-Source of the factors: doc/PERFORMANCE.md of github.com/NVIDIA/nccl-tests.
+Source of the factors of the bus bandwidth: doc/PERFORMANCE.md of github.com/NVIDIA/nccl-tests.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ def bus_factor(op: str, devices: int) -> float:
 
 @hookimpl
 def derive_metrics(record: Record) -> Mapping[str, Metric]:
-    """Return size / time, and the same times the share of the data that crosses each link.
+    """Return size / time, the same times the share of the data that crosses each link, and shares of the profile.
 
-    The bus bandwidth of one device is None: nothing is sent.
+    The bus bandwidth of one device is None: nothing is sent. The shares are those of the wall time of all devices in
+    which they communicated, and in which they only waited for another one to begin.
     """
     blocks, n = record.blocks, record.case.devices
     reason = f"{record.case.problem} is no collective" if record.case.problem != "collective" else None
@@ -34,4 +35,20 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     return {
         "algbw_bytes_per_s": Metric(algorithm, "B/s", "higher", reason, headline=True),
         "busbw_bytes_per_s": Metric(bus, "B/s", "higher", no_bus, headline=True),
+        **_shares(record),
+    }
+
+
+def _shares(record: Record) -> Mapping[str, Metric]:
+    trace = record.trace
+    reason = "it has one device" if record.case.devices == 1 else record.reasons.get("trace")
+    if reason or trace is None:
+        communication = waiting = None
+    else:
+        communication = trace.communication_share
+        waiting = None if trace.waiting_ns is None else trace.waiting_ns / max(1, trace.whole_ns)
+    no_waiting = reason or ("no collective is in the profiles of all devices" if waiting is None else None)
+    return {
+        "communication_share": Metric(communication, "1", "lower", reason),
+        "waiting_share": Metric(waiting, "1", "lower", no_waiting),
     }

@@ -27,7 +27,7 @@ from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.layers.jax import cross_entropy, rope, rows_from
+from benchmarker_problems.layers.jax import cross_entropy, product_by_output, rope, rows_from
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
@@ -52,7 +52,7 @@ class Block(nn.Module):
     def __call__(self, x_BTC: Array, tables: tuple[Array, Array], attention: Attention | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
         p = self.params
-        linear = partial(dense(p.weight_type), use_bias=False, dtype=self.dtype)
+        linear = partial(dense(p), use_bias=False, dtype=self.dtype)
         rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
 
         h_BTC = rms_norm(name="norm_1")(x_BTC)
@@ -100,10 +100,10 @@ class DecoderModel(nn.Module):
             x_BTC = x_BTC[:, last]
         x_BTC = nn.RMSNorm(epsilon=RMS_NORM_EPS, name="norm_f")(x_BTC)
         if not p.tied_head:
-            logits: Array = dense(p.weight_type)(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
+            logits: Array = dense(p)(p.vocab_size, use_bias=False, dtype=self.dtype, name="lm_head")(x_BTC)
             return logits
         with jax.named_scope("lm_head"):
-            return x_BTC.astype(self.dtype) @ wte_VC.astype(self.dtype).T
+            return product_by_output(x_BTC.astype(self.dtype), wte_VC.astype(self.dtype))
 
 
 def continuing(case: Case, params: DecoderParams, mlp: Mlp) -> generation.Model:

@@ -21,7 +21,7 @@ from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
-from benchmarker_problems.layers.torch import cross_entropy, rope
+from benchmarker_problems.layers.torch import cross_entropy, product, rope
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -103,7 +103,7 @@ class DecoderModel(nn.Module):
         with scope("norm_f"):
             x_BTC = self.norm_f(x_BTC)
         with scope("lm_head"):
-            return F.linear(x_BTC, self.wte) if self.lm_head is None else self.lm_head(x_BTC)
+            return product(x_BTC, self.wte) if self.lm_head is None else self.lm_head(x_BTC)
 
 
 Tables = tuple[Tensor, Tensor]

@@ -18,6 +18,7 @@ from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.jax import Attention, Kernel, attend, attend_to_rows, fused_kernel
 from benchmarker_problems.generation import PAGE, page_table, step_and_tokens
+from benchmarker_problems.quantization.jax import by_output
 from benchmarker_problems.steps.jax import Weights
 
 Keys = tuple[Array, Array]
@@ -77,7 +78,9 @@ def empty_cache(framework: JaxFramework, case: Case, shape: tuple[int, int, int,
 def put_weights(framework: JaxFramework, case: Case, params: Any, data: Data) -> Weights:
     """Return the weights on the device; integers are those of quantised ones."""
     dtypes = {"i": DTYPES.get(params.weight_type), "f": DTYPES[PRECISIONS[case.precision].parameter]}
-    return {name: framework.put(weight, dtypes[weight.dtype.kind]) for name, weight in data.weights.items()}
+    return {
+        name: framework.put(by_output(name, weight), dtypes[weight.dtype.kind]) for name, weight in data.weights.items()
+    }
 
 
 def workload(

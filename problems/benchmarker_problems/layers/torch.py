@@ -4,6 +4,7 @@ Shapes: B batch, T sequence, C width of the model, F width within the MLP, H hea
 images, H height, W width, C channels, N patches, P numbers of a patch.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,15 +14,34 @@ from torch import Tensor, nn
 from benchmarker_plugins.frameworks.torch import scope
 from benchmarker_problems.attention import Impl
 from benchmarker_problems.attention.torch import Attention, attend
-from benchmarker_problems.quantization import WeightType
-from benchmarker_problems.quantization.torch import linear
+
+SOME_ROWS = range(8, 33)
+"""Numbers of rows that PyTorch multiplies faster on a CPU if the weights are the left operand."""
+
+
+def product(x_I: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """Return x·weightᵀ + bias, [..., O]; without gradients by the faster of two ways."""
+    rows = x_I.shape[:-1].numel()
+    if rows not in SOME_ROWS or x_I.device.type != "cpu" or torch.is_grad_enabled():
+        return F.linear(x_I, weight_OI, bias_O)
+    x_IR = x_I.reshape(rows, -1).t()
+    y_OR = weight_OI @ x_IR if bias_O is None else torch.addmm(bias_O[:, None], weight_OI, x_IR)
+    return y_OR.t().reshape(*x_I.shape[:-1], -1)
+
+
+class Linear(nn.Linear):
+    """A linear layer that is also fast for some rows."""
+
+    def forward(self, x_I: Tensor) -> Tensor:
+        """Return x·weightᵀ + bias, [..., O]."""
+        return product(x_I, self.weight, self.bias)
 
 
 class TransformerBlock(nn.Module):
     """Attention and MLP of GPT-2's kind, each with a residual connection.
 
     LayerNorm with `eps` comes before them, or after the addition (`post_norm`). GELU is exact, or approximate
-    (`tanh_gelu`).
+    (`tanh_gelu`). `linear` makes the linear layers.
     """
 
     def __init__(
@@ -34,25 +54,25 @@ class TransformerBlock(nn.Module):
         impl: Impl,
         tanh_gelu: bool = False,
         post_norm: bool = False,
-        weight_type: WeightType = "full",
+        linear: Callable[[int, int], nn.Module] = nn.Linear,
     ) -> None:
         super().__init__()
-        self.by_head = (n_head, d_model // n_head)
+        self.head_dim = d_model // n_head
         self.impl: Impl = impl
         self.gelu = "tanh" if tanh_gelu else "none"
         self.post_norm = post_norm
         self.ln_1 = nn.LayerNorm(d_model, eps=eps)
-        self.attn_qkv = linear(weight_type, d_model, 3 * d_model)
-        self.attn_proj = linear(weight_type, d_model, d_model)
+        self.attn_qkv = linear(d_model, 3 * d_model)
+        self.attn_proj = linear(d_model, d_model)
         self.ln_2 = nn.LayerNorm(d_model, eps=eps)
-        self.mlp_fc = linear(weight_type, d_model, d_ff)
-        self.mlp_proj = linear(weight_type, d_ff, d_model)
+        self.mlp_fc = linear(d_model, d_ff)
+        self.mlp_proj = linear(d_ff, d_model)
 
     def forward(self, x_BTC: Tensor, bias_TT: Tensor | None = None, attention: Attention | None = None) -> Tensor:
         """Apply the block; the attention is causal if `bias_TT` is given, or another one if that is given."""
         h_BTC = x_BTC if self.post_norm else normed(self.ln_1, "ln_1", x_BTC)
         with scope("attn_qkv"):
-            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
+            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, -1, self.head_dim)).unbind(2)
         attention = attention or partial(attend, impl=self.impl, bias_Tt=bias_TT)
         heads_BTHD = attention(q_BTHD, k_BTHD, v_BTHD)
         with scope("attn_proj"):

@@ -25,7 +25,7 @@ def describe_workload() -> Support:
 
 def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any) -> Array:
     """Return the sum of the MLP of the normalised input and the residual."""
-    linear = partial(dense(params.weight_type), use_bias=False, dtype=dtype)
+    linear = partial(dense(params), use_bias=False, dtype=dtype)
     gate_up_BTE = linear(2 * params.d_ff, name="mlp_fc")(h_BTC)
     with jax.named_scope("mlp_swiglu"):
         inner_BTF = swiglu(gate_up_BTE)

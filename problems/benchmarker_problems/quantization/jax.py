@@ -10,14 +10,27 @@ from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from benchmarker_problems.quantization import WeightType, scale_shape
+from benchmarker_problems.layers.jax import DenseByOutput
+from benchmarker_problems.quantization import WeightType, is_quantized, scale_shape
 
 
-def dense(weight_type: WeightType) -> Callable[..., nn.Module]:
-    """Return the module of a linear layer: Flax's own, or one with quantised weights and the same arguments."""
-    return nn.Dense if weight_type == "full" else partial(QuantizedDense, weight_type=weight_type)
+def dense(params: Any) -> Callable[..., nn.Module]:
+    """Return the module of a decoder's linear layers: Flax's own; in a phase, with kernels by output or quantised."""
+    if params.phase == "none":
+        return nn.Dense
+    return DenseByOutput if params.weight_type == "full" else partial(QuantizedDense, weight_type=params.weight_type)
+
+
+def by_output(name: str, weight: np.ndarray) -> np.ndarray:
+    """Return a weight as it is stored in a phase: kernels of linear layers [I, O] as [O, I], unless they are integers.
+
+    Others, such as those of experts [..., I, O], are as they are.
+    """
+    is_kernel = is_quantized(name) and weight.ndim == 2 and weight.dtype.kind == "f"
+    return np.ascontiguousarray(weight.T) if is_kernel else weight
 
 
 class QuantizedDense(nn.Module):

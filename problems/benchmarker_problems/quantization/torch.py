@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from benchmarker_problems.layers.torch import Linear
 from benchmarker_problems.quantization import GROUP, WeightType, scale_shape
 
 UNSUPPORTED = tuple(
@@ -25,9 +26,9 @@ OUTPUTS = 16
 
 
 def linear(weight_type: WeightType, inputs: int, outputs: int, *, bias: bool = True) -> nn.Module:
-    """Return a linear layer: PyTorch's own, or one with quantised weights."""
+    """Return a linear layer with full or quantised weights."""
     if weight_type == "full":
-        return nn.Linear(inputs, outputs, bias=bias)
+        return Linear(inputs, outputs, bias=bias)
     return QuantizedLinear(weight_type, inputs, outputs, bias=bias)
 
 

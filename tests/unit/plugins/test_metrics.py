@@ -80,9 +80,10 @@ def test_a_failed_trial_has_no_figures_but_reasons(recorded, derive):
 
 def test_every_metric_has_a_direction_and_a_unit(derive, plain):
     shares = {"mfu", "mfu_measured", "mbu", "mbu_measured", "roof_share"}
+    of_profile = {"communication_share", "waiting_share"}
     shares |= {"contention", "imbalance", "communication", "straggler_score"}
     for name, metric in derive(msgspec.convert(plain, Record)).items():
-        assert (metric.unit == "1") == (name in {*shares, "numeric_error", "times_predicted"})
+        assert (metric.unit == "1") == (name in {*shares, *of_profile, "numeric_error", "times_predicted"})
         higher = name in shares or metric.unit.endswith(("/s", "/J"))
         assert metric.better == ("higher" if higher else "lower"), name
 

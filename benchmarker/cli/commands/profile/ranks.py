@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import click
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import top_option, warn
 from benchmarker.cli.display.progress import working
-from benchmarker.formatting import si
+from benchmarker.formatting import count, si
 
 if TYPE_CHECKING:
     from benchmarker.traces.ranks import Collective, Ranks, RankTime
@@ -82,6 +83,10 @@ def _say(compared: Ranks) -> None:
             f"{compared.last}, and most in {worst.kind} of {_size(worst)}",
             "  ",
         )
+    if compared.steps:
+        steps = Counter(each.rank for each in compared.steps)
+        texts = [f"{rank} ({times} of {count(len(compared.steps), 'step')})" for rank, times in steps.most_common()]
+        print_text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
     for note in compared.notes:
         print_text(f"note: {note}", "  ")
 

@@ -487,6 +487,13 @@ memory         aten::index_put_
 memory         aten::flatten_dense_tensors
 memory         aten::_foreach_copy_
 memory         fsdp::chunk_cat
+memory         fsdp::all_gather_copy_in
+memory         aten::_chunk_cat
+control        PythonSubclass
+control        _ToTorchTensor
+control        _FromTorchTensorBackward
+control        NestedRedistribute
+control        RegisterPostBackwardFunctionBackward
 memory         _C_cache_ops::swap_blocks
 memory         vllm::reshape_and_cache
 memory         CopyBackwards

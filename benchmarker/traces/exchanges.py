@@ -1,0 +1,107 @@
+"""The collectives of several ranks: which belong together, and how long each rank waited for the last to begin.
+
+A collective ends on all ranks at about the same time. If the clocks of the ranks need not agree, only durations are
+compared: the rank on which it is shortest began it last, and what it takes longer on another rank is waiting. On one
+clock, a rank waits from its own begin to that of the last. What the profiler itself states of waiting comes first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from benchmarker.formatting import count
+from benchmarker.traces.attribution.nesting import inherit
+from benchmarker.traces.communication import COMMUNICATION
+from benchmarker.traces.events import ON_DEVICE
+from benchmarker.traces.formats.collectives import kind_of
+
+_IN_PAIRS = ("send", "recv", "send_recv", "collective_permute")
+"""Not collectives of a whole group: each connects two ranks."""
+SAME = ["kind", "group", "size", "number"]
+"""Columns in which the rows of one collective are equal."""
+
+
+def devices(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each device, by the numbers of the devices: `gpu:2` is before `gpu:10`."""
+    found = [(str(name), of_device) for name, of_device in rows.groupby("device", observed=True)]
+    return sorted(found, key=lambda each: (len(each[0]), each[0]))
+
+
+def moves(rank: int, events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The collectives that a rank executed, in order: kernels, or on a CPU what the profiler calls a collective.
+
+    `rows` are the rank's work. `row` is the number of the row in `events`.
+    """
+    chosen = rows[rows["category"] == COMMUNICATION].sort_values("ts_ns", kind="stable")
+    if (stated := chosen["collective"] != "").any() and not rows["kind"].isin(ON_DEVICE).any():
+        chosen = chosen[stated]
+    states = np.where(events["collective"] != "", np.arange(len(events)), -1)
+    source = inherit(events["parent_id"].to_numpy(), states)[chosen.index]
+    origin = events.iloc[np.maximum(source, 0)].reset_index(drop=True)
+    known = source >= 0
+    named = [kind_of(text) for text in np.where(chosen["opcode"] != "", chosen["opcode"], chosen["name"])]
+    numbers = {name: np.where(known, origin[name], -1) for name in ("group_size", "message_bytes", "collective_nr")}
+    instruction = np.where(known & (chosen["opcode"] == ""), "", chosen["op"].astype(str))
+    group = np.where(known, origin["process_group"].astype(str), "")
+    return pd.DataFrame(
+        {
+            "rank": rank,
+            "row": chosen.index.to_numpy(),
+            "step": chosen["step"].to_numpy(),
+            "kind": np.where(known, origin["collective"].astype(str), named),
+            "group": np.where(group == "", instruction, group),
+            **numbers,
+            "ts_ns": chosen["ts_ns"].to_numpy(),
+            "dur_ns": chosen["dur_ns"].to_numpy(),
+            "stated_ns": chosen["waiting_ns"].to_numpy(),
+        }
+    )
+
+
+def matched(table: pd.DataFrame, *, one_clock: bool) -> tuple[pd.DataFrame, list[str]]:
+    """The collectives that every rank of a group has, with their number; and what is not compared.
+
+    They are matched by the profiler's number of them, otherwise by their order, if all ranks have as many; where the
+    group is unknown, among those of one size. `waiting_ns` is how long each rank waited, `exchange_ns` the shortest
+    time without waiting, and `last` whether the rank began last.
+    """
+    table = table[~table["kind"].isin(_IN_PAIRS)]
+    table = table.assign(size=np.where(table["group"] == "", table["message_bytes"], -1))
+    found = [table.assign(number=0).iloc[:0]]
+    for _, alike in table.groupby(["kind", "group", "size"]):
+        numbered = (alike["collective_nr"] >= 0).all() and not alike.duplicated(["rank", "collective_nr"]).any()
+        order = alike.groupby("rank").cumcount()
+        of_group = alike.assign(number=alike["collective_nr"] if numbered else order)
+        ranks = of_group["rank"].nunique()
+        everywhere = of_group.groupby("number")["rank"].transform("size") == ranks
+        if ranks > 1 and (numbered or everywhere.all()):
+            found.append(of_group[everywhere])
+    made = _waited(pd.concat(found, ignore_index=True), one_clock)
+    lost = len(table) - len(made)
+    lacking = f"{count(lost, 'collective')} not compared: not every rank of the group has a counterpart"
+    return made, [lacking] if lost else []
+
+
+def _waited(found: pd.DataFrame, one_clock: bool) -> pd.DataFrame:
+    if one_clock:
+        ahead = found.groupby(SAME)["ts_ns"].transform("max") - found["ts_ns"]
+        last, waiting = ahead == 0, np.minimum(ahead, found["dur_ns"])
+    else:
+        shortest = found.groupby(SAME)["dur_ns"].transform("min")
+        waiting = found["dur_ns"] - shortest
+        last = waiting == 0
+    found = found.assign(waiting_ns=np.where(found["stated_ns"] >= 0, found["stated_ns"], waiting), last=last)
+    one = ~found.sort_values("last", ascending=False, kind="stable").duplicated(SAME)  # if several began at once
+    exchange = (found["dur_ns"] - found["waiting_ns"]).groupby([found[name] for name in SAME]).transform("min")
+    return found.assign(exchange_ns=exchange, last=one)
+
+
+def critical(found: pd.DataFrame) -> dict[int, tuple[int, int]]:
+    """By step, the rank for which the others waited longest, and how long they did, in ns; -1 is outside any step."""
+    by = [found[name] for name in SAME]
+    last = found[found["last"]].assign(waited_ns=found["waiting_ns"].groupby(by).transform("sum"))
+    waited = last.groupby(["step", "rank"])["waited_ns"].sum()
+    return {
+        step: (int(waited[step].idxmax()), int(waited[step].max())) for step in waited.index.unique("step").tolist()
+    }
