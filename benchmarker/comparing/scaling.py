@@ -45,13 +45,16 @@ EXCHANGE = "algbw_bytes_per_s"
 """The metric that only an exchange between devices has; its work is not divided among them."""
 LEVEL = 0.95
 """Confidence level of the intervals."""
+BEYOND = 1.05
+"""An efficiency above this is told."""
+WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
 UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors that is not told."""
 METHOD_OF_ONE: Method = "none"
 NO_BASELINE = "no case of one device has the same work, or the work of each device; measure --devices=1 in the same run"
 ONE_TRIAL = "one trial: the variation between processes is unknown"
 PARTS_OF_A_CPU = (
-    "the devices are parts of one processor, all of whose cores one device has to itself: the ideal is out of reach"
+    "the devices are parts of one processor, all of whose cores one device has to itself: do not expect the ideal"
 )
 
 
@@ -354,6 +357,10 @@ def _doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[st
     if _case(groups[0]).device == "cpu":
         found.append(PARTS_OF_A_CPU)
     found += _crowded(groups[0], [point.devices for point in points])
+    if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
+        found.append(
+            f"{', '.join(beyond)} devices: more than ideal, so one device was slower than it can be: {WHY_SLOW}"
+        )
     found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
         found.append("too few trials for an interval; --trials=6 or more give one")

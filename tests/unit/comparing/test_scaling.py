@@ -190,3 +190,9 @@ def test_each_way_to_divide_a_step_is_a_series_of_its_own():
     ]
     assert sentence(several[1]).startswith("strong scaling (tp) to 2 devices: 1.75 ")
     assert (kind_of(several[0]), kind_of(found(trials(ONE), trials(TWO, 2)).series[0])) == ("strong, dp", "strong")
+
+
+def test_more_than_ideal_is_doubted():
+    notes = found(trials(ONE), trials([0.3] * 6, 2)).series[0].notes
+    assert any(note.startswith("2 devices: more than ideal, so one device was slower than it can be") for note in notes)
+    assert not any("more than ideal" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
