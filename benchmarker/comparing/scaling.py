@@ -28,7 +28,7 @@ from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.comparing.matching import Match, Side
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
-from benchmarker.formatting import count
+from benchmarker.formatting import count, rounded
 from benchmarker.hooks import names
 from benchmarker.planning.scaling import Scaling
 from benchmarker.records.configurations import Value, configurations
@@ -199,8 +199,10 @@ def sentence(series: Series) -> str:
 def shown(ratio: Ratio, *, percent: bool = False) -> str:
     """Return a ratio with its interval: `1.93 [1.9, 1.96]`, or in percent `96.5% [95, 98]`."""
     scale, unit = (100, "%") if percent else (1, "")
-    ends = "" if ratio.low is None or ratio.high is None else f" [{scale * ratio.low:.3g}, {scale * ratio.high:.3g}]"
-    return f"{scale * ratio.value:.3g}{unit}{ends}"
+    ends = ""
+    if ratio.low is not None and ratio.high is not None:
+        ends = f" [{rounded(scale * ratio.low, 3)}, {rounded(scale * ratio.high, 3)}]"
+    return f"{rounded(scale * ratio.value, 3)}{unit}{ends}"
 
 
 def _case(group: Configuration) -> Case:

@@ -8,7 +8,7 @@ import click
 
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.comparing.scaling import sentence, shown, slowest_of
-from benchmarker.formatting import count, si
+from benchmarker.formatting import count, rounded, si
 from benchmarker.records.local_times import longer
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ def print_scalings(found: Scalings, *, wide: bool = False) -> None:
         print_text(f"left out: {text}", "  ")
 
 
+def _percent(share: float) -> str:
+    return f"{rounded(100 * share, 3)}%"
+
+
 def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
     """Print a table of the devices of each case in which each works by itself, and which of them is the slowest."""
     for case in found:
@@ -38,7 +42,7 @@ def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
                 str(each.device),
                 si(each.alone_s, "s"),
                 si(each.together_s, "s"),
-                f"{100 * each.alone_s / each.together_s:.3g}%",
+                _percent(each.alone_s / each.together_s),
                 f"{each.score:.2f}",
             ]
             for each in case.devices
@@ -73,8 +77,7 @@ def _print(series: Series, *, wide: bool) -> None:
         rows = [
             [
                 str(devices),
-                *(f"{100 * part:.3g}%" for part in (each.size, each.contention, each.imbalance, each.communication)),
-                f"{100 * each.product:.3g}%",
+                *map(_percent, (each.size, each.contention, each.imbalance, each.communication, each.product)),
                 f"{each.slowest}, {longer(each.score)}",
                 f"{each.score:.2f}",
             ]

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -118,13 +120,17 @@ _NO_SCOPE = nullcontext()
 
 
 class TorchFramework(Framework):
-    """PyTorch on one device, or on one of a gang's: the one whose number is `rank`, of `ranks`; `mesh` has all."""
+    """PyTorch on one device, or on one of a gang's: the one whose number is `rank`, of `ranks`; `mesh` has all.
+
+    It `sends` to the others, unless it is `silent`.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.rank = 0
         self.ranks = 1
         self.mesh: DeviceMesh | None = None
+        self.sends = True
 
     def join(self, gang: Gang) -> None:
         """Join the processes of the gang in the default process group."""
@@ -140,6 +146,19 @@ class TorchFramework(Framework):
         """Make sure that there is a process group: a process that is in no gang gets one of its own."""
         if not dist.is_initialized():
             self._group(HashStore())
+
+    def silent(self) -> "TorchFramework":
+        """Return the same rank in a gang whose exchanges send nothing, and leave any values; all ranks must call this.
+
+        What is built with it does the work of the rank alone, and its results are wrong.
+        """
+        import_module("torch.testing._internal.distributed.fake_pg")  # makes the backend known
+        made = copy(self)
+        made.sends = False
+        # By another name, the mesh is not equal to the real one, which DTensor would take from its caches instead.
+        group = dist.new_group(backend="fake")
+        made.mesh = DeviceMesh.from_group(group, self.device.type, mesh_dim_names=("silent",))
+        return made
 
     def part(self, value: np.ndarray) -> np.ndarray:
         """Return the samples of this rank: an equal part of the first axis, which the number of ranks divides."""

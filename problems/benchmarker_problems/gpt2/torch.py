@@ -4,7 +4,8 @@ Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and sof
 is fp32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 
@@ -93,13 +94,16 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
-    run = averaging(model, case.parallel, framework.mesh)
+    run = averaging(model, case.parallel, framework.mesh) if framework.sends else model
 
     def logits_of(tokens: Tensor) -> Tensor:
         logits_BTV: Tensor = run(tokens, bias_TT)
         return logits_BTV
 
-    return workload(
+    def local() -> list[Callable[[], object]]:
+        return [build_workload(framework.silent(), case, params, data).step]
+
+    made = workload(
         framework,
         case,
         data,
@@ -110,8 +114,8 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=scores),
-        parallel=run,
     )
+    return made if framework.ranks == 1 else replace(made, local=local)
 
 
 @hookimpl

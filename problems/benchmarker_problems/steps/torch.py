@@ -13,7 +13,6 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from benchmarker import PRECISIONS, Case, Data, Workload
@@ -107,13 +106,12 @@ def workload(
     settings: AdamW | Sgd = ADAMW,
     microbatches: int = 1,
     recomputed_flops: int = 0,
-    parallel: nn.Module | None = None,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`. With
     backward, gradients are summed over `microbatches` parts of the batch. Where several devices divide the batch, each
-    rank trains on its part; the functions use `parallel`, which is `averaging(model)`.
+    rank trains on its part.
     """
     types = PRECISIONS[case.precision]
     by_batch = divides_batch(case.parallel)
@@ -149,19 +147,8 @@ def workload(
             for name, value in result.items()
         }
 
-    local = (lambda: [unsynchronised(step, parallel)]) if isinstance(parallel, DistributedDataParallel) else None
     recomputed = recomputed_flops // framework.ranks if case.mode != "inference" else 0
-    return Workload(step, outputs, recomputed, local=local)
-
-
-def unsynchronised(step: Step, model: DistributedDataParallel) -> Step:
-    """Return the step in which each rank keeps its own gradients, so that its weights become other than theirs."""
-
-    def local() -> dict[str, Tensor]:
-        with model.no_sync():
-            return step()
-
-    return local
+    return Workload(step, outputs, recomputed)
 
 
 def _split(
