@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
-    from benchmarker.api.case import MODES, Case, Measuring, Mode, Profiling
+    from benchmarker.api.case import MODES, Case, Measuring, Mode, Parallel, Profiling
     from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
     from benchmarker.api.errors import UserError
     from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric
     from benchmarker.api.precision import PRECISIONS, Precision
-    from benchmarker.api.problem import Cost, Data, Engine, Problem, Published, Support, Token, Work, Workload
+    from benchmarker.api.problem import (
+        Collective,
+        Cost,
+        Data,
+        Engine,
+        Problem,
+        Published,
+        Support,
+        Token,
+        Work,
+        Workload,
+    )
     from benchmarker.frames import load, load_blocks, load_events, load_telemetry
     from benchmarker.hooks.specs import hookimpl
     from benchmarker.records.ceilings import Ceilings
@@ -35,6 +46,7 @@ __all__ = [
     "Ceilings",
     "Channel",
     "Claim",
+    "Collective",
     "Cost",
     "Data",
     "Device",
@@ -51,6 +63,7 @@ __all__ = [
     "NoMeterError",
     "NotHereError",
     "Outcome",
+    "Parallel",
     "Precision",
     "PredictedStep",
     "Problem",
@@ -91,6 +104,7 @@ _MODULES = {
         "MODES",
         "Measuring",
         "Mode",
+        "Parallel",
         "Profiling",
     ),
     "benchmarker.api.claim": (
@@ -124,6 +138,7 @@ _MODULES = {
         "Precision",
     ),
     "benchmarker.api.problem": (
+        "Collective",
         "Cost",
         "Data",
         "Engine",

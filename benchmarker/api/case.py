@@ -12,6 +12,13 @@ from benchmarker.api.numbers import Count, Positive, Whole
 Mode = Literal["inference", "forward_backward", "training"]
 
 
+Parallel = Literal["none", "dp", "fsdp", "tp"]
+"""How several devices divide the work of a step: by data, by data with the weights divided too, or by tensors.
+
+`none` stands for one device, and for a problem that is made of devices, such as an exchange between them.
+"""
+
+
 Profiling = Literal["no", "yes", "separable"]
 
 
@@ -56,8 +63,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
     the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
-    `devices` is how many devices compute together, and `ranks` the number of processes that do so: either one for all
-    devices, or one for each, with `threads` CPU threads of its own.
+    `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
+    processes that do so: either one for all devices, or one for each, with `threads` CPU threads of its own.
     """
 
     problem: str
@@ -71,5 +78,6 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     seed: Count = 0
     threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
     devices: Positive = 1
+    parallel: Parallel = "none"
     ranks: Positive = 1
     measuring: Measuring = Measuring()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from benchmarker.api.case import Mode
+from benchmarker.api.case import Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS, Precision
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 class Support:
     """What an implementation supports: the precisions of each mode and, if limited, the values of a parameter.
 
-    `exclusions` lists unsupported combinations of supported values. Each maps `mode`, `precision`, `device` or a
-    parameter's name to a value as text, and applies if all of its values match. `several_devices` states whether a
-    step can be computed by several devices together.
+    `exclusions` lists unsupported combinations of supported values. Each maps `mode`, `precision`, `device`, `parallel`
+    or a parameter's name to a value as text, and applies if all of its values match. `parallel` lists how several
+    devices can divide a step, the default first; without any, one device computes it.
     """
 
     precisions: Mapping[Mode, tuple[str, ...]]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclusions: tuple[Mapping[str, str], ...] = ()
-    several_devices: bool = False
+    parallel: tuple[Parallel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,19 @@ class Work:
     def __mul__(self, count: int) -> Work:
         """Return the work of a part that runs `count` times."""
         return Work(count * self.flops, count * self.bytes, count * self.weight_bytes, count * self.cache_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """Exchanges of one kind between all devices in a step: `all_reduce`, `all_gather` or `reduce_scatter`.
+
+    `count` is the fewest that there can be; a framework may divide them into more. `bytes` is the sum over all of them
+    of the size of the larger array of a device, its input or its output, as NCCL Tests define the size.
+    """
+
+    op: str
+    count: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +195,7 @@ class Problem(ABC):
         """
         return {}
 
-    def on(self, devices: int) -> Problem:
+    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
         """Return the problem as several devices compute it together; by default the work is the same on any number.
 
         In a gang, each output belongs to one rank or to all of them: a rank gives those that it has.
@@ -195,6 +208,12 @@ class Problem(ABC):
         `Cost.samples` grows in the same proportion. Raises `UserError` if there are none.
         """
         raise UserError("this problem does not say how its work grows with the devices; give --scaling=strong")
+
+    def collectives(
+        self, params: Any, mode: Mode, precision: str, parallel: Parallel, devices: int
+    ) -> tuple[Collective, ...]:
+        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none."""
+        return ()
 
     def refuse(self, params: Any, mode: Mode) -> None:
         """Raise `UserError` if parameters make no sense in a mode, such as an option that would do nothing there."""

@@ -22,11 +22,19 @@ _TITLED = ("problem", "mode")
 _OF_CASE = tuple(name for name in Case.__struct_fields__ if name not in (*_TITLED, "params", "measuring"))
 _OTHERS = (*_OF_CASE, *Measuring.__struct_fields__, "host")
 """Factors that every case has and that no title contains; a command may group cases by host too."""
-_KEPT = ("framework", "precision")
+_KEPT = ("framework", "precision", "devices")
 """Factors that a name contains wherever they differ, even if other factors already tell the cases apart."""
-_BARE = (*_TITLED, *_KEPT, "device")
+_BARE = (*_TITLED, "framework", "precision", "device")
 """Factors whose values need no explanation."""
-_USUAL: Factors = {"compile": False, "gpu": None, "devices": 1, "threads": None, "seed": 0, **DEFAULTS}
+_USUAL: Factors = {
+    "compile": False,
+    "gpu": None,
+    "devices": 1,
+    "parallel": "none",
+    "threads": None,
+    "seed": 0,
+    **DEFAULTS,
+}
 """Values that are not mentioned where all cases share them."""
 
 
@@ -61,7 +69,7 @@ def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequenc
         alike.setdefault(key, []).append(case)
     more = {key: [name for name in varying(group) if name not in apart] for key, group in alike.items()}
     words = [
-        " ".join(word(name, case[name]) for name in (*added, *more[key]) if name in case)
+        " ".join(filter(None, (word(name, case[name]) for name in (*added, *more[key]) if name in case)))
         for key, case in zip(keys, cases, strict=True)
     ]
     whole = tuple(f"{own} {more}".strip() for own, more in zip(full, words, strict=True))
@@ -102,6 +110,8 @@ def word(name: str, value: Value) -> str:
         return text(value)
     if name == "compile":
         return "compiled" if value else "not compiled"
+    if name == "parallel":
+        return "" if value == "none" else text(value)
     if name == "devices":
         return f"{value} device{'' if value == 1 else 's'}"
     if name == "threads":

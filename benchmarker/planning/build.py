@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from benchmarker.api.case import MODES, Case, Measuring
+from benchmarker.api.case import MODES, Case, Measuring, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.formatting import duration_s
@@ -38,7 +38,7 @@ _CASE: dict[str, Any] = {
     field.name: field.type
     for field in msgspec.structs.fields(Case)
     if field.name not in ("params", "ranks", "measuring")
-} | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str}
+} | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str, "parallel": Parallel | None}
 _MEASURING: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Measuring)} | {
     "median_precision": Annotated[float, Meta(gt=0, le=1)] | None
 }
@@ -48,6 +48,7 @@ _DEFAULTS = {
     "device": "auto",
     "gpu": None,
     "devices": 1,
+    "parallel": None,
     "threads": None,
     "compile": False,
     "seed": 0,

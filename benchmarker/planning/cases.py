@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.case import Case, Measuring, Mode
+from benchmarker.api.case import Case, Measuring, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
@@ -25,7 +25,7 @@ DEVICES_PER_CORE = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A user's request; `params` contains only what was given, and `device` may be `auto`."""
+    """A user's request; `params` contains only what was given, `device` may be `auto`, and `parallel` left open."""
 
     problem: str
     mode: Mode
@@ -38,6 +38,7 @@ class Asked:
     params: Mapping[str, Any]
     measuring: Measuring
     devices: int = 1
+    parallel: Parallel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,10 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     """The fully decided case in one framework. Raises `UserError` if the framework does not support it."""
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
-    _refuse_unsupported(asked, framework, device, ability.support, values)
     _refuse_devices(asked, framework, ability, device)
-    problem.on(asked.devices).refuse(problem.params(**values), asked.mode)
+    parallel = _parallel(asked, framework, ability.support)
+    _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
+    problem.on(asked.devices, parallel).refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(
@@ -93,6 +95,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         seed=asked.seed,
         threads=asked.threads,
         devices=asked.devices,
+        parallel=parallel,
         ranks=asked.devices if ability.info.gang == "process_per_device" else 1,
         measuring=asked.measuring,
     )
@@ -145,7 +148,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
     option = f"--devices={asked.devices}"
     if ability.info.gang == "none":
         raise UserError(f"{framework} computes on one device; omit {option}")
-    if not ability.support.several_devices:
+    if not ability.support.parallel:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
     if device.count is None and asked.devices > (most := DEVICES_PER_CORE * usable_cores()):
         raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
@@ -154,10 +157,19 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
     for given, name in (
         (asked.gpu is not None, "--gpus"),
         (asked.compile and ability.info.compile == "optional", "--compile"),
-        (asked.measuring.wants_power, f"--power={asked.measuring.power}"),
     ):
         if given:
             raise UserError(f"{name} cannot be used with {option}; omit one of them")
+
+
+def _parallel(asked: Asked, framework: str, support: Support) -> Parallel:
+    """How the devices divide a step: as requested, or as the implementation prefers; one device divides nothing."""
+    alone: tuple[Parallel, ...] = ("none",) if asked.devices == 1 else ()
+    if asked.parallel and asked.parallel not in (*support.parallel, *alone):
+        does = ", ".join(way for way in support.parallel if way != "none")
+        remedy = f"it supports: {does}" if does else "omit it"
+        raise UserError(f"{asked.problem} in {framework} does not support --parallel={asked.parallel}; {remedy}")
+    return "none" if asked.devices == 1 else asked.parallel or support.parallel[0]
 
 
 def same_device(cases: Sequence[Case]) -> None:
@@ -174,7 +186,7 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices")),
+        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "parallel")),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

@@ -1,4 +1,4 @@
-"""Lists of numbers of devices and of scalings, expanded to the cases of a framework."""
+"""Lists of numbers of devices, of ways to divide a step and of scalings, expanded to the cases of a framework."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarker.planning.cases import choose_device, make_case
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarker.api.case import Case
+    from benchmarker.api.case import Case, Parallel
     from benchmarker.api.problem import Problem
     from benchmarker.planning.cases import Ability, Asked
 
@@ -30,20 +30,22 @@ def on_several(
     framework: str,
     ability: Ability,
     devices: Sequence[int],
+    parallels: Sequence[Parallel | None],
     scalings: Sequence[Scaling],
 ) -> list[Case]:
-    """The cases of a framework for each scaling and each number of devices, each case once.
+    """The cases of a framework for each scaling, way to divide a step and number of devices, each case once.
 
     With strong scaling the work of a step stays as asked, with weak scaling that of each device does. The case of one
-    device belongs to both. Raises `UserError` if the framework does not support one of them.
+    device belongs to all. Raises `UserError` if the framework does not support one of them.
     """
     device = choose_device(framework, ability.info, asked.device)
     every = usable_cores() if device.count is None else device.count
     found: dict[bytes, Case] = {}
-    for scaling, number in product(scalings, devices):
+    for scaling, parallel, number in product(scalings, parallels, devices):
         count = every if number == ALL else number
         params = asked.params if scaling == "strong" else _grown(asked.params, problem, device.platform, count)
-        case = make_case(replace(asked, devices=count, params=params), problem, framework, ability)
+        way = parallel if count > 1 else None
+        case = make_case(replace(asked, devices=count, parallel=way, params=params), problem, framework, ability)
         found.setdefault(msgspec.json.encode(case), case)
     return list(found.values())
 

@@ -30,7 +30,10 @@ _BESIDE: set[Domain] = {"gpu_memory"}
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What was timed: the device as named by the framework, the numbers of steps and samples, and the step time."""
+    """What was timed: the device as named by the framework, the numbers of steps and samples, and the step time.
+
+    Of several `devices`, `uuid` and `pci` are those of the first, and `others` are the UUIDs of the others, if known.
+    """
 
     platform: str
     uuid: str | None
@@ -38,6 +41,8 @@ class Timed:
     steps: int
     samples: int
     step_s: float
+    devices: int = 1
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,11 @@ def _by_sensor(all_series: Sequence[Series]) -> list[list[Series]]:
 
 
 def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domain]]:
-    """Return the sensors, by id and domain, that cover the device that ran the case.
+    """Return the sensors, by id and domain, that cover the devices that ran the case.
 
     On the CPU, these are the packages with their memory, or the domain that contains them. Otherwise it is the card
-    with the framework's UUID or PCI address or, if none matches, the only card on the machine. If there is no `gpu`
+    with the framework's UUID or PCI address or, if none matches, the only card on the machine; for several devices, the
+    cards with all of their UUIDs or, if these are not known, all cards if there are as many. If there is no `gpu`
     domain, the cards are those of the `module` domain: a GPU with its processor.
     """
     if timed.platform == "cpu":
@@ -105,13 +111,14 @@ def _measured(channels: Sequence[Channel], timed: Timed) -> set[tuple[str, Domai
         return {(each.id, each.domain) for each in channels if each.domain in wanted}
     cards = [each for each in channels if each.domain == "gpu"]
     cards = cards or [each for each in channels if each.domain == "module" and each.pci]
+    uuids = {_digits(uuid) for uuid in (timed.uuid, *timed.others) if uuid}
     found = {
-        (each.id, each.domain)
-        for each in cards
-        if (timed.uuid and _digits(each.id) == _digits(timed.uuid)) or (timed.pci and each.pci == timed.pci)
+        (each.id, each.domain) for each in cards if _digits(each.id) in uuids or (timed.pci and each.pci == timed.pci)
     }
-    only = {(each.id, each.domain) for each in cards}
-    return found or (only if len(only) == 1 else set())
+    if found and (timed.devices == 1 or len(uuids & {_digits(each.id) for each in cards}) == timed.devices):
+        return found
+    every = {(each.id, each.domain) for each in cards}
+    return every if len(every) == timed.devices else set()
 
 
 def _digits(uuid: str) -> str:
@@ -122,7 +129,7 @@ def _digits(uuid: str) -> str:
 def _energy(
     sensors: Sequence[SensorEnergy], telemetry: Sequence[Conditions], timed: Timed, known: Mapping[str, str]
 ) -> tuple[Energy, dict[str, str]]:
-    """Return the energy of the device and of the machine, and the reasons for nulls; `known` has those of sensors."""
+    """Return the energy of the devices and of the machine, and the reasons for nulls; `known` has those of sensors."""
     of = {id(each): f"energy.sensors[{at}]" for at, each in enumerate(sensors)}
 
     def total(these: Sequence[SensorEnergy], name: str) -> tuple[float | None, str]:
@@ -150,6 +157,8 @@ def _energy(
     if not ours:
         cards = sum(each.domain == "gpu" for each in sensors) if timed.platform != "cpu" else 0
         why = f"it is unknown which of {cards} cards ran it" if cards else f"no sensor here covers {timed.platform}"
+        if 0 < cards < timed.devices:
+            why = f"{timed.devices} cards ran it, but only {cards} can be read"
     elif any("shared" in each.flags for each in ours):
         energy_j, why = None, f"the sensor covers more than what ran the case: {ours[0].scope}"
     total_j, total_why = total(every, "energy_J")

@@ -68,6 +68,10 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
         reasons["token_times"] = new
     if version < 9:
         fields["ranks"] = []
-    fields["local"] = None
-    reasons["local"] = new
+    if version < 10:
+        case = fields["case"]
+        trained = case.get("devices", 1) > 1 and case["mode"] == "training"
+        case["parallel"] = "dp" if trained else "none"
+        fields["local"] = None
+        reasons["local"] = new
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

@@ -110,7 +110,7 @@ def of_case(settings: Mapping[str, Value]) -> dict[str, Value]:
     return {
         name: value
         for name, value in sorted(settings.items())
-        if name not in OF_THE_MACHINE and not (name in _DEFAULTS and value == _DEFAULTS[name])
+        if name not in OF_THE_MACHINE and not (name in _DEFAULTS and value in (None, _DEFAULTS[name]))
     }
 
 

@@ -53,14 +53,12 @@ class Context:
     def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
         """What the meters can read here, for the cases of one process; nothing for two cases, as they share the power.
 
-        Nor for a gang: a case has one device whose power is read.
-
         If power was requested, the listener is told which meters are read, and why a named one is not.
         """
-        if len(cases) > 1 or cases[0].devices > 1:
+        if len(cases) > 1:
             return {}
         measuring = cases[0].measuring
-        key = (measuring.power, cases[0].device, cases[0].gpu, measuring.wants_power)
+        key = (measuring.power, cases[0].device, cases[0].gpu, cases[0].devices, measuring.wants_power)
         if key not in self._meters:
             found = samplers.find(samplers.meters(measuring.power), cases[0].device, self.environment(cases[0]))
             for text in _told(found, measuring.power, measuring.wants_power):

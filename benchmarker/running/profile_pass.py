@@ -60,7 +60,7 @@ def _profiled(context: Context, record: Record) -> Record:
     from benchmarker.traces.together import ingest_ranks
 
     case = record.case
-    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem().on(case.devices)
+    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem().on(case.devices, case.parallel)
     scopes = problem.scopes(parameters.convert(problem.params, case.params), case.mode)
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))

@@ -61,7 +61,7 @@ class RecordBuilder:
         self.done = False
         self.failure: dict[str, Any] | None = None
         self.energy_account: Accounts | None = None
-        self._energy_lost = "the power of several devices is not read" if self.case.devices > 1 else ""
+        self._energy_lost = ""
 
     def hear(self, event: Event) -> None:
         """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
@@ -73,19 +73,24 @@ class RecordBuilder:
         if event.get("of", self.number) == self.number:
             self.parts.update(event.get("part", {}))
             device = self.parts.get("device")
-            if device and self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment:
-                # The only GPU that the worker can see, or the first of a gang's.
-                device["uuid"] = self.environment["CUDA_VISIBLE_DEVICES"].partition(",")[0]
+            if device and self._uuids:
+                device["uuid"] = self._uuids[0]
             self.failure = self.failure or event.get("failure")
         elif "failure" in event and self.failure is None:
             self.fail("partner", f"the other case of the duet failed: {event['failure']['message']}")
+
+    @property
+    def _uuids(self) -> tuple[str, ...]:
+        """The UUIDs of the only GPUs that the worker can see, those of its devices; none if they are not known."""
+        is_known = self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment
+        return tuple(self.environment["CUDA_VISIBLE_DEVICES"].split(",")) if is_known else ()
 
     def fail(self, kind: str, message: str, rank: int | None = None) -> None:
         """Store a failure that no event reported, and the rank of a gang that failed."""
         self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank}
 
     def settle(self, sampled: Sequence[Sampled], rest_ns: tuple[int, int]) -> None:
-        """Add what the meters read, of one device; called after the worker has ended."""
+        """Add what the meters read; called after the worker has ended."""
         blocks, cost, device = (self.parts.get(name) for name in ("blocks", "cost", "device"))
         timed = None
         if blocks and cost and device:
@@ -97,6 +102,8 @@ class RecordBuilder:
                 steps=steps,
                 samples=steps * cost["samples"],
                 step_s=median(blocks["duration_ns"]) / blocks["steps_per_block"] / 1e9,
+                devices=self.case.devices,
+                others=self._uuids[1:],
             )
         self.energy_account = energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
 

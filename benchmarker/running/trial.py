@@ -70,7 +70,7 @@ def run_process(context: Context, process: Process) -> Outcome:
     for log in logs:
         if log.stat().st_size == 0:
             log.unlink()
-    if len(builders) == 1 and first.devices == 1:
+    if len(builders) == 1:
         silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
         builders[0].settle([*sampled, *silent], sampling.rest_ns)
     return Outcome([each.record(rest_s + ending.wall_s, ending.exit) for each in builders], sampled)

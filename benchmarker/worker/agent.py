@@ -55,7 +55,7 @@ def converse_with_gang(
     with ExitStack() as stack:
         for number, log in enumerate(logs):
             rank = _Rank(number, hear if number == 0 else _ignore)
-            of_rank = msgspec.structs.replace(request, rank=number)
+            of_rank = msgspec.structs.replace(request, rank=number, sensors=request.sensors if number == 0 else {})
             gang.append(rank)
             rank.worker = stack.enter_context(started(of_rank, environment, log, partial(_hear, rank, gang)))
         workers = [rank.worker for rank in gang]

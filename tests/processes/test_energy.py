@@ -16,10 +16,10 @@ NAP = ("run", "--framework=toy", "--problem=nap", "--device=cuda", "--power=nvml
 def trial(cli, tmp_path):
     """Runs one trial on cards that are played; returns its record and the origin of the cards' time, s."""
 
-    def run(*args, cards):
+    def run(*args, cards, seen=AA):
         script = tmp_path / "cards"
         origin = write(script, cards)
-        done = cli(*NAP, *args, env={**nvml.environment(script), "TOY_CARD": AA})
+        done = cli(*NAP, *args, env={**nvml.environment(script), "TOY_CARD": seen})
         assert done.returncode == 0, done.stderr
         run.said = done.stderr
         (record,), faults = store.read([tmp_path / "r"])
@@ -95,6 +95,30 @@ def test_cards_in_another_order_are_told_apart(trial):
     record, _ = trial("--power-min=1", cards=cards)
     assert record.energy.energy_J == pytest.approx(100 * record.energy.duration_s, rel=0.01)
     assert record.energy.total_J == pytest.approx(400 * record.energy.duration_s, rel=0.01)
+
+
+def card(uuid, number, watts):
+    return Card(uuid=uuid, pci=f"0000:0{number}:00.0", curve=Constant(watts), counter_update_s=0.001)
+
+
+def test_the_energy_of_a_gang_is_that_of_all_its_cards(trial):
+    cards = [card(AA, 1, 100.0), card(BB, 2, 300.0)]
+    record, _ = trial("--power-min=1", "--devices=2", cards=cards, seen=f"{AA},{BB}")
+    energy = record.energy
+    assert (record.case.ranks, sorted(each.id for each in energy.sensors if each.measured)) == (2, [AA, BB])
+    assert energy.energy_J == pytest.approx(400 * energy.duration_s, rel=0.01)
+    assert energy.idle_W == pytest.approx(400, rel=0.01)
+    assert energy.total_J == pytest.approx(energy.energy_J)
+    assert per_joule(record) == pytest.approx(2 * energy.steps / (400 * energy.duration_s), rel=0.01)
+    assert energy.steps == record.blocks.steps_per_block * len(record.blocks.duration_ns)
+
+
+def test_an_idle_card_beside_a_gang_of_unknown_cards_leaves_no_energy(trial):
+    cards = [card(AA, 1, 100.0), card(BB, 2, 300.0), card("GPU-cc", 3, 50.0)]
+    record, _ = trial("--power-min=1", "--devices=2", cards=cards, seen=f"{AA},{BB}")
+    assert record.energy.energy_J is None
+    assert record.reasons["energy.energy_J"] == "it is unknown which of 3 cards ran it"
+    assert record.energy.total_J == pytest.approx(450 * record.energy.duration_s, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
         raw = json.loads((FIXTURES / f"v{version}" / f"{record.trial_id}.json").read_text())
         assert raw["schema_version"] == version
         assert record.schema_version == 10
-        assert (record.case.devices, record.case.ranks, record.ranks) == (1, 1, [])
+        assert (record.case.devices, record.case.ranks, record.case.parallel, record.ranks) == (1, 1, "none", [])
         assert record.blocks.duration_ns == raw["blocks"]["duration_ns"]
         assert record.design.kind == "rounds"
         missing = {path for path, why in record.reasons.items() if why == new}

@@ -27,7 +27,8 @@ TOY = {
         def describe_framework():
             devices = [Device("cpu", "toy", ("fp32", "fp64"), count=None)]
             if "TOY_CARD" in os.environ:
-                devices.append(Device("cuda", "toy card", ("fp32",), uuid=os.environ["TOY_CARD"]))
+                cards = os.environ["TOY_CARD"].split(",")
+                devices.append(Device("cuda", "toy card", ("fp32",), uuid=cards[0], count=len(cards)))
             return FrameworkInfo(
                 "toy", "1.0", tuple(devices), "never", {"toy": "1.0"}, gang="process_per_device"
             )
@@ -173,7 +174,7 @@ TOY = {
             params = NapParams
             cost_formula = "flops = 1000"
             devices = 1
-            def on(self, devices):
+            def on(self, devices, parallel="none"):
                 self.devices = devices
                 return self
             def scopes(self, params, mode): return {"nap": 1}
@@ -196,7 +197,7 @@ TOY = {
 
         @hookimpl
         def describe_workload():
-            return Support({"inference": ("fp32", "fp64")}, several_devices=True)
+            return Support({"inference": ("fp32", "fp64")}, parallel=("none",))
 
         FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a gang that has the fault
 
@@ -262,7 +263,7 @@ TOY = {
             params = TeamParams
             cost_formula = "flops = 1000 for each sample"
             devices = 1
-            def on(self, devices):
+            def on(self, devices, parallel="none"):
                 self.devices = devices
                 return self
             def grown(self, params, devices): return replace(params, samples=devices * params.samples)

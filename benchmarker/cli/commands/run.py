@@ -52,12 +52,12 @@ def command(
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
-    Lists of frameworks, numbers of devices, scalings and the problem's options make a case of each combination. A round
-    runs each of them; those of several that are not supported are left out and reported.
+    Lists of frameworks, devices, ways to divide a step, scalings and the problem's options make a case of each
+    combination. A round runs each of them; those of several that are not supported are left out and reported.
     Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
     """
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
-    devices, scalings = options.pop("devices"), options.pop("scalings")
+    devices, parallels, scalings = (options.pop(name) for name in ("devices", "parallels", "scalings"))
     if devices == (1,) and "weak" in scalings:
         raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
     problem, asked = ask_each(options, measuring=measuring)
@@ -70,7 +70,7 @@ def command(
     tables = [{"framework": name, **each.params} for name, each in product(able, asked)]
     for table, (name, each) in zip(tables, product(able, asked), strict=True):
         try:
-            cases += on_several(each, problem, name, able[name], devices, scalings)
+            cases += on_several(each, problem, name, able[name], devices, parallels or [None], scalings)
         except UserError as error:
             if len(asked) == 1:
                 raise

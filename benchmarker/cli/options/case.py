@@ -180,9 +180,9 @@ engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
 """Options that define an engine of text generation; none is required."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
-measuring_options = _all([_MODE, DEVICES, *_MEASURING])
+measuring_options = _all([_MODE, *DEVICES, *_MEASURING])
 """Options that define how it is measured: the mode, the devices, and the fields of `Measuring` by name."""
 measuring_several_options = _all([_MODE, *SEVERAL_DEVICES, *_MEASURING])
-"""The same with lists: the numbers of `devices`, and the `scalings`."""
+"""The same with lists: the numbers of `devices`, the `parallels` or None, and the `scalings`."""
 store_options = _all(_STORE)
 """Options that define where records are stored."""

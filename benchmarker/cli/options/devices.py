@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
 
+from benchmarker.api.case import Parallel
 from benchmarker.cli.options.types import Integer
 from benchmarker.planning.scaling import ALL, Scaling
 
@@ -24,26 +26,36 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         return tuple(dict.fromkeys(ALL if word == "all" else one.convert(word, param, ctx) for word in words))
 
 
-class _Scalings(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """Kinds of scaling, each once: `strong`, `weak` or `strong,weak`."""
+class _Choices(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """Some of the given words, each once: `strong`, `weak` or `strong,weak`."""
 
-    name = "kinds"
+    name = "choices"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Scaling, ...]:
-        """Return the kinds."""
+    def __init__(self, words: Sequence[str]) -> None:
+        self.one = click.Choice(words)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the words."""
         if isinstance(value, tuple):
             return value
-        one: click.Choice[Scaling] = click.Choice(get_args(Scaling))
-        return tuple(dict.fromkeys(one.convert(word.strip(), param, ctx) for word in value.split(",")))
+        return tuple(dict.fromkeys(self.one.convert(word.strip(), param, ctx) for word in value.split(",")))
 
 
-DEVICES = click.option(
-    "--devices",
-    type=Integer(min=1),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Number of devices that compute together; a processor is divided into so many.",
+_WAYS = [way for way in get_args(Parallel) if way != "none"]
+_DIVIDED = (
+    "How several devices divide a training step: the batch (dp); the weights too (fsdp); or every layer (tp). "
+    "[default: dp]"
+)
+DEVICES = (
+    click.option(
+        "--devices",
+        type=Integer(min=1),
+        metavar="N",
+        default=1,
+        show_default=True,
+        help="Number of devices that compute together; a processor is divided into so many.",
+    ),
+    click.option("--parallel", type=click.Choice(_WAYS), help=_DIVIDED),
 )
 SEVERAL_DEVICES = (
     click.option(
@@ -55,9 +67,16 @@ SEVERAL_DEVICES = (
         help="Numbers of devices that compute together; a processor is divided into so many.",
     ),
     click.option(
+        "--parallel",
+        "parallels",
+        type=_Choices(_WAYS),
+        metavar="WAY[,WAY...]",
+        help=_DIVIDED,
+    ),
+    click.option(
         "--scaling",
         "scalings",
-        type=_Scalings(),
+        type=_Choices(get_args(Scaling)),
         metavar="KIND[,KIND]",
         default="strong",
         show_default=True,

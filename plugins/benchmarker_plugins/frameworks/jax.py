@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import threadpoolctl
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
 
@@ -34,10 +35,8 @@ _SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
 _POOL_THREAD = "tf_XLAEigen"
 """Name prefix of the compute threads of XLA's CPU client."""
 
-_AXIS = "device"
+AXIS = "device"
 """Name of the only axis of the mesh of all devices."""
-_Tree = TypeVar("_Tree")
-
 DTYPES = {
     "fp64": jnp.float64,
     "fp32": jnp.float32,
@@ -130,19 +129,19 @@ class JaxFramework(Framework):
         """Return the array on the device with a number, converted to `dtype` if given."""
         return jax.device_put(jnp.asarray(value, dtype), self.devices[number])
 
-    def divided(self, value: np.ndarray, dtype: Any = None) -> jax.Array:
-        """Return the array with its first axis divided among all devices, whose number divides it."""
-        return jax.device_put(jnp.asarray(value, dtype), self._sharding(_AXIS))
+    def divided(self, value: np.ndarray, spec: PartitionSpec, dtype: Any = None) -> jax.Array:
+        """Return the array divided among all devices as `spec` says; each of them receives only its part."""
+        host = np.asarray(value, jnp.dtype(dtype) if dtype else None)
+        return jax.device_put(host, self.sharding(spec))
 
-    def everywhere(self, values: _Tree) -> _Tree:
-        """Return a tree of arrays, each of them whole on every device."""
-        return jax.device_put(values, self._sharding())
+    def sharding(self, spec: PartitionSpec) -> Sharding:
+        """Return the division of an array among all devices; on a single one, it is whole."""
+        return NamedSharding(self.mesh, spec) if len(self.devices) > 1 else SingleDeviceSharding(self.device)
 
-    def _sharding(self, *axes: str) -> jax.sharding.Sharding | jax.Device:
-        if len(self.devices) == 1:
-            return self.device
-        mesh = jax.sharding.Mesh(np.array(self.devices), (_AXIS,))
-        return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+    @property
+    def mesh(self) -> Mesh:
+        """All devices along one axis."""
+        return Mesh(np.array(self.devices), (AXIS,))
 
     def synchronize(self, result: Any) -> None:
         """Wait for every array in `result`."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarker import Device, Framework, FrameworkInfo, Gang, StepMarker, hookimpl
@@ -117,12 +118,13 @@ _NO_SCOPE = nullcontext()
 
 
 class TorchFramework(Framework):
-    """PyTorch on one device, or on one of a gang's: the one whose number is `rank`, of `ranks`."""
+    """PyTorch on one device, or on one of a gang's: the one whose number is `rank`, of `ranks`; `mesh` has all."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.rank = 0
         self.ranks = 1
+        self.mesh: DeviceMesh | None = None
 
     def join(self, gang: Gang) -> None:
         """Join the processes of the gang in the default process group."""
@@ -132,15 +134,12 @@ class TorchFramework(Framework):
         first = TCPStore(gang.host, 0, gang.ranks, True, wait_for_workers=False) if gang.rank == 0 else None
         port = gang.tell(first.port if first else None)
         self._group(first or TCPStore(gang.host, port, gang.ranks, False))
+        self.mesh = init_device_mesh(self.device.type, (gang.ranks,))
 
     def communicate(self) -> None:
         """Make sure that there is a process group: a process that is in no gang gets one of its own."""
         if not dist.is_initialized():
             self._group(HashStore())
-
-    def parallel(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Return the model; in a gang, one whose gradients are averaged over all ranks as the backward pass goes on."""
-        return torch.nn.parallel.DistributedDataParallel(model) if self.ranks > 1 else model
 
     def part(self, value: np.ndarray) -> np.ndarray:
         """Return the samples of this rank: an equal part of the first axis, which the number of ranks divides."""
@@ -149,9 +148,9 @@ class TorchFramework(Framework):
 
     def mean(self, value: torch.Tensor) -> torch.Tensor:
         """Return the mean over all ranks, which must all call this."""
-        if self.ranks > 1:
+        if self.mesh:
             value = value.clone()
-            dist.all_reduce(value)
+            dist.all_reduce(value, group=self.mesh.get_group())
         return value / self.ranks
 
     def _group(self, store: Store) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Problem, UserError, hookimpl
+from benchmarker import PRECISIONS, Cost, Data, Mode, Parallel, Problem, UserError, hookimpl
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32", "bf16", "fp16")}
 _WIDEST_BYTES = 8
@@ -48,7 +48,7 @@ class Collective(Problem):
     def __init__(self, devices: int = 1) -> None:
         self.devices = devices
 
-    def on(self, devices: int) -> Problem:
+    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
         """Return the exchange between so many devices."""
         return Collective(devices)
 

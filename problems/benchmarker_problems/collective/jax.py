@@ -6,19 +6,17 @@ from itertools import cycle
 import jax
 import numpy as np
 from jax import Array, lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarker import PRECISIONS, Case, Data, Support, Workload, hookimpl
-from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
 from benchmarker_problems.collective import PRECISIONS_DONE, CollectiveParams, name, trouble
-
-AXIS = "device"
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return the precisions; XLA's CPU compiler has no broadcast."""
-    return Support(PRECISIONS_DONE, exclusions=({"op": "broadcast", "device": "cpu"},), several_devices=True)
+    return Support(PRECISIONS_DONE, exclusions=({"op": "broadcast", "device": "cpu"},), parallel=("none",))
 
 
 @hookimpl
@@ -26,7 +24,7 @@ def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams
     """Build a step: one exchange between the shards of an array."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
     devices = framework.devices
-    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+    sharding = NamedSharding(framework.mesh, PartitionSpec(AXIS))
 
     def put(batch: Mapping[str, np.ndarray]) -> Array:
         shards = [framework.put(batch[name(rank)], dtype, rank) for rank in range(len(devices))]

@@ -20,7 +20,7 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_ten
 @hookimpl
 def describe_workload() -> Support:
     """Return the precisions; all operations are supported."""
-    return Support(PRECISIONS_DONE, several_devices=True)
+    return Support(PRECISIONS_DONE, parallel=("none",))
 
 
 @hookimpl

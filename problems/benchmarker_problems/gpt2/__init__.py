@@ -10,7 +10,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Published, Work, hookimpl
+from benchmarker import (
+    PRECISIONS,
+    Collective,
+    Cost,
+    Data,
+    Mode,
+    Parallel,
+    Precision,
+    Problem,
+    Published,
+    Work,
+    hookimpl,
+)
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.generation import (
     SEQ_LEN_HELP,
@@ -46,6 +58,7 @@ from benchmarker_problems.layers.work import (
     times,
     update,
 )
+from benchmarker_problems.parallel import collectives, divides_batch, refuse_undivided
 from benchmarker_problems.quantization import (
     WeightTypeOption,
     dequantized,
@@ -58,7 +71,6 @@ from benchmarker_problems.steps import (
     ADAMW,
     MICROBATCHES_HELP,
     RECOMPUTE_HELP,
-    refuse_data_parallel,
     refuse_without_backward,
     step_scopes,
     steps_title,
@@ -151,12 +163,13 @@ class Gpt2(Problem):
         + PHASE_FORMULA
     )
 
-    def __init__(self, devices: int = 1) -> None:
+    def __init__(self, devices: int = 1, parallel: Parallel = "none") -> None:
         self.devices = devices
+        self.parallel = parallel
 
-    def on(self, devices: int) -> Problem:
-        """Return the same training with the batch divided among the devices."""
-        return Gpt2(devices)
+    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
+        """Return the same training, divided among the devices."""
+        return Gpt2(devices, parallel)
 
     def grown(self, params: Gpt2Params, devices: int) -> Gpt2Params:
         """Return the same model with a batch that is larger by the number of devices."""
@@ -226,8 +239,30 @@ class Gpt2(Problem):
     def refuse(self, params: Gpt2Params, mode: Mode) -> None:
         """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
         refuse_phase(params, mode)
-        refuse_data_parallel(mode, self.devices, params.batch_size, params.microbatches)
+        refuse_undivided(
+            mode,
+            self.parallel,
+            self.devices,
+            batch_size=params.batch_size,
+            microbatches=params.microbatches,
+            widths={name: getattr(params, name) for name in ("n_head", "d_model", "d_ff")},
+        )
         refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
+
+    def collectives(
+        self, params: Gpt2Params, mode: Mode, precision: str, parallel: Parallel, devices: int
+    ) -> tuple[Collective, ...]:
+        """Return what the devices exchange in a step of training."""
+        p, types = params, PRECISIONS[precision]
+        return collectives(
+            mode,
+            parallel,
+            devices,
+            weight_bytes=self.weight_bytes(p, precision),
+            blocks=p.n_layer,
+            block_bytes=size_of(block_shapes("h", p.d_model, p.d_ff)) * types.parameter_bytes,
+            sum_bytes=p.batch_size * p.seq_len * p.d_model * types.compute_bytes,
+        )
 
     def parameter_count(self, params: Gpt2Params) -> int:
         """Return the number of weights; the output head shares those of the embedding."""
@@ -247,15 +282,19 @@ class Gpt2(Problem):
         return Data(quantized(weights, params.weight_type), token_batches(params, rng, batches))
 
     def small(self, params: Gpt2Params) -> Gpt2Params:
-        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16."""
+        """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
+
+        What several devices divide, the batch or the widths, has so much for each of them.
+        """
+        wider = self.devices if self.parallel in ("fsdp", "tp") else 1
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
-            d_model=48 if params.weight_type == "full" else 96,
-            n_head=3,
-            d_ff=160,
+            d_model=wider * (48 if params.weight_type == "full" else 96),
+            n_head=wider * 3,
+            d_ff=wider * 160,
             vocab_size=97,
-            batch_size=4 * params.microbatches * self.devices,
+            batch_size=4 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **small_lengths(params),
         )
 
@@ -304,6 +343,11 @@ def recomputed_flops(params: Gpt2Params, *, scores: bool) -> int:
     return p.n_layer * block_recomputed_flops(
         tokens, p.seq_len, p.d_model, p.d_ff, scores=scores, recompute=p.recompute
     )
+
+
+def fused_widths(params: Gpt2Params) -> dict[str, list[int]]:
+    """Return the widths of queries, keys and values, which one layer of a block computes."""
+    return {"attn_qkv": [params.d_model] * 3}
 
 
 @hookimpl

@@ -13,13 +13,15 @@ import jax
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hookimpl
-from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import FUSED_EXCLUSIONS, Attention, Kernel, fused_kernel, recomputes_scores
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
+from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, product_by_output, rows_from
+from benchmarker_problems.parallel import by_device
+from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -28,15 +30,19 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), several_devices=True)
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=("dp", "fsdp", "tp"))
 
 
 class Gpt2Model(nn.Module):
-    """The whole model; the output head uses the weights of the embedding."""
+    """The whole model; the output head uses the weights of the embedding.
+
+    With an `axis`, several devices divide the heads and the MLP of each block.
+    """
 
     params: Gpt2Params
     dtype: Any
     kernel: Kernel
+    axis: str | None = None
 
     @nn.compact
     def __call__(
@@ -52,10 +58,11 @@ class Gpt2Model(nn.Module):
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + rows_from(wpe_PC, position, tokens_BT.shape[1])
-        fields = (p.n_head, p.d_ff, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
+        devices = jax.lax.axis_size(self.axis) if self.axis else 1
+        fields = (p.n_head // devices, p.d_ff // devices, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
-            made = block(*fields, causal=True, tanh_gelu=True, linear=dense(p), name=f"h.{layer}")
+            made = block(*fields, causal=True, tanh_gelu=True, linear=dense(p), axis=self.axis, name=f"h.{layer}")
             x_BTC = made(x_BTC, attentions[layer] if attentions else None)
         if attentions:
             x_BTC = x_BTC[:, last]
@@ -70,7 +77,8 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
     p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(case, p), p.cache_shape)
-    logits_of, loss_of = functions(p, dtype, kernel)
+    logits_of, loss_of = functions(p, dtype, kernel, AXIS if case.parallel == "tp" else None)
+    data = by_device(data, fused_widths(p), case)
     return workload(
         framework,
         case,
@@ -81,6 +89,7 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
+        division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
     )
 
 
@@ -95,9 +104,11 @@ def continuing(case: Case, params: Gpt2Params) -> generation.Model:
     return partial(apply, Gpt2Model(params, DTYPES[PRECISIONS[case.precision].compute], fused_kernel(case)))
 
 
-def functions(params: Gpt2Params, dtype: Any, kernel: Kernel) -> tuple[Callable[..., Array], Callable[..., Array]]:
+def functions(
+    params: Gpt2Params, dtype: Any, kernel: Kernel, axis: str | None = None
+) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = Gpt2Model(params, dtype, kernel)
+    model = Gpt2Model(params, dtype, kernel, axis)
 
     def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
         return cross_entropy(apply(model, weights, tokens), targets)

@@ -16,9 +16,11 @@ from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload, hooki
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.attention.torch import Attention, causal_bias, recomputes_scores
 from benchmarker_problems.generation import torch as generation
-from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops
+from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
+from benchmarker_problems.parallel import by_device
+from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -26,8 +28,8 @@ from benchmarker_problems.steps.torch import load, plainly, recomputing, workloa
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return all precisions, except those without products with quantised weights."""
-    return Support(DONE, exclusions=UNSUPPORTED, several_devices=True)
+    """Return all precisions, except those without products with quantised weights, or without loss scaling."""
+    return Support(DONE, exclusions=(*UNSUPPORTED, *NO_LOSS_SCALING), parallel=("dp", "fsdp", "tp"))
 
 
 class Gpt2Model(nn.Module):
@@ -79,13 +81,19 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, types, device = params, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
-    model = load(framework, lambda: Gpt2Model(p), data, DTYPES[types.parameter])
+    model = load(
+        framework,
+        lambda: Gpt2Model(p),
+        by_device(data, fused_widths(p), case),
+        DTYPES[types.parameter],
+        lambda model: divide(model, model.h, case.parallel, framework.mesh),
+    )
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(model), p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
-    run = framework.parallel(model)
+    run = averaging(model, case.parallel, framework.mesh)
 
     def logits_of(tokens: Tensor) -> Tensor:
         logits_BTV: Tensor = run(tokens, bias_TT)

@@ -51,7 +51,8 @@ class TransformerBlock(nn.Module):
     """Attention and MLP of GPT-2's kind, each with a residual connection.
 
     LayerNorm with `eps` comes before them, or after the addition (`post_norm`). GELU is exact, or approximate
-    (`tanh_gelu`). `linear` makes the linear layers.
+    (`tanh_gelu`). `linear` makes the linear layers. On several devices along an `axis`, `n_head` and `d_ff` are the
+    share of each, and the sums are taken over all of them.
     """
 
     n_head: int
@@ -64,22 +65,25 @@ class TransformerBlock(nn.Module):
     tanh_gelu: bool = False
     post_norm: bool = False
     linear: Callable[..., nn.Module] = nn.Dense
+    axis: str | None = None
 
     @nn.compact
     def __call__(self, x_BTC: Array, attention: Attention | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
         d_model = x_BTC.shape[-1]
         linear = partial(self.linear, dtype=self.dtype)
+        summed = partial(linear, dot_general=partial(summed_product, axis=self.axis)) if self.axis else linear
+        head_dim = d_model // (self.n_head * (jax.lax.axis_size(self.axis) if self.axis else 1))
         ln_1, ln_2 = (nn.LayerNorm(epsilon=self.eps, name=name) for name in ("ln_1", "ln_2"))
 
         h_BTC = x_BTC if self.post_norm else ln_1(x_BTC)
-        qkv_BTE = linear(3 * d_model, name="attn_qkv")(h_BTC)
+        qkv_BTE = linear(3 * self.n_head * head_dim, name="attn_qkv")(h_BTC)
         q_BTHD, k_BTHD, v_BTHD = (
             part.reshape(*part.shape[:2], self.n_head, -1) for part in jnp.split(qkv_BTE, 3, axis=-1)
         )
         attention = attention or partial(attend, impl=self.impl, causal=self.causal, kernel=self.kernel)
         heads_BTHD = attention(q_BTHD, k_BTHD, v_BTHD)
-        attended_BTC = linear(d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
+        attended_BTC = summed(d_model, name="attn_proj")(heads_BTHD.reshape(*x_BTC.shape[:2], -1))
         with jax.named_scope("attn_proj"):
             x_BTC = x_BTC + attended_BTC
         if self.post_norm:
@@ -89,10 +93,15 @@ class TransformerBlock(nn.Module):
         inner_BTF = linear(self.d_ff, name="mlp_fc")(h_BTC)
         with jax.named_scope("mlp_gelu"):
             inner_BTF = nn.gelu(inner_BTF, approximate=self.tanh_gelu)
-        mlp_BTC = linear(d_model, name="mlp_proj")(inner_BTF)
+        mlp_BTC = summed(d_model, name="mlp_proj")(inner_BTF)
         with jax.named_scope("mlp_proj"):
             x_BTC = x_BTC + mlp_BTC
         return ln_2(x_BTC) if self.post_norm else x_BTC
+
+
+def summed_product(*args: Any, axis: str, **options: Any) -> Array:
+    """Return `lax.dot_general` of the arguments, summed over the devices along an axis, each of which has a part."""
+    return jax.lax.psum(jax.lax.dot_general(*args, **options), axis)
 
 
 def rope(x_BTHD: Array, cos_Td: Array, sin_Td: Array) -> Array:

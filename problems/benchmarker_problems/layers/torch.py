@@ -57,7 +57,7 @@ class TransformerBlock(nn.Module):
         linear: Callable[[int, int], nn.Module] = nn.Linear,
     ) -> None:
         super().__init__()
-        self.by_head = (n_head, d_model // n_head)
+        self.head_dim = d_model // n_head
         self.impl: Impl = impl
         self.gelu = "tanh" if tanh_gelu else "none"
         self.post_norm = post_norm
@@ -72,7 +72,7 @@ class TransformerBlock(nn.Module):
         """Apply the block; the attention is causal if `bias_TT` is given, or another one if that is given."""
         h_BTC = x_BTC if self.post_norm else normed(self.ln_1, "ln_1", x_BTC)
         with scope("attn_qkv"):
-            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, *self.by_head)).unbind(2)
+            q_BTHD, k_BTHD, v_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (3, -1, self.head_dim)).unbind(2)
         attention = attention or partial(attend, impl=self.impl, bias_Tt=bias_TT)
         heads_BTHD = attention(q_BTHD, k_BTHD, v_BTHD)
         with scope("attn_proj"):

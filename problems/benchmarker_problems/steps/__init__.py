@@ -66,19 +66,6 @@ def refuse_without_backward(mode: Mode, *, recompute: bool, microbatches: int) -
         )
 
 
-def refuse_data_parallel(mode: Mode, devices: int, batch_size: int, microbatches: int) -> None:
-    """Raise `UserError` if several devices cannot divide the batch of a step among themselves."""
-    if devices == 1:
-        return
-    if mode != "training":
-        raise UserError(f"several devices train; give --mode=training, or omit --devices={devices}")
-    if microbatches > 1:
-        raise UserError(f"--microbatches={microbatches} cannot be used with --devices={devices}; omit one of them")
-    if batch_size % devices:
-        nearest = devices * (batch_size // devices + 1)
-        raise UserError(f"--batch-size={batch_size} is not a multiple of --devices={devices}; for example {nearest}")
-
-
 def step_scopes(scopes: Mapping[str, int], mode: Mode, microbatches: int) -> dict[str, int]:
     """Return how often the scopes of a step run: those of the model and `loss` in each microbatch, `optimizer` once."""
     loss = {} if mode == "inference" else {"loss": 1}

@@ -4,6 +4,7 @@ A model is given as two functions of the weights by name, and of the arrays of a
 its loss. In mixed precision the weights are fp32, and the model casts them for each product.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
@@ -16,9 +17,11 @@ import optax
 from flax import linen as nn
 from flax.traverse_util import unflatten_dict
 from jax import Array
+from jax.sharding import PartitionSpec
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_problems.parallel.jax import Division
 from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 Weights = dict[str, Array]
@@ -68,19 +71,26 @@ def workload(
     settings: AdamW | Sgd = ADAMW,
     microbatches: int = 1,
     recomputed_flops: int = 0,
+    division: Division | None = None,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes the weights and those arrays of a batch that `inputs` names, `loss_of` the weights and all. The
-    loss is a mean over `terms`. With backward, gradients are summed over `microbatches` parts of the batch.
+    loss is a mean over `terms`. With backward, gradients are summed over `microbatches` parts of the batch. On several
+    devices, weights and batches are divided, and the loss is computed, as `division` says.
     """
     types = PRECISIONS[case.precision]
-    weights = framework.everywhere(
-        {name: framework.put(weight, DTYPES[types.parameter]) for name, weight in data.weights.items()}
-    )
+    specs, batch_spec, loss_of = division or Division({}, PartitionSpec(), loss_of)
+    spec_of = defaultdict(PartitionSpec, specs)
+    weights = {
+        name: framework.divided(weight, spec_of[name], DTYPES[types.parameter]) for name, weight in data.weights.items()
+    }
     batches = cycle(
         [
-            {name: framework.divided(value, _dtype(value, DTYPES[types.parameter])) for name, value in batch.items()}
+            {
+                name: framework.divided(value, batch_spec, _dtype(value, DTYPES[types.parameter]))
+                for name, value in batch.items()
+            }
             for batch in data.batches
         ]
     )
@@ -94,11 +104,15 @@ def workload(
         step = forward_backward_step(function, weights, batches)
     else:
         optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
+        initial = partial(initial_state, optimizer=optimizer, precision=case.precision)
         # Steps are compiled for the devices of their arrays: the first state must be as bound to them as those to come.
-        state = framework.everywhere(initial_state(weights, optimizer, case.precision))
+        shardings = jax.tree_util.tree_map_with_path(
+            lambda path, _: framework.sharding(spec_of[getattr(path[-1], "key", "")]), jax.eval_shape(initial, weights)
+        )
+        state = jax.jit(initial, out_shardings=shardings, donate_argnums=0)(weights)
         update = partial(training, loss_of, optimizer, microbatches)
-        step = training_step(update, state, batches)
-        if len(framework.devices) > 1:
+        step = training_step(update, state, batches, shardings)
+        if case.parallel == "dp":
             local = partial(local_steps, framework, case.precision, data, optimizer, update)
 
     def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
@@ -272,9 +286,14 @@ def forward_backward_step(function: Callable[..., dict[str, Array]], weights: We
     return lambda: function(weights, **next(batches))
 
 
-def training_step(function: Callable[..., tuple[_State, Array]], state: _State, batches: Batches) -> Step:
-    """Return the step that computes the loss of the next batch and updates the state, reusing its memory."""
-    function = jax.jit(function, donate_argnums=0)
+def training_step(
+    function: Callable[..., tuple[_State, Array]], state: _State, batches: Batches, shardings: Any = None
+) -> Step:
+    """Return the step that computes the loss of the next batch and updates the state, reusing its memory.
+
+    `shardings` are those of the state on several devices, which it keeps.
+    """
+    function = jax.jit(function, donate_argnums=0, out_shardings=(shardings, None))
 
     def step() -> dict[str, Array]:
         nonlocal state

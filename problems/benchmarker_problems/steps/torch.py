@@ -5,6 +5,7 @@ A model is a module whose parameters have the names of the problem's weights, `k
 loss.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
+from benchmarker_problems.parallel import divides_batch
 from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 _P = ParamSpec("_P")
@@ -25,20 +27,34 @@ _Model = TypeVar("_Model", bound=nn.Module)
 Batches = Iterator[list[dict[str, Tensor]]]
 """Each batch in the parts over which gradients are summed."""
 Step = Callable[[], dict[str, Tensor]]
+ShareOf = Callable[[Tensor, Tensor], Tensor]
 
 
-def load(framework: TorchFramework, make: Callable[[], _Model], data: Data, dtype: torch.dtype) -> _Model:
-    """Return the model with the given weights, on the device; integers keep their type."""
+def load(
+    framework: TorchFramework,
+    make: Callable[[], _Model],
+    data: Data,
+    dtype: torch.dtype,
+    divide: Callable[[_Model], ShareOf] = lambda _: lambda whole, _: whole,
+) -> _Model:
+    """Return the model with the given weights, on the device; integers keep their type.
+
+    `divide` may divide the weights of the empty model among several devices. It returns the function from a weight, and
+    that of the empty model, to the share that this process loads.
+    """
     with torch.device("meta"):
         model = make()
-    weights = {
-        parameter_name(name): framework.put(
-            np.ascontiguousarray(outputs_first(name, weight)),
-            dtype if np.issubdtype(weight.dtype, np.floating) else None,
-        )
-        for name, weight in data.weights.items()
-    }
-    model.load_state_dict(weights, assign=True)
+    share_of = divide(model)
+    empty = model.state_dict()
+
+    def loaded(name: str, weight: np.ndarray) -> Tensor:
+        kept = dtype if np.issubdtype(weight.dtype, np.floating) else None
+        whole = framework.put(np.ascontiguousarray(outputs_first(name, weight)), kept)
+        return share_of(whole, empty[parameter_name(name)])
+
+    model.load_state_dict(
+        {parameter_name(name): loaded(name, weight) for name, weight in data.weights.items()}, assign=True
+    )
     return model
 
 
@@ -96,11 +112,14 @@ def workload(
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`. With
-    backward, gradients are summed over `microbatches` parts of the batch. In a gang, each rank trains on its part of
-    the batch; the functions use `parallel`, which is `framework.parallel(model)`.
+    backward, gradients are summed over `microbatches` parts of the batch. Where several devices divide the batch, each
+    rank trains on its part; the functions use `parallel`, which is `averaging(model)`.
     """
     types = PRECISIONS[case.precision]
-    own = [{name: framework.part(value) for name, value in batch.items()} for batch in data.batches]
+    by_batch = divides_batch(case.parallel)
+    own = [
+        {name: framework.part(value) if by_batch else value for name, value in batch.items()} for batch in data.batches
+    ]
     batches = cycle([_split(framework, batch, DTYPES[types.parameter], microbatches) for batch in own])
     loss_scale = fixed_loss_scale(terms) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
@@ -123,7 +142,7 @@ def workload(
         step = training_step(framework.compiled(loss_of, case.compile), batches, optimizer, scaler)
 
     def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
-        if framework.ranks > 1:
+        if by_batch:
             result = {"loss": framework.mean(result["loss"])}
         return {
             name: outputs_last(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
@@ -131,7 +150,8 @@ def workload(
         }
 
     local = (lambda: [unsynchronised(step, parallel)]) if isinstance(parallel, DistributedDataParallel) else None
-    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0, local=local)
+    recomputed = recomputed_flops // framework.ranks if case.mode != "inference" else 0
+    return Workload(step, outputs, recomputed, local=local)
 
 
 def unsynchronised(step: Step, model: DistributedDataParallel) -> Step:
@@ -211,12 +231,16 @@ def forward_backward_step(
 
 
 def adamw(model: nn.Module, settings: AdamW) -> torch.optim.Optimizer:
-    """Return AdamW, fused into one kernel."""
+    """Return AdamW, fused into one kernel; weights that devices divide need a kernel of their own."""
     s = settings
-    decaying = [weight for weight in model.parameters() if weight.ndim > 1]
-    others = [weight for weight in model.parameters() if weight.ndim == 1]
+    groups: dict[tuple[bool, type[Tensor]], list[Tensor]] = defaultdict(list)
+    for weight in model.parameters():
+        groups[weight.ndim > 1, type(weight.data)].append(weight)
     return torch.optim.AdamW(
-        [{"params": decaying, "weight_decay": s.weight_decay}, {"params": others, "weight_decay": 0.0}],
+        [
+            {"params": weights, "weight_decay": s.weight_decay if decays else 0.0}
+            for (decays, _), weights in groups.items()
+        ],
         lr=s.learning_rate,
         betas=(s.beta_1, s.beta_2),
         eps=s.eps,

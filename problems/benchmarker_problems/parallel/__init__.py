@@ -1,0 +1,90 @@
+"""How several devices divide a training step, independently of any framework.
+
+- `dp`, data parallel: the batch is divided, and every device has all weights.
+- `fsdp`, fully sharded data parallel: the batch is divided, and so are weights, gradients and optimizer state. The
+  weights of a block are gathered before it is computed, forward and backward; each device gets its share of the sum of
+  the gradients.
+- `tp`, tensor parallel (Shoeybi et al., 2019): every device has the whole batch and a share of the heads and of the
+  MLP's width. The rest of the model, embedding and output head among it, is computed by every device.
+
+The modules beside this one do it in each framework.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarker import Case, Collective, Data, Mode, Parallel, UserError
+
+COLUMNS = ("attn_qkv", "mlp_fc")
+"""Linear layers of a block whose outputs `tp` divides."""
+ROWS = ("attn_proj", "mlp_proj")
+"""Linear layers of a block whose inputs `tp` divides; their results are summed over the devices."""
+
+
+def divides_batch(parallel: Parallel) -> bool:
+    """Whether each device trains on a part of the batch."""
+    return parallel in ("dp", "fsdp")
+
+
+def refuse_undivided(
+    mode: Mode, parallel: Parallel, devices: int, *, batch_size: int, microbatches: int, widths: Mapping[str, int]
+) -> None:
+    """Raise `UserError` if devices cannot divide a step; `tp` divides all `widths`, `fsdp` those but `n_head`."""
+    if devices == 1:
+        return
+    if mode != "training":
+        raise UserError(f"several devices train; give --mode=training, or omit --devices={devices}")
+    if microbatches > 1:
+        raise UserError(f"--microbatches={microbatches} cannot be used with --devices={devices}; omit one of them")
+    divided = {"batch_size": batch_size} if divides_batch(parallel) else {}
+    if parallel != "dp":
+        divided |= {name: width for name, width in widths.items() if parallel == "tp" or "head" not in name}
+    for name, value in divided.items():
+        if value % devices:
+            nearest = devices * (value // devices + 1)
+            option = f"--{name.replace('_', '-')}={value}"
+            how = "" if parallel == "dp" else f", which --parallel={parallel} divides it by"
+            raise UserError(f"{option} is not a multiple of --devices={devices}{how}; for example {nearest}")
+
+
+def by_device(data: Data, fused: Mapping[str, Sequence[int]], case: Case) -> Data:
+    """Return the data; for `tp`, the outputs of layers that compute several results at once are in another order.
+
+    `fused` has the widths of the results by the layer's own name. Afterwards equal parts of the last axis contain an
+    equal share of every result: of queries, keys and values [q, k, v] for two devices, [q₁, k₁, v₁, q₂, k₂, v₂].
+    """
+    if case.parallel != "tp":
+        return data
+
+    def reordered(name: str, value: np.ndarray) -> np.ndarray:
+        *_, layer, _ = ["", *name.split(".")]
+        if layer not in fused:
+            return value
+        results = np.split(value, np.cumsum(fused[layer])[:-1], axis=-1)
+        shares = [np.split(result, case.devices, axis=-1) for result in results]
+        return np.concatenate([share for device in zip(*shares, strict=True) for share in device], axis=-1)
+
+    return replace(data, weights={name: reordered(name, value) for name, value in data.weights.items()})
+
+
+def collectives(
+    mode: Mode, parallel: Parallel, devices: int, *, weight_bytes: int, blocks: int, block_bytes: int, sum_bytes: int
+) -> tuple[Collective, ...]:
+    """Return what devices must exchange in a step of a model of `blocks`, each with `block_bytes` of weights.
+
+    All weights have `weight_bytes`, and what `tp` sums has `sum_bytes`: the activations between the layers.
+    """
+    if devices == 1 or mode != "training":
+        return ()
+    if parallel == "dp":
+        return (Collective("all_reduce", 1, weight_bytes),)
+    if parallel == "fsdp":
+        # The weights of the blocks are gathered twice; the others are kept from the forward to the backward pass.
+        return (
+            Collective("all_gather", 2 * blocks + 1, weight_bytes + blocks * block_bytes),
+            Collective("reduce_scatter", blocks + 1, weight_bytes),
+        )
+    # Attention and MLP each sum their results, and in the backward pass the gradients of their inputs.
+    return (Collective("all_reduce", 4 * blocks, 4 * blocks * sum_bytes),)

@@ -1,0 +1,57 @@
+"""Training on several devices in PyTorch, each with a process: DistributedDataParallel, FSDP2 and DTensor.
+
+Their modules take half a second to import: only a process that is in a gang does so.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from benchmarker import Parallel
+from benchmarker_problems.parallel import COLUMNS, ROWS
+
+NO_LOSS_SCALING = ({"parallel": "tp", "precision": "mixed_fp16"},)
+"""PyTorch's loss scaling does not take divided gradients and whole ones together."""
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+def divide(
+    model: nn.Module, blocks: Iterable[nn.Module], parallel: Parallel, mesh: "DeviceMesh | None"
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Divide the weights of a model on the meta device among the devices of a mesh, if the strategy divides them.
+
+    Returns the function from a weight, which every rank has, and that of the model to the share of this rank. The
+    weights of fused layers must be ordered `by_device`.
+    """
+    if parallel not in ("fsdp", "tp"):
+        return lambda whole, _: whole
+
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    if parallel == "fsdp":
+        for block in blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    else:
+        plan = {**dict.fromkeys(COLUMNS, ColwiseParallel()), **dict.fromkeys(ROWS, RowwiseParallel())}
+        for block in blocks:
+            parallelize_module(block, mesh, plan, src_data_rank=None)
+
+    def share_of(whole: Tensor, like: Tensor) -> Tensor:
+        if not isinstance(like, DTensor):
+            return whole
+        where = (like.device_mesh, like.placements)
+        share = distribute_tensor(whole, *where, src_data_rank=None).to_local().clone()  # a view would keep the whole
+        return DTensor.from_local(share, *where, shape=like.shape, stride=like.stride())
+
+    return share_of
+
+
+def averaging(model: nn.Module, parallel: Parallel, mesh: "DeviceMesh | None") -> nn.Module:
+    """Return the model as it is run; if data parallel, gradients are averaged as the backward pass goes on."""
+    return nn.parallel.DistributedDataParallel(model, device_mesh=mesh) if parallel == "dp" else model
