@@ -223,6 +223,9 @@ def test_the_profiles_of_all_ranks_are_one_table_on_one_clock(cli, tmp_path):
     assert trace["complete"], trace["missing"]
     shares = {name: record["metrics"][name]["value"] for name in ("communication_share", "waiting_share")}
     assert shares == {"communication_share": 720 / 1200, "waiting_share": 120 / 1200}
+    (exchange,) = trace["exchanges"]
+    assert (exchange["op"], exchange["count"], exchange["bytes"]) == ("all_reduce", 1, 1024)
+    assert exchange["expected_count"] is None
     (scope,) = record["scopes"]
     assert (scope["scope"], scope["occurrences"], scope["expected"]) == ("nap", 4, 4)
     assert scope["step_ns"] == [3 * 90_000] * 4
