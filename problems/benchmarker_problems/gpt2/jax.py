@@ -19,8 +19,8 @@ from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
-from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, rows_from
-from benchmarker_problems.parallel import by_device
+from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, devices_along, rows_from
+from benchmarker_problems.parallel import WAYS, by_device
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -29,7 +29,7 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=("dp", "fsdp", "tp"))
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=WAYS)
 
 
 class Gpt2Model(nn.Module):
@@ -57,7 +57,7 @@ class Gpt2Model(nn.Module):
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + rows_from(wpe_PC, position, tokens_BT.shape[1])
-        devices = jax.lax.axis_size(self.axis) if self.axis else 1
+        devices = devices_along(self.axis)
         fields = (p.n_head // devices, p.d_ff // devices, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):
