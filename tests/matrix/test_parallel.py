@@ -18,7 +18,7 @@ from benchmarker import Case, Data, UserError
 from benchmarker.hooks import registry
 from benchmarker.worker.correctness import check
 from benchmarker_problems import parallel
-from benchmarker_problems.gpt2 import Gpt2Params, weight_shapes
+from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops, weight_shapes
 from benchmarker_problems.layers import size_of
 from benchmarker_problems.llama import LlamaParams
 from benchmarker_problems.parallel import WAYS
@@ -175,7 +175,7 @@ def expected(params, way, devices):
 
 
 def torch_step(framework, params, way, devices):
-    """What a rank calls in a step, and the bytes of weights and optimizer state that it holds."""
+    """What a rank calls in a step, the bytes of weights and optimizer state that it holds, and the FLOPs it repeats."""
     import torch
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -220,7 +220,7 @@ def torch_step(framework, params, way, devices):
     (optimizer,) = made
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     moments = [each for state in optimizer.state.values() for each in state.values() if each.ndim]
-    return calls, sum(map(held, weights)), sum(map(held, moments))
+    return calls, sum(map(held, weights)), sum(map(held, moments)), workload.recomputed_flops
 
 
 def divided_bytes(params, way, devices):
@@ -251,10 +251,12 @@ def divided_bytes(params, way, devices):
     ],
 )
 def test_pytorch_calls_and_holds_what_the_formula_says(params, way, devices):
-    for calls, weights, moments in on_devices("torch", devices, "fp32", torch_step, params, way, devices):
+    for calls, weights, moments, flops in on_devices("torch", devices, "fp32", torch_step, params, way, devices):
         assert sums(calls) == expected(params, way, devices)
         assert weights == divided_bytes(params, way, devices)
         assert moments == 2 * weights
+        if isinstance(params, Gpt2Params):
+            assert flops * devices == recomputed_flops(params, scores=False)
 
 
 def jax_step(framework, params, way, devices):
