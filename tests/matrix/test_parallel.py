@@ -18,22 +18,27 @@ from benchmarker import Case, Data, UserError
 from benchmarker.hooks import registry
 from benchmarker.worker.correctness import check
 from benchmarker_problems import parallel
-from benchmarker_problems.gpt2 import Gpt2Params, weight_shapes
+from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops, weight_shapes
 from benchmarker_problems.layers import size_of
+from benchmarker_problems.llama import LlamaParams
+from benchmarker_problems.parallel import WAYS
 
-SIZE = ("--n-layer=1", "--d-model=32", "--n-head=4", "--vocab-size=53", "--seq-len=8", "--batch-size=8")
+SIZE = ("--n-layer=1", "--d-model=32", "--vocab-size=53", "--seq-len=8", "--batch-size=8")
+HEADS = {"gpt2": ("--n-head=4",), "llama": ("--n-head=8", "--n-kv-head=4", "--d-ff=40")}
 PARAMS = Gpt2Params(n_layer=2, d_model=32, n_head=4, vocab_size=64, seq_len=8, batch_size=4)
-"""Everything that is divided is a multiple of 4."""
+LLAMA = LlamaParams(n_layer=2, d_model=32, n_head=4, n_kv_head=2, d_ff=48, vocab_size=64, seq_len=8, batch_size=4)
+"""Everything that is divided is a multiple of the number of devices."""
 BYTES = 4
 """Of an element of fp32."""
-PROBLEM = registry.load(["problem.gpt2"]).hook.make_problem()
-WAYS = ("dp", "fsdp", "tp")
+PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in ("gpt2", "llama")}
+PROBLEM = PROBLEMS["gpt2"]
+NAMES = {Gpt2Params: "gpt2", LlamaParams: "llama"}
 
 
-def trained(cli, framework, devices, way, precision):
-    words = (f"--framework={framework}", f"--devices={devices}", f"--precision={precision}", "--device=cpu", *SIZE)
-    options = (f"--parallel={way}", "--blocks=3", "--power=none", "--json")
-    done = cli("run", "--problem=gpt2", "--mode=training", *words, *options)
+def trained(cli, framework, devices, way, precision, problem="gpt2"):
+    words = (f"--framework={framework}", f"--devices={devices}", f"--precision={precision}", "--device=cpu")
+    options = (*SIZE, *HEADS[problem], f"--parallel={way}", "--blocks=3", "--power=none", "--json")
+    done = cli("run", f"--problem={problem}", "--mode=training", *words, *options)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     return record
@@ -53,11 +58,11 @@ def test_each_device_works_without_communication_too(cli, framework, precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize(("problem", "devices"), [("gpt2", 1), ("gpt2", 2), ("gpt2", 4), ("llama", 2), ("llama", 4)])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_losses_are_those_of_one_device_in_fp64(cli, framework, way, devices):
-    record = trained(cli, framework, devices, way, "fp64")
+def test_losses_are_those_of_one_device_in_fp64(cli, framework, way, problem, devices):
+    record = trained(cli, framework, devices, way, "fp64", problem)
     assert record["check"]["output"] == "loss"
     assert record["check"]["error"] <= 1e-12
     assert record["cost"]["samples"] == 8
@@ -151,14 +156,16 @@ def test_exchanged_bytes_are_those_of_the_literature():
     (tp,) = PROBLEM.collectives(small, "training", "mixed_bf16", "tp", 4)
     assert (tp.op, tp.count, tp.bytes) == ("all_reduce", 48, 48 * 8 * 1024 * 768 * 2)
     assert PROBLEM.collectives(small, "training", "fp32", "none", 1) == ()
+    assert PROBLEMS["llama"].collectives(LLAMA, "inference", "fp32", "tp", 2) == ()
 
 
 def built(framework, name, params, way, devices):
     """The workload, and what else its check takes."""
-    problem = registry.load(["problem.gpt2"]).hook.make_problem().on(devices, way)
-    case = Case(problem="gpt2", framework=name, device="cpu", mode="training", params={}, devices=devices, parallel=way)
+    what = NAMES[type(params)]
+    problem = PROBLEMS[what].on(devices, way)
+    case = Case(problem=what, framework=name, device="cpu", mode="training", params={}, devices=devices, parallel=way)
     data = problem.data(params, "fp32", np.random.default_rng(0), 3)
-    hooks = registry.load([f"workload.gpt2.{name}"]).hook
+    hooks = registry.load([f"workload.{what}.{name}"]).hook
     return hooks.build_workload(framework=framework, problem=problem, case=case, params=params, data=data), (
         data,
         problem,
@@ -176,12 +183,12 @@ def sums(calls):
 
 
 def expected(params, way, devices):
-    collectives = PROBLEM.collectives(params, "training", "fp32", way, devices)
+    collectives = PROBLEMS[NAMES[type(params)]].collectives(params, "training", "fp32", way, devices)
     return {each.op: (each.count, each.bytes) for each in collectives}
 
 
 def torch_step(framework, params, way, devices):
-    """What a rank calls in a step, and the bytes of weights and optimizer state that it holds."""
+    """What a rank calls in a step, the bytes of weights and optimizer state that it holds, and the FLOPs it repeats."""
     import torch
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -226,12 +233,12 @@ def torch_step(framework, params, way, devices):
     (optimizer,) = made
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     moments = [each for state in optimizer.state.values() for each in state.values() if each.ndim]
-    return calls, sum(map(held, weights)), sum(map(held, moments))
+    return calls, sum(map(held, weights)), sum(map(held, moments)), workload.recomputed_flops
 
 
 def divided_bytes(params, way, devices):
     """The bytes of the weights that each device has, by their shapes."""
-    shapes = weight_shapes(params)
+    shapes = weight_shapes(params) if isinstance(params, Gpt2Params) else PROBLEMS["llama"].weight_shapes(params)
     whole = size_of(shapes) * BYTES
     if way == "dp":
         return whole
@@ -243,14 +250,26 @@ def divided_bytes(params, way, devices):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize(("way", "devices"), [("dp", 2), ("fsdp", 2), ("fsdp", 4), ("tp", 2)])
-def test_pytorch_calls_and_holds_what_the_formula_says(way, devices, recompute):
-    params = replace(PARAMS, recompute=recompute)
-    for calls, weights, moments in on_devices("torch", devices, "fp32", torch_step, params, way, devices):
+@pytest.mark.parametrize(
+    ("params", "way", "devices"),
+    [
+        (PARAMS, "dp", 2),
+        (PARAMS, "fsdp", 2),
+        (PARAMS, "fsdp", 4),
+        (PARAMS, "tp", 2),
+        (replace(PARAMS, recompute=True), "fsdp", 2),
+        (replace(PARAMS, recompute=True), "tp", 2),
+        (LLAMA, "fsdp", 2),
+        (LLAMA, "tp", 2),
+    ],
+)
+def test_pytorch_calls_and_holds_what_the_formula_says(params, way, devices):
+    for calls, weights, moments, flops in on_devices("torch", devices, "fp32", torch_step, params, way, devices):
         assert sums(calls) == expected(params, way, devices)
         assert weights == divided_bytes(params, way, devices)
         assert moments == 2 * weights
+        if isinstance(params, Gpt2Params):
+            assert flops * devices == recomputed_flops(params, scores=False)
 
 
 def jax_step(framework, params, way, devices):
@@ -327,30 +346,30 @@ def test_jax_exchanges_and_holds_what_the_formula_says_if_fully_sharded(devices)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recompute", [False, True])
-def test_jax_exchanges_and_holds_what_the_formula_says_if_tensor_parallel(recompute):
-    """XLA may combine the sum of a block that is computed again with another."""
-    params = replace(PARAMS, recompute=recompute)
+@pytest.mark.parametrize("params", [PARAMS, replace(PARAMS, recompute=True), LLAMA])
+def test_jax_exchanges_and_holds_what_the_formula_says_if_tensor_parallel(params):
+    """XLA combines the sum of a block that is computed again with another."""
     ((asked, calls, held),) = on_devices("jax", 2, "fp32", jax_step, params, "tp", 2)
     count, size = expected(params, "tp", 2)["all_reduce"]
     assert asked == {"all_reduce": count}
-    assert sums(calls) == {"all_reduce": (expected(PARAMS, "tp", 2)["all_reduce"][0], size)}
-    assert held == [3 * divided_bytes(PARAMS, "tp", 2) + COUNTER] * 2
+    assert sums(calls) == {"all_reduce": (expected(replace(params, recompute=False), "tp", 2)["all_reduce"][0], size)}
+    assert held == [3 * divided_bytes(params, "tp", 2) + COUNTER] * 2
 
 
-def wrongly_divided(framework, name, devices):
+def wrongly_divided(framework, name, params, devices):
     """The check of `tp` with queries, keys and values divided as if they were one result."""
-    module = import_module(f"benchmarker_problems.gpt2.{name}")
-    module.by_device = lambda data, *_: data
-    workload, made = built(framework, name, PROBLEM.on(devices, "tp").small(PARAMS), "tp", devices)
+    what = NAMES[type(params)]
+    import_module(f"benchmarker_problems.{what}.{name}").by_device = lambda data, *_: data
+    workload, made = built(framework, name, PROBLEMS[what].on(devices, "tp").small(params), "tp", devices)
     return check(workload, *made)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("params", [PARAMS, LLAMA])
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_the_check_finds_heads_that_are_divided_wrongly(framework):
+def test_the_check_finds_heads_that_are_divided_wrongly(framework, params):
     """It runs, and is wrong: each device attends with queries, keys and values that do not belong together."""
-    for found in on_devices(framework, 2, "fp32", wrongly_divided, framework, 2):
+    for found in on_devices(framework, 2, "fp32", wrongly_divided, framework, params, 2):
         assert not found.ok
         assert found.error > 10 * found.bound
 

@@ -17,6 +17,8 @@ import numpy as np
 
 from benchmarker import Case, Collective, Data, Mode, Parallel, UserError
 
+WAYS: tuple[Parallel, ...] = ("dp", "fsdp", "tp")
+"""All of them; the first is the default."""
 COLUMNS = ("attn_qkv", "mlp_fc")
 """Linear layers of a block whose outputs `tp` divides."""
 ROWS = ("attn_proj", "mlp_proj")
