@@ -382,10 +382,12 @@ def test_equal_parts_of_a_fused_layer_have_a_share_of_every_result():
     assert found["h.0.mlp_fc.bias"].tolist() == [0, 1, 2, 3]
 
 
-def test_weak_scaling_gives_each_device_the_batch_of_one():
-    params = Gpt2Params(batch_size=3, n_layer=2)
-    grown = PROBLEM.on(4).grown(params, 4)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_weak_scaling_gives_each_device_the_batch_of_one(name):
+    problem = registry.load([f"problem.{name}"]).hook.make_problem()
+    params = problem.params(batch_size=3, n_layer=2)
+    grown = problem.on(4, "dp").grown(params, 4)
     assert (grown.batch_size, grown.n_layer) == (12, 2)
-    costs = [PROBLEM.cost(each, "training", "fp32") for each in (params, grown)]
+    costs = [problem.cost(each, "training", "fp32") for each in (params, grown)]
     assert costs[1].samples == 4 * costs[0].samples
     assert costs[1].flops == 4 * costs[0].flops

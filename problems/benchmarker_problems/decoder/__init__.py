@@ -141,6 +141,10 @@ class Decoder(Problem):
         """Return the same training, divided among the devices."""
         return type(self)(devices, parallel)
 
+    def grown(self, params: DecoderParams, devices: int) -> DecoderParams:
+        """Return the same model with a batch that is larger by the number of devices."""
+        return replace(params, batch_size=devices * params.batch_size)
+
     @abstractmethod
     def own_size(self, params: Any) -> str:
         """Return what a title states of a size that is not published."""
