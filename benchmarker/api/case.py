@@ -64,7 +64,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
     the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
     `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
-    processes that do so: either one for all devices, or one for each, with `threads` CPU threads of its own.
+    processes that do so: either one for all devices, or one for each, with `threads` CPU threads of its own. With
+    `each`, they do not compute together: each does all of the work of one device, at the same time.
     """
 
     problem: str
@@ -79,5 +80,6 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
     devices: Positive = 1
     parallel: Parallel = "none"
+    each: bool = False
     ranks: Positive = 1
     measuring: Measuring = Measuring()

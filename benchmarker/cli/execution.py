@@ -64,6 +64,12 @@ def execute_plan(
     else:
         print_cases(records, derive, remedy="`show --wide` shows")
         print_left_out(wanted)
+        if several := [record for record in records if record.case.each]:
+            from benchmarker.cli.display.scaling import print_devices
+            from benchmarker.comparing.scaling import scalings
+
+            click.echo()
+            print_devices(scalings(several, derive).devices)
     found = disturbances.of_records(records)
     if found.number:
         print_text(f"{found}; {found.advice}", "  ", err=as_json)

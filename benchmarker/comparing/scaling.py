@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from benchmarker.api.case import Parallel
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.comparing.matching import Match, Side
@@ -31,7 +32,7 @@ from benchmarker.formatting import count
 from benchmarker.hooks import names
 from benchmarker.planning.scaling import Scaling
 from benchmarker.records.configurations import Value, configurations
-from benchmarker.records.local_times import STRAGGLER, averaged, local_times, longer
+from benchmarker.records.local_times import STRAGGLER, averaged, described, local_times, longer
 from benchmarker.records.step_times import STEP_TIME
 
 if TYPE_CHECKING:
@@ -44,12 +45,16 @@ EXCHANGE = "algbw_bytes_per_s"
 """The metric that only an exchange between devices has; its work is not divided among them."""
 LEVEL = 0.95
 """Confidence level of the intervals."""
+BEYOND = 1.05
+"""An efficiency above this is told."""
+WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
 UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors that is not told."""
 METHOD_OF_ONE: Method = "none"
 NO_BASELINE = "no case of one device has the same work, or the work of each device; measure --devices=1 in the same run"
+ONE_TRIAL = "one trial: the variation between processes is unknown"
 PARTS_OF_A_CPU = (
-    "the devices are parts of one processor, all of whose cores one device has to itself: the ideal is out of reach"
+    "the devices are parts of one processor, all of whose cores one device has to itself: do not expect the ideal"
 )
 
 
@@ -100,19 +105,49 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """The points of one kind of scaling of the case of one device, which is the first point; `notes` are doubts."""
+    """The points of one kind of scaling of the case of one device, which is the first point; `notes` are doubts.
+
+    `parallel` is how several devices divide a step.
+    """
 
     name: str
     case: dict[str, Value]
     scaling: Scaling
+    parallel: Parallel
     points: list[Point]
     notes: list[str]
 
 
+class Device(Struct, frozen=True, kw_only=True):
+    """One of several devices that each do the same work by themselves: its step time alone, and with all at once.
+
+    `score` is the time of the fastest over its own, all at once.
+    """
+
+    device: int
+    alone_s: float
+    together_s: float
+    score: float
+
+
+class Devices(Struct, frozen=True, kw_only=True):
+    """The devices of a case in which each does the work of one, geometric means over trials; `notes` are doubts."""
+
+    name: str
+    case: dict[str, Value]
+    trials: int
+    devices: list[Device]
+    notes: list[str]
+
+
 class Scalings(Struct, frozen=True, kw_only=True):
-    """All series of some records, why cases of several devices are in none, and doubts that concern several series."""
+    """All series of some records, and all cases in which each of several devices works by itself.
+
+    `left_out` says why other cases of several devices are in no series; `notes` are doubts that concern several.
+    """
 
     series: list[Series]
+    devices: list[Devices]
     left_out: list[str]
     notes: list[str]
 
@@ -124,27 +159,40 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
         by_host.setdefault(record.machine.host, []).append(record)
     groups = [each for of_host in by_host.values() for each in configurations(of_host)]
     single = [each for each in groups if _case(each).devices == 1 and _ok(each)]
-    members: dict[tuple[int, Scaling], list[Configuration]] = {}
+    members: dict[tuple[int, Scaling, Parallel], list[Configuration]] = {}
+    devices: list[Devices] = []
     left_out: list[str] = []
     for each in groups:
         if _case(each).devices == 1:
             continue
+        if _case(each).each:
+            if by_device := _devices(each):
+                devices.append(by_device)
+            else:
+                left_out.append(f"{names.name(each.factors)}: every trial failed")
+            continue
         why = _unscaled(each, derive)
         of = [] if why else [(at, kind) for at, one in enumerate(single) if (kind := _kind(one, each))]
-        for key in of:
-            members.setdefault(key, []).append(each)
+        for at, kind in of:
+            members.setdefault((at, kind, _case(each).parallel), []).append(each)
         if not of:
             left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
-    series = [_series(single[at], kind, several, derive) for (at, kind), several in sorted(members.items())]
-    return Scalings(series=series, left_out=left_out, notes=_unlike(members.values()))
+    series = [_series(single[at], kind, way, several, derive) for (at, kind, way), several in sorted(members.items())]
+    return Scalings(series=series, devices=devices, left_out=left_out, notes=_unlike(members.values()))
+
+
+def kind_of(series: Series) -> str:
+    """Return the kind of scaling, and how devices divide a step: `strong, tp`."""
+    return series.scaling + (f", {series.parallel}" if series.parallel != "none" else "")
 
 
 def sentence(series: Series) -> str:
     """Return what the series comes to: the speed-up and the efficiency with the most devices."""
     most = series.points[-1]
+    way = f" ({series.parallel})" if series.parallel != "none" else ""
     return (
-        f"{series.scaling} scaling to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of one, "
-        f"efficiency {shown(most.efficiency, percent=True)}"
+        f"{series.scaling} scaling{way} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of "
+        f"one, efficiency {shown(most.efficiency, percent=True)}"
     )
 
 
@@ -185,7 +233,7 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
         return None
     alone, together = _case(one), _case(several)
     params = alone.params.keys() | together.params.keys()
-    free = {"devices", *params}
+    free = {"devices", "parallel", *params}
     if any(one.factors[name] != several.factors.get(name) for name in one.factors if name not in free):
         return None
     grown = [name for name in params if alone.params.get(name) != together.params.get(name)]
@@ -199,13 +247,16 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
     return "weak" if grown and as_many and times == together.devices else None
 
 
-def _series(one: Configuration, scaling: Scaling, several: Sequence[Configuration], derive: Derive) -> Series:
+def _series(
+    one: Configuration, scaling: Scaling, parallel: Parallel, several: Sequence[Configuration], derive: Derive
+) -> Series:
     groups = [one, *sorted(several, key=lambda each: _case(each).devices)]
     points = [_point(one, each, derive) for each in groups]
     return Series(
         name=names.name(one.factors),
         case=dict(one.factors),
         scaling=scaling,
+        parallel=parallel,
         points=points,
         notes=_doubts(groups, points),
     )
@@ -246,7 +297,7 @@ def _split(
         return None, several[0].reasons.get("local", "")
     times = averaged(found)
     alone_s = [value for record in _ok(one) if (value := derive(record)[STEP_TIME].value)]
-    size = times_work / several[0].case.devices * geometric_mean(alone_s) / times.alone_s
+    size = times_work / several[0].case.devices * geometric_mean(alone_s) / times.mean_alone_s
     return Split(
         size=size,
         contention=times.contention,
@@ -258,17 +309,58 @@ def _split(
     ), ""
 
 
+def _devices(group: Configuration) -> Devices | None:
+    """Return the devices of a case in which each works by itself; None if every trial failed."""
+    found = [times for record in _ok(group) if (times := local_times(record))]
+    if not found:
+        return None
+    times = averaged(found)
+    rows = enumerate(zip(times.alone_s, times.together_s, times.scores, strict=True))
+    disturbed = disturbances.count([group.records])
+    return Devices(
+        name=names.name(group.factors),
+        case=dict(group.factors),
+        trials=len(found),
+        devices=[
+            Device(device=number, alone_s=alone_s, together_s=together_s, score=score)
+            for number, (alone_s, together_s, score) in rows
+        ],
+        notes=[
+            *([ONE_TRIAL] if len(found) == 1 else []),
+            *_crowded(group, [len(times.scores)]),
+            *([str(disturbed)] if disturbed.number else []),
+        ],
+    )
+
+
+def slowest_of(devices: Sequence[Device]) -> str:
+    """Say which device is the slowest, by how much, and whether it is a straggler."""
+    slowest = min(devices, key=lambda each: each.score)
+    return described(slowest.device, slowest.score)
+
+
+def _crowded(group: Configuration, devices: Sequence[int]) -> list[str]:
+    """Return a note if a processor has fewer cores than it is divided into devices."""
+    cores = group.records[0].machine.cpu.usable_cores
+    crowded = [str(number) for number in devices if number > cores]
+    if _case(group).device != "cpu" or not crowded:
+        return []
+    return [
+        f"{', '.join(crowded)} devices on {count(cores, 'core')}: this shows how they take turns, not how they work "
+        "together"
+    ]
+
+
 def _doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
     """Return what should make one doubt a series."""
     found = []
     if _case(groups[0]).device == "cpu":
         found.append(PARTS_OF_A_CPU)
-        cores = groups[0].records[0].machine.cpu.usable_cores
-        if crowded := [str(point.devices) for point in points if point.devices > cores]:
-            found.append(
-                f"{', '.join(crowded)} devices on {count(cores, 'core')}: this shows how they take turns, not how they "
-                "work together"
-            )
+    found += _crowded(groups[0], [point.devices for point in points])
+    if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
+        found.append(
+            f"{', '.join(beyond)} devices: more than ideal, so one device was slower than it can be: {WHY_SLOW}"
+        )
     found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
         found.append("too few trials for an interval; --trials=6 or more give one")

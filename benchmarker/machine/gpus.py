@@ -12,6 +12,8 @@ from benchmarker.records.record import Gpu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SHOWN_BY = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
+"""The variable by which a process sees only some of the GPUs of a platform."""
 _TIMEOUT_S = 10
 _FIELDS = "index,name,uuid,driver_version,compute_cap,memory.total,power.limit,ecc.mode.current,mig.mode.current"
 
@@ -56,6 +58,14 @@ def environment(index: int | None, variables: Mapping[str, str], count: int | No
         has = f"{len(visible)} visible" if gpus else "nvidia-smi finds none"
         raise UserError(f"--gpus={index}: no such GPU ({has}); `benchmarker env` lists them")
     return {"CUDA_VISIBLE_DEVICES": visible[index].uuid}
+
+
+def one_of(platform: str, number: int, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that show a process one of the GPUs that it would see, by its number; none on a CPU."""
+    if platform not in SHOWN_BY:
+        return {}
+    shown = variables.get(SHOWN_BY[platform])
+    return {SHOWN_BY[platform]: shown.split(",")[number] if shown else str(number)}
 
 
 def _visible(gpus: list[Gpu], listed: str | None) -> list[Gpu]:

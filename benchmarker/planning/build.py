@@ -49,6 +49,7 @@ _DEFAULTS = {
     "gpu": None,
     "devices": 1,
     "parallel": None,
+    "each": False,
     "threads": None,
     "compile": False,
     "seed": 0,

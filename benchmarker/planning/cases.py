@@ -13,6 +13,7 @@ from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
 from benchmarker.hooks import parameters
+from benchmarker.machine import gpus
 from benchmarker.machine.cores import usable_cores
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Asked:
     measuring: Measuring
     devices: int = 1
     parallel: Parallel | None = None
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     _refuse_devices(asked, framework, ability, device)
     parallel = _parallel(asked, framework, ability.support)
     _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
-    problem.on(asked.devices, parallel).refuse(problem.params(**values), asked.mode)
+    problem.on(1 if asked.each else asked.devices, parallel).refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(
@@ -96,7 +98,8 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         threads=asked.threads,
         devices=asked.devices,
         parallel=parallel,
-        ranks=asked.devices if ability.info.gang == "process_per_device" else 1,
+        each=asked.each,
+        ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else 1,
         measuring=asked.measuring,
     )
 
@@ -144,11 +147,17 @@ def _refuse_unsupported(
 def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device) -> None:
     """Refuse more devices than there are, and what is not measured on several."""
     if asked.devices == 1:
+        if asked.each:
+            raise UserError(f"--each compares devices, but {framework} is asked for one; give --devices=2 or more")
         return
     option = f"--devices={asked.devices}"
-    if ability.info.gang == "none":
+    if asked.each and device.platform not in ("cpu", *gpus.SHOWN_BY):
+        raise UserError(f"--each cannot show one {device.platform} to each process; omit it")
+    if asked.each and asked.measuring.profiling != "no":
+        raise UserError("--profile cannot be used with --each; omit one of them")
+    if not asked.each and ability.info.gang == "none":
         raise UserError(f"{framework} computes on one device; omit {option}")
-    if not ability.support.parallel:
+    if not asked.each and not ability.support.parallel:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
     if device.count is None and asked.devices > (most := DEVICES_PER_CORE * usable_cores()):
         raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
@@ -156,7 +165,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         raise UserError(f"{option}: {framework} sees {device.count} {device.platform} ({device.name}) here")
     for given, name in (
         (asked.gpu is not None, "--gpus"),
-        (asked.compile and ability.info.compile == "optional", "--compile"),
+        (asked.compile and ability.info.compile == "optional" and not asked.each, "--compile"),
     ):
         if given:
             raise UserError(f"{name} cannot be used with {option}; omit one of them")
@@ -164,12 +173,13 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
 
 def _parallel(asked: Asked, framework: str, support: Support) -> Parallel:
     """How the devices divide a step: as requested, or as the implementation prefers; one device divides nothing."""
-    alone: tuple[Parallel, ...] = ("none",) if asked.devices == 1 else ()
+    by_itself = asked.devices == 1 or asked.each
+    alone: tuple[Parallel, ...] = ("none",) if by_itself else ()
     if asked.parallel and asked.parallel not in (*support.parallel, *alone):
         does = ", ".join(way for way in support.parallel if way != "none")
         remedy = f"it supports: {does}" if does else "omit it"
         raise UserError(f"{asked.problem} in {framework} does not support --parallel={asked.parallel}; {remedy}")
-    return "none" if asked.devices == 1 else asked.parallel or support.parallel[0]
+    return "none" if by_itself else asked.parallel or support.parallel[0]
 
 
 def same_device(cases: Sequence[Case]) -> None:
@@ -186,7 +196,7 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "parallel")),
+        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "parallel", "each")),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

@@ -43,7 +43,8 @@ def on_several(
     found: dict[bytes, Case] = {}
     for scaling, parallel, number in product(scalings, parallels, devices):
         count = every if number == ALL else number
-        params = asked.params if scaling == "strong" else _grown(asked.params, problem, device.platform, count)
+        is_same = scaling == "strong" or asked.each
+        params = asked.params if is_same else _grown(asked.params, problem, device.platform, count)
         way = parallel if count > 1 else None
         case = make_case(replace(asked, devices=count, parallel=way, params=params), problem, framework, ability)
         found.setdefault(msgspec.json.encode(case), case)

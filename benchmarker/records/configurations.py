@@ -18,7 +18,19 @@ Value = bool | int | float | str | None
 Factors = Mapping[str, Value]
 
 
-_OF_CASE = ("problem", "framework", "mode", "precision", "device", "gpu", "devices", "parallel", "threads", "compile")
+_OF_CASE = (
+    "problem",
+    "framework",
+    "mode",
+    "precision",
+    "device",
+    "gpu",
+    "devices",
+    "parallel",
+    "each",
+    "threads",
+    "compile",
+)
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
 """Settings of a case that do not affect what is timed."""
 _TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTIMED)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean, geometric_mean, median
 from typing import TYPE_CHECKING
 
+from benchmarker.formatting import rounded
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,21 +21,26 @@ STRAGGLER = 0.75
 class LocalTimes:
     """Step times of the local phase, s.
 
-    `alone_s` is the mean over devices, each alone. `together_s` has the median of each device while all work at once;
-    `mean_s` and `longest_s` are the medians over turns of their mean and of their longest. `synchronised_s` is that of
-    the slowest rank of the whole step.
+    `alone_s` has the median of each device while it is alone, `together_s` while all work at once; `mean_s` and
+    `longest_s` are the medians over turns of the mean of all and of the longest. `synchronised_s` is that of the
+    slowest rank of the whole step.
     """
 
-    alone_s: float
+    alone_s: tuple[float, ...]
     together_s: tuple[float, ...]
     mean_s: float
     longest_s: float
     synchronised_s: float
 
     @property
+    def mean_alone_s(self) -> float:
+        """The mean over devices, each alone."""
+        return fmean(self.alone_s)
+
+    @property
     def contention(self) -> float:
         """One device alone over all at once: below 1 if they share something, such as memory, power or cores."""
-        return self.alone_s / self.mean_s
+        return self.mean_alone_s / self.mean_s
 
     @property
     def imbalance(self) -> float:
@@ -62,11 +69,11 @@ def local_times(record: Record) -> LocalTimes | None:
     if local is None:
         return None
     unit = 1e9 * local.steps_per_block
-    alone: dict[int, list[int]] = {}
+    alone: list[list[int]] = [[] for _ in range(record.case.devices)]
     for device, duration_ns in zip(local.alone_device, local.alone_ns, strict=True):
-        alone.setdefault(device, []).append(duration_ns)
+        alone[device].append(duration_ns)
     return LocalTimes(
-        alone_s=fmean(map(median, alone.values())) / unit,
+        alone_s=tuple(median(each) / unit for each in alone),
         together_s=tuple(median(of_device) / unit for of_device in zip(*local.together_ns, strict=True)),
         mean_s=median(map(fmean, local.together_ns)) / unit,
         longest_s=median(map(max, local.together_ns)) / unit,
@@ -75,9 +82,9 @@ def local_times(record: Record) -> LocalTimes | None:
 
 
 def averaged(several: Sequence[LocalTimes]) -> LocalTimes:
-    """Return the geometric means over trials, of which the factors are the geometric means too."""
+    """Return the geometric means over trials."""
     return LocalTimes(
-        alone_s=geometric_mean(each.alone_s for each in several),
+        alone_s=tuple(map(geometric_mean, zip(*(each.alone_s for each in several), strict=True))),
         together_s=tuple(map(geometric_mean, zip(*(each.together_s for each in several), strict=True))),
         mean_s=geometric_mean(each.mean_s for each in several),
         longest_s=geometric_mean(each.longest_s for each in several),
@@ -86,12 +93,15 @@ def averaged(several: Sequence[LocalTimes]) -> LocalTimes:
 
 
 def slowest_text(times: LocalTimes) -> str:
-    """Say which device is the slowest, by how much, and whether it is a straggler: `device 2, +30%, score 0.77`."""
-    score = times.scores[times.slowest]
-    mark = ", a straggler" if score < STRAGGLER else ""
-    return f"device {times.slowest}, {longer(score)}, score {score:.2f}{mark}"
+    """Say which device is the slowest, by how much, and whether it is a straggler."""
+    return described(times.slowest, times.scores[times.slowest])
+
+
+def described(device: int, score: float) -> str:
+    """Return a device and how much slower it is than the fastest: `device 2, +30%, score 0.77`."""
+    return f"device {device}, {longer(score)}, score {score:.2f}{', a straggler' if score < STRAGGLER else ''}"
 
 
 def longer(score: float) -> str:
     """Return by how much longer a device takes than the fastest: `+30%`."""
-    return f"{100 * (1 / score - 1):+.2g}%"
+    return f"+{rounded(100 * (1 / score - 1), 2)}%"

@@ -11,7 +11,7 @@ Schema history (`SCHEMA_VERSION`):
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
 9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
-10 `case.parallel`; `local` (the work of each device without communication)
+10 `case.parallel`, `case.each`; `local` (the work of each device without communication)
 """
 
 from __future__ import annotations

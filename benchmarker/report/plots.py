@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import short
+from benchmarker.comparing.scaling import kind_of
 from benchmarker.hooks.extras import installing
 from benchmarker.records.step_times import step_times
 
@@ -107,6 +108,8 @@ def speedups(found: Sequence[Series], path: Path) -> None:
     Both axes are logarithmic, so that equal efficiency is a parallel to the ideal line. Raises `UserError` like
     `boxes`.
     """
+    if not found:
+        raise UserError("no series of several numbers of devices to draw")
     devices = sorted({point.devices for each in found for point in each.points})
     with _drawing(path, height=5 + 0.2 * min(len(found), len(_COLORS))) as axes:
         axes.plot(devices, devices, "--", color="black", linewidth=1, label="ideal: as many times as there are devices")
@@ -124,7 +127,7 @@ def speedups(found: Sequence[Series], path: Path) -> None:
                 marker="o" if each.scaling == "strong" else "s",
                 capsize=3,
                 color=_COLORS[number] if number < len(_COLORS) else _REST,
-                label=_plain(textwrap.shorten(f"{each.scaling}: {each.name}", 100, placeholder=" …")),
+                label=_plain(textwrap.shorten(f"{kind_of(each)}: {each.name}", 100, placeholder=" …")),
             )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.scaling import scalings, sentence, shown
+from benchmarker.comparing.scaling import kind_of, scalings, sentence, shown
 from benchmarker.records.local_times import STRAGGLER, local_times
 from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import named_columns, names_of
@@ -32,7 +32,7 @@ def scaling(study: Study) -> Section | None:
         return None
     found = scalings(study.records, study.derive)
     lead = [f"{series.name}: {sentence(series)}." for series in found.series]
-    points = [f"{series.name}, {series.scaling}: {note}." for series in found.series for note in series.notes]
+    points = [f"{series.name}, {kind_of(series)}: {note}." for series in found.series for note in series.notes]
     points += [f"{text}." for text in (*found.notes, *found.left_out)]
     parts = [_speedups(found)] if found.series else []
     return Section("scaling", "Scaling", tuple(lead), (*parts, *_devices(study)), tuple(points))
@@ -77,13 +77,14 @@ def _speedups(found: Scalings) -> Figure:
 
 
 def _label(series: Series) -> str:
-    return f"{series.scaling}: {series.name}"
+    return f"{kind_of(series)}: {series.name}"
 
 
 def _table(found: Scalings) -> Table:
     columns = (
         Column("case"),
         Column("scaling"),
+        Column("parallel"),
         Column("devices", numeric=True),
         Column("samples_per_step", numeric=True),
         Column("step_time", "s", numeric=True),
@@ -100,6 +101,7 @@ def _table(found: Scalings) -> Table:
         (
             series.name,
             series.scaling,
+            series.parallel,
             point.devices,
             point.samples,
             point.step_s,
@@ -126,6 +128,7 @@ def _devices(study: Study) -> list[Listing]:
         Column("device", numeric=True),
         Column("step_time", "s", numeric=True),
         Column("step_time_without_communication", "s", numeric=True),
+        Column("step_time_alone", "s", numeric=True),
         Column("score", RATIO, numeric=True),
         Column("host_peak_rss", "B", numeric=True),
         Column("trials", numeric=True),
@@ -149,6 +152,7 @@ def _device(records: Sequence[Record], device: int) -> tuple[Cell, ...]:
     return (
         median(step_s) if step_s else None,
         median(times.together_s[device] for times in local) if local else None,
+        median(times.alone_s[device] for times in local) if local else None,
         median(times.scores[device] for times in local) if local else None,
         median(known) if known else None,
         len(records),

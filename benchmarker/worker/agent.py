@@ -9,6 +9,7 @@ them, and all ranks are ended.
 from __future__ import annotations
 
 import math
+import os
 import signal
 import time
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.machine import gpus
 from benchmarker.worker.launch import GRACE_S, Ending, converse, listen, started
 from benchmarker.worker.protocol import Address, Told
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from benchmarker.api.case import Case
     from benchmarker.worker.launch import Environment, Event, Worker
     from benchmarker.worker.protocol import Request
 
@@ -57,7 +60,8 @@ def converse_with_gang(
             rank = _Rank(number, hear if number == 0 else _ignore)
             of_rank = msgspec.structs.replace(request, rank=number, sensors=request.sensors if number == 0 else {})
             gang.append(rank)
-            rank.worker = stack.enter_context(started(of_rank, environment, log, partial(_hear, rank, gang)))
+            shown = environment_of(request.cases[0], number, environment)
+            rank.worker = stack.enter_context(started(of_rank, shown, log, partial(_hear, rank, gang)))
         workers = [rank.worker for rank in gang]
         deadline = start + timeout_s
         ended = listen(workers, deadline, lambda: any(rank.has_failed() for rank in gang))
@@ -87,6 +91,13 @@ def converse_with_gang(
     status = exits[cause.number]
     exit_status = cause.worker.process.returncode if status is None else status
     return Ending(exit_status, False, wall_s, cause.worker.fault, rank=cause.number)
+
+
+def environment_of(case: Case, rank: int, environment: Environment) -> Environment:
+    """Return the environment of a rank: it sees all GPUs of the gang, or its own if each computes by itself."""
+    return (
+        {**environment, **gpus.one_of(case.device, rank, {**os.environ, **environment})} if case.each else environment
+    )
 
 
 class _Rank:

@@ -100,8 +100,13 @@ class Share:
 
     def open_local(self) -> str:
         """Make the steps without communication and run each once; returns why that is not possible, empty if it is."""
+        if self._bench.case.each:
+            self._local = [self.stepper]
+            return ""
         if self.workload.local is None:
-            return f"{self._bench.case.problem} has no step without communication"
+            way = self._bench.case.parallel
+            how = "" if way == "none" else f" in --parallel={way}"
+            return f"{self._bench.case.problem} has no step without communication{how}"
         try:
             synchronize = self._bench.framework.synchronize
             self._local = [timing.Stepper(step, synchronize) for step in self.workload.local()]

@@ -78,7 +78,8 @@ def open_team(
         return Solo(bench)
     channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish)
     parent.waits = channel.waits
-    bench.framework.join(channel)
+    if not case.each:
+        bench.framework.join(channel)
     return Follower(bench, channel) if rank else Leader(bench, channel, stages)
 
 
@@ -223,6 +224,8 @@ def _build_one(team: Solo, stages: Stages) -> None:
     start, bench = time.perf_counter(), team.bench
     recomputed_flops = sum(team.all("build"))
     by_formula = asdict(bench.problem.cost(bench.params, bench.case.mode, bench.case.precision))
+    if bench.case.each:
+        by_formula = {name: value and value * bench.case.devices for name, value in by_formula.items()}
     cost = msgspec.convert({**by_formula, "recomputed_flops": recomputed_flops}, CostPart)
     stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
 

@@ -39,6 +39,8 @@ def command(results: tuple[Path, ...], output: Path | None, wide: bool, as_json:
 
       benchmarker run --framework=torch --problem=gpt2 --mode=training --batch-size=8 --devices=1,2,4
 
+    Of cases that `run --each` measured, it shows a table by device, and names the slowest.
+
     The exit status is 1 if a file cannot be read.
     """
     records, faults = store.read(list(results))
@@ -47,7 +49,7 @@ def command(results: tuple[Path, ...], output: Path | None, wide: bool, as_json:
     if not records:
         raise UserError("no record was read; name records, runs, or folders of runs")
     found = scalings(records, cached(load_metrics(results)))
-    if not found.series:
+    if not (found.series or found.devices):
         why = found.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
         raise UserError(f"nothing is scaled: {'; '.join(why)}")
     if output:

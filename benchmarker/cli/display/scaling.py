@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.comparing.scaling import sentence, shown
-from benchmarker.formatting import si
+from benchmarker.comparing.scaling import sentence, shown, slowest_of
+from benchmarker.formatting import count, si
 from benchmarker.records.local_times import longer
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.scaling import Scalings, Series
+    from collections.abc import Sequence
+
+    from benchmarker.comparing.scaling import Devices, Scalings, Series
 
 
 def print_scalings(found: Scalings, *, wide: bool = False) -> None:
@@ -20,10 +22,32 @@ def print_scalings(found: Scalings, *, wide: bool = False) -> None:
     for series in found.series:
         _print(series, wide=wide)
         click.echo()
+    print_devices(found.devices, wide=wide)
     for note in found.notes:
         print_text(f"note: {note}", "  ")
     for text in found.left_out:
         print_text(f"left out: {text}", "  ")
+
+
+def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
+    """Print a table of the devices of each case in which each works by itself, and which of them is the slowest."""
+    for case in found:
+        print_text(f"{case.name} ({count(case.trials, 'trial')})", "  ")
+        rows = [
+            [
+                str(each.device),
+                si(each.alone_s, "s"),
+                si(each.together_s, "s"),
+                f"{100 * each.alone_s / each.together_s:.3g}%",
+                f"{each.score:.2f}",
+            ]
+            for each in case.devices
+        ]
+        print_table(["device", "alone", "all at once", "contention", "score"], rows, wide=wide)
+        print_text(f"  slowest: {slowest_of(case.devices)}", "    ")
+        for note in case.notes:
+            print_text(f"  note: {note}", "    ")
+        click.echo()
 
 
 def _print(series: Series, *, wide: bool) -> None:

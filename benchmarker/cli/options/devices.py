@@ -82,4 +82,9 @@ SEVERAL_DEVICES = (
         show_default=True,
         help="strong: several devices share the work of one; weak: each has as much as one alone.",
     ),
+    click.option(
+        "--each",
+        is_flag=True,
+        help="Each of the devices does the work of one by itself: all at once, and one alone.",
+    ),
 )

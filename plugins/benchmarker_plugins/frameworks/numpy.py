@@ -18,7 +18,7 @@ def describe_framework() -> FrameworkInfo:
     return FrameworkInfo(
         name="numpy",
         version=np.__version__,
-        devices=(Device("cpu", name, ("fp64", "fp32")),),
+        devices=(Device("cpu", name, ("fp64", "fp32"), count=None),),
         compile="never",
         libraries={"numpy": np.__version__, "scipy": metadata.version("scipy")},
         variables=("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS"),

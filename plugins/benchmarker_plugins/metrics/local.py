@@ -14,4 +14,7 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
     if times:
         values |= {name: getattr(times, name) for name in ("contention", "imbalance", "communication")}
         values["straggler_score"] = min(times.scores)
-    return {name: Metric(value, "1", "higher", why) for name, value in values.items()}
+    reasons = dict.fromkeys(values, why)
+    if times and record.case.each:
+        values["communication"], reasons["communication"] = None, "each device computes by itself"
+    return {name: Metric(value, "1", "higher", reasons[name]) for name, value in values.items()}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
-from benchmarker.comparing.scaling import scalings, shown
+from benchmarker.comparing.scaling import kind_of, scalings, sentence, shown
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records.record import CostPart, Failure, Local
 
@@ -177,3 +177,22 @@ def test_what_has_no_local_phase_says_why():
     without = {"local": None}
     notes = found(trials(ONE), trials(TWO, 2, **without)).series[0].notes
     assert "2 devices: one device exchanges nothing" in notes
+
+
+def test_each_way_to_divide_a_step_is_a_series_of_its_own():
+    def divided(way, number):
+        return trials(TWO, 2, case={"parallel": way}, number=number)
+
+    several = found(trials(ONE), divided("dp", 1), divided("tp", 2)).series
+    assert [(each.scaling, each.parallel, len(each.points)) for each in several] == [
+        ("strong", "dp", 2),
+        ("strong", "tp", 2),
+    ]
+    assert sentence(several[1]).startswith("strong scaling (tp) to 2 devices: 1.75 ")
+    assert (kind_of(several[0]), kind_of(found(trials(ONE), trials(TWO, 2)).series[0])) == ("strong, dp", "strong")
+
+
+def test_more_than_ideal_is_doubted():
+    notes = found(trials(ONE), trials([0.3] * 6, 2)).series[0].notes
+    assert any(note.startswith("2 devices: more than ideal, so one device was slower than it can be") for note in notes)
+    assert not any("more than ideal" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)

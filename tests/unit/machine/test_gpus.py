@@ -69,3 +69,17 @@ def test_without_the_tool_there_is_no_gpu(tmp_path, monkeypatch):
     assert gpus.environment(None, {}) == {}
     with pytest.raises(UserError, match="nvidia-smi finds none"):
         gpus.environment(0, {})
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("cuda", {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, {"CUDA_VISIBLE_DEVICES": "GPU-b"}),
+        ("cuda", {}, {"CUDA_VISIBLE_DEVICES": "1"}),
+        ("rocm", {"HIP_VISIBLE_DEVICES": "3,5"}, {"HIP_VISIBLE_DEVICES": "5"}),
+        ("rocm", {"CUDA_VISIBLE_DEVICES": "0"}, {"HIP_VISIBLE_DEVICES": "1"}),
+        ("cpu", {"CUDA_VISIBLE_DEVICES": "0,1"}, {}),
+    ],
+)
+def test_one_gpu_of_the_visible_ones_is_shown(platform, variables, expected):
+    assert gpus.one_of(platform, 1, variables) == expected

@@ -51,16 +51,16 @@ def test_speed_ups_are_drawn_with_the_ideal(page_of, place, parts):
 def test_each_device_has_a_row(page_of, place, parts):
     local = Local(1, [[10, 10]] * 2, [[4, 6]] * 2, [0, 1], [4, 6])
     records = [*trials(1.0, 1), *(msgspec.structs.replace(each, local=local) for each in trials(0.6, 2, 2))]
-    rows = [row[-6:] for row in parts(page_of(place(records)))["Devices"].table.rows]
-    assert rows[0] == pytest.approx((0, 0.54, 4e-9, 1, 2**20, 6))
-    assert rows[1] == pytest.approx((1, 0.6, 6e-9, 4 / 6, 2**20 + 1, 6))
+    rows = [row[-7:] for row in parts(page_of(place(records)))["Devices"].table.rows]
+    assert rows[0] == pytest.approx((0, 0.54, 4e-9, 4e-9, 1, 2**20, 6))
+    assert rows[1] == pytest.approx((1, 0.6, 6e-9, 6e-9, 4 / 6, 2**20 + 1, 6))
 
 
 def test_devices_of_one_process_have_times_without_communication_alone(page_of, place, parts):
     local = Local(1, [[10]] * 2, [[4, 6]] * 2, [0, 1], [4, 6])
     records = [msgspec.structs.replace(each, local=local) for each in trials(0.6, 2)]
-    rows = [row[-6:] for row in parts(page_of(place(records)))["Devices"].table.rows]
-    assert rows == [(0, None, 4e-9, 1, None, 6), (1, None, pytest.approx(6e-9), pytest.approx(4 / 6), None, 6)]
+    rows = [row[-7:] for row in parts(page_of(place(records)))["Devices"].table.rows]
+    assert rows == [(0, None, 4e-9, 4e-9, 1, None, 6), pytest.approx((1, None, 6e-9, 6e-9, 4 / 6, None, 6))]
 
 
 def test_several_devices_without_one_are_named(page_of, place):
