@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
-STEPS, LAYERS, WIDTH, VOCABULARY, LENGTH, BATCH = 2, 2, 32, 53, 8, 4
+STEPS, LAYERS, WIDTH, VOCABULARY, LENGTH, BATCH = 2, 2, 32, 54, 8, 4
 SIZE = [
     f"--n-layer={LAYERS}",
     f"--d-model={WIDTH}",
@@ -73,11 +73,13 @@ def test_xla_sums_each_use_of_a_weight_in_one_exchange(cli):
     assert size == expected_bytes + 4 * (VOCABULARY * WIDTH - (POSITIONS - LENGTH) * WIDTH + 1)
 
 
-def test_xla_gathers_all_weights_once(cli):
+def test_xla_gathers_each_weight_once(cli):
+    """12 weights and biases of each layer, two embeddings, and a norm's scale and bias; the loss is summed."""
     found = exchanged(trained(cli, "jax", "fsdp"))
+    weights = 12 * LAYERS + 4
     size = found["reduce_scatter"][1]
-    assert found["reduce_scatter"] == (1, size, LAYERS + 1, size)
-    assert found["all_gather"][:2] == (1, size)
+    assert found["reduce_scatter"] == (weights, size, LAYERS + 1, size)
+    assert found["all_gather"][:2] == (weights, size)
     assert found["all_reduce"] == (1, 4, 0, 0)
 
 
