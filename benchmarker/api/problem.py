@@ -83,8 +83,9 @@ class Work:
 class Collective:
     """Exchanges of one kind between all devices in a step: `all_reduce`, `all_gather` or `reduce_scatter`.
 
-    `count` is the fewest that there can be; a framework may divide them into more. `bytes` is the sum over all of them
-    of the size of the larger array of a device, its input or its output, as NCCL Tests define the size.
+    `bytes` is the sum, over all of them, of the size of the larger array of a device, its input or its output, as NCCL
+    Tests define it. `count` is that of the strategy as it is described: one for all gradients, or for a block. A
+    framework may combine or divide exchanges, which changes the count and not the bytes.
     """
 
     op: str

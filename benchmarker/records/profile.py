@@ -70,6 +70,39 @@ class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Annotated[float | None, NULL_IS_AN_ANSWER]
 
 
+_SMALL = 5e-4
+"""Smaller differences are no tenth of a percent."""
+
+
+class Exchange(Struct, frozen=True, forbid_unknown_fields=True):
+    """Collectives of one kind in a step, the mean over steps and devices, and what the problem's formula says of them.
+
+    `bytes` is the sum of their sizes as NCCL Tests define them: of the larger array of a device, its input or its
+    output; null if a size is not known. What is expected is null if the problem does not say what a step exchanges.
+    """
+
+    op: str
+    count: float
+    bytes: Annotated[float | None, NULL_IS_AN_ANSWER]
+    expected_count: Annotated[Count | None, NULL_IS_AN_ANSWER]
+    expected_bytes: Annotated[Count | None, NULL_IS_AN_ANSWER]
+
+    @property
+    def difference(self) -> str:
+        """How it differs from the formula, in words; empty if the formula is not known."""
+        if self.expected_count is None or self.expected_bytes is None:
+            return ""
+        if not self.expected_count:
+            return "not in the formula"
+        if not self.count:
+            return "not in the profile"
+        more = 0.0 if self.bytes is None else self.bytes / self.expected_bytes - 1
+        parts = [f"{more:+.1%} of bytes"] if abs(more) >= _SMALL else [f"{more:+.1g} of bytes"] if more else []
+        if self.count != self.expected_count:
+            parts.append("combined" if self.count < self.expected_count else "divided")
+        return ", ".join(parts) or "none"
+
+
 class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     """What was traced, how its time is divided, and whether the trace is complete.
 
@@ -81,8 +114,9 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
     other work, and `waiting_ns` the part in which a device only waited for another one to begin, if that is known.
     `critical_ranks` has, for each step, the device for which the others waited longest, by its place among the devices;
-    it is empty if that is not known. `rank` is that of the traced process among the `world_size` processes of a
-    distributed program; it is null if the trace is of all of them, each with devices of its own.
+    it is empty if that is not known. `exchanges` are the collectives of a step of several devices. `rank` is that of
+    the traced process among the `world_size` processes of a distributed program; it is null if the trace is of all of
+    them, each with devices of its own.
     """
 
     format: Literal["xplane", "chrome", "nsys", "rocprof"]
@@ -113,6 +147,7 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     world_size: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
     waiting_ns: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
     critical_ranks: list[Count] = []
+    exchanges: list[Exchange] = []
 
     @property
     def whole_ns(self) -> int:

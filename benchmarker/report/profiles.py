@@ -108,7 +108,36 @@ def _communication(study: Study, profiled: Sequence[tuple[Group, Sequence[Record
         "another device to begin, and transferring; some of it is hidden behind other work. The critical rank is the "
         "device for which the others waited longest, in the given share of the steps."
     )
-    return [Listing("Communication", Table(columns, tuple(rows)), caption)] if rows else []
+    listings = [Listing("Communication", Table(columns, tuple(rows)), caption)] if rows else []
+    return listings + _exchanges(study, profiled)
+
+
+def _exchanges(study: Study, profiled: Sequence[tuple[Group, Sequence[Record]]]) -> list[Listing]:
+    """Return a table of the collectives of a step, by formula and in the first profile of each configuration."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *names_of(study, group),
+            each.op,
+            *(each.expected_count, each.expected_bytes, each.count, each.bytes),
+            each.difference,
+        )
+        for group, (record, *_) in profiled
+        for each in (record.trace.exchanges if record.trace else ())
+    ]
+    columns = (
+        *named_columns(study),
+        Column("collective"),
+        Column("expected_count", numeric=True),
+        Column("expected_bytes", "B", numeric=True),
+        Column("count", numeric=True),
+        Column("bytes", "B", numeric=True),
+        Column("difference"),
+    )
+    caption = (
+        "What the devices exchange in a step: the number of collectives of each kind and their bytes in all, as NCCL "
+        "Tests define them, by the problem's formula and in the profile."
+    )
+    return [Listing("Collectives", Table(columns, tuple(rows)), caption, searched=len(rows) > SEARCHED)] if rows else []
 
 
 def _shares(records: Sequence[Record]) -> dict[str, float]:

@@ -61,12 +61,19 @@ def _profiled(context: Context, record: Record) -> Record:
 
     case = record.case
     problem = registry.load([f"problem.{case.problem}"]).hook.make_problem().on(case.devices, case.parallel)
-    scopes = problem.scopes(parameters.convert(problem.params, case.params), case.mode)
+    params = parameters.convert(problem.params, case.params)
+    formula = problem.collectives(params, case.mode, case.precision, case.parallel, case.devices)
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
         files = [_file(folder_of(Path(name), rank)) for rank in range(case.ranks)]
         context.listener.hear({"stage": "reading the profile"})
-        found = ingest_ranks([file for file, _ in files], Expected(scopes, case.measuring.separable, variables))
+        expected = Expected(
+            scopes=problem.scopes(params, case.mode),
+            separable=case.measuring.separable,
+            variables=variables,
+            collectives=formula or None,
+        )
+        found = ingest_ranks([file for file, _ in files], expected)
         own = zip(store.of_ranks(record.trial_id, case.ranks), files, strict=True)
         _write(
             {

@@ -7,15 +7,24 @@ clock, a rank waits from its own begin to that of the last. What the profiler it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
+from benchmarker.api.problem import Collective
 from benchmarker.formatting import count
+from benchmarker.records.profile import Exchange
 from benchmarker.traces.attribution.nesting import inherit
 from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import ON_DEVICE
 from benchmarker.traces.formats.collectives import kind_of
+from benchmarker.traces.statistics import work
 
+OF_GROUP = ("all_gather", "gather")
+"""Collectives whose size is the data of all ranks together; the profiler states the data of each."""
+_SENT = {"send": "send_recv", "collective_permute": "send_recv"}
+"""What a device sends; that another one receives it is not counted again."""
 _IN_PAIRS = ("send", "recv", "send_recv", "collective_permute")
 """Not collectives of a whole group: each connects two ranks."""
 SAME = ["kind", "group", "size", "number"]
@@ -105,3 +114,37 @@ def critical(found: pd.DataFrame) -> dict[int, tuple[int, int]]:
     return {
         step: (int(waited[step].idxmax()), int(waited[step].max())) for step in waited.index.unique("step").tolist()
     }
+
+
+def exchanges(events: pd.DataFrame, steps: int, expected: Sequence[Collective] | None) -> list[Exchange]:
+    """The collectives of a step by kind, the most bytes first, beside those `expected`, which may be unknown.
+
+    Several transfers of one call are one collective.
+    """
+    rows = work(events)
+    number = len(devices(rows))
+    rows = rows[(rows["collective"] != "") & (rows["collective"] != "recv") & (rows["step"] >= 0)]
+    kind = rows["collective"].astype(str).replace(_SENT)
+    ranks = np.where(rows["group_size"] > 0, rows["group_size"], number)
+    size = rows["message_bytes"] * np.where(kind.isin(OF_GROUP), ranks, 1)
+    called = (rows["kind"] == "op") & (rows["opcode"] == "") & (rows["parent_id"] >= 0)
+    call = np.where(called, rows["parent_id"], rows.index)
+    of = pd.DataFrame({"op": kind, "call": call, "bytes": size.where(rows["message_bytes"] >= 0)}).groupby("op")
+    counts, sizes = of["call"].nunique(), of["bytes"].sum(skipna=False)
+    formula = {each.op: each for each in expected or ()}
+    each_step = max(1, steps * number)
+    found = [
+        Exchange(
+            op=op,
+            count=int(counts.get(op, 0)) / each_step,
+            bytes=_known(float(sizes.get(op, 0)) / each_step),
+            expected_count=None if expected is None else formula[op].count if op in formula else 0,
+            expected_bytes=None if expected is None else formula[op].bytes if op in formula else 0,
+        )
+        for op in {**formula, **counts}
+    ]
+    return sorted(found, key=lambda each: -(each.bytes or 0))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import Collective
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.traces.attribution.attribute import attribute
 from benchmarker.traces.attribution.graphs import BEGIN, GRAPH, with_capture, without_capture
@@ -41,12 +42,14 @@ _SEEN = 512
 class Expected:
     """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded.
 
-    `causal` is how the FLOPs of causal attention are to be counted.
+    `collectives` are those of a step by formula, if the problem says anything of them. `causal` is how the FLOPs of
+    causal attention are to be counted.
     """
 
     scopes: Mapping[str, int] = field(default_factory=dict)
     separable: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
+    collectives: Sequence[Collective] | None = None
     causal: Causal = "half"
 
 

@@ -13,12 +13,9 @@ import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.traces.communication import Overlap
-from benchmarker.traces.exchanges import SAME, critical, devices, matched, moves
+from benchmarker.traces.exchanges import OF_GROUP, SAME, critical, devices, matched, moves
 from benchmarker.traces.ingest import Ingested
 from benchmarker.traces.statistics import work
-
-_OF_GROUP = ("all_gather", "gather")
-"""Collectives whose size is the data of all ranks together; the profiler states the data of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,7 @@ def _collectives(found: pd.DataFrame) -> list[Collective]:
         each = of_line.groupby("number")
         ranks = int(max(of_line["group_size"].max(), of_line["rank"].nunique()))
         shortest = float(each["exchange_ns"].first().median())
-        total = None if message < 0 else int(message) * (ranks if kind in _OF_GROUP else 1)
+        total = None if message < 0 else int(message) * (ranks if kind in OF_GROUP else 1)
         rate = total / shortest * 1e9 if total and shortest else None
         last = of_line.loc[of_line["last"], "rank"].value_counts()
         lines.append(

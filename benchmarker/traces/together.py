@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from benchmarker.api.problem import Collective
 from benchmarker.records.profile import Scope, Trace
 from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import ON_DEVICE, TEXTS, words
-from benchmarker.traces.exchanges import critical, devices, matched, moves
+from benchmarker.traces.exchanges import critical, devices, exchanges, matched, moves
 from benchmarker.traces.ingest import Expected, Ingested, ingest
 from benchmarker.traces.statistics import work
 from benchmarker.traces.summary import device_times
@@ -33,11 +34,11 @@ def ingest_ranks(paths: Sequence[Path], expected: Expected) -> Ingested:
     If there are several devices, it is known how long each waited for the others. Raises `UserError`.
     """
     found = [ingest(path, expected) for path in paths]
-    return _with_waiting(found[0] if len(found) == 1 else _together(found))
+    return _with_exchanges(found[0] if len(found) == 1 else _together(found), expected.collectives)
 
 
-def _with_waiting(found: Ingested) -> Ingested:
-    """The trace with the waiting in each collective, if there are several devices."""
+def _with_exchanges(found: Ingested, expected: Sequence[Collective] | None) -> Ingested:
+    """The trace with the collectives of a step, and the waiting in each, if there are several devices."""
     parts = devices(work(found.events))
     if len(parts) < 2:
         return found
@@ -50,6 +51,7 @@ def _with_waiting(found: Ingested) -> Ingested:
     trace = msgspec.structs.replace(
         found.trace,
         waiting_ns=sum(_only_waiting_ns(rows, waiting_ns[rows.index]) for _, rows in parts) if len(waited) else None,
+        exchanges=exchanges(found.events, found.trace.steps, expected),
         critical_ranks=[last[step][0] for step in steps] if last.keys() >= set(steps) else [],
     )
     return replace(found, events=found.events.assign(waiting_ns=waiting_ns), trace=trace)

@@ -19,6 +19,11 @@ from benchmarker.worker.protocol import Address
 RUN = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=3")
 
 
+def children():
+    """The processes that this one has started; other tests may have left some, such as a tracker of resources."""
+    return set(psutil.Process().children())
+
+
 def one(done):
     (record,) = json.loads(done.stdout)
     return record
@@ -96,7 +101,7 @@ def test_one_device_is_no_gang(cli):
     ],
 )
 def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, message):
-    start = time.monotonic()
+    start, before = time.monotonic(), children()
     done = cli(*RUN, f"--fault={fault}", "--after=20", "--blocks=5", "--timeout=60s", "--json", env={"TOY_RANK": "1"})
     assert time.monotonic() - start < 30
     assert done.returncode == 1
@@ -104,7 +109,7 @@ def test_a_failure_of_one_rank_ends_all_and_is_named(cli, fault, kind, stage, me
     assert (error["kind"], error["stage"]) == (kind, stage)
     assert error["message"].startswith(message)
     assert kind == "check" or error["rank"] == int(message[5])
-    assert psutil.Process().children() == []
+    assert children() == before
 
 
 def test_a_rank_with_lines_of_a_megabyte_disturbs_no_other(cli, tmp_path):
@@ -117,7 +122,7 @@ def test_a_rank_with_lines_of_a_megabyte_disturbs_no_other(cli, tmp_path):
 
 
 def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
-    start = time.monotonic()
+    start, before = time.monotonic(), children()
     done = cli(*RUN, "--fault=hang", "--after=20", "--timeout=5s", "--json", env={"TOY_RANK": "2"})
     assert time.monotonic() - start < 30
     assert done.returncode == 1
@@ -128,7 +133,7 @@ def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
     assert "; ranks 0, 1 waiting); allow more time with --timeout" in error["message"]
     (log,) = tmp_path.glob("results/*/*.rank2.log")
     assert "nap_toy.py" in log.read_text()
-    assert psutil.Process().children() == []
+    assert children() == before
 
 
 def test_a_rank_that_is_stopped_is_named(toy_folder, tmp_path):
@@ -218,6 +223,9 @@ def test_the_profiles_of_all_ranks_are_one_table_on_one_clock(cli, tmp_path):
     assert trace["complete"], trace["missing"]
     shares = {name: record["metrics"][name]["value"] for name in ("communication_share", "waiting_share")}
     assert shares == {"communication_share": 720 / 1200, "waiting_share": 120 / 1200}
+    (exchange,) = trace["exchanges"]
+    assert (exchange["op"], exchange["count"], exchange["bytes"]) == ("all_reduce", 1, 1024)
+    assert exchange["expected_count"] is None
     (scope,) = record["scopes"]
     assert (scope["scope"], scope["occurrences"], scope["expected"]) == ("nap", 4, 4)
     assert scope["step_ns"] == [3 * 90_000] * 4

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from benchmarker import Record
-from benchmarker.records import store
+from benchmarker.records import reading, store
 from benchmarker.records.record import nulls, schema
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/records"
@@ -111,6 +111,15 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             assert [[each.reason for each in one.unavailable] for one in record.meters] == [
                 [each["reason"] for each in one["lacks"]] for one in raw["meters"]
             ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "mode", "way"), [(1, "training", "none"), (2, "training", "dp"), (2, "inference", "none")]
+)
+def test_several_devices_that_trained_were_data_parallel(devices, mode, way):
+    raw = json.loads(next((FIXTURES / "v9").glob("2*.json")).read_text())
+    raw["case"] |= {"devices": devices, "mode": mode}
+    assert reading.read(json.dumps(raw).encode()).case.parallel == way
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9, 10])

@@ -1,4 +1,4 @@
-"""The ranks of a gang in PyTorch, each a process on the CPU, for tests that look inside them."""
+"""Several devices of a CPU in processes of their own, for tests that look inside them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from benchmarker.hooks import registry
 
+LIMIT_S = 300
+
 
 class Gang:
-    """What `Framework.join` takes; rank 0 sends to the others through a queue for each."""
+    """What `Framework.join` takes; rank 0 sends to the others through a pipe for each."""
 
     host = "127.0.0.1"
 
@@ -28,25 +30,39 @@ class Gang:
         return value
 
 
-def in_ranks(ranks: int, function: Callable[..., Any], *args: Any) -> list[Any]:
-    """Call a function of a module in each rank, with the framework and the arguments; its results by rank."""
+def on_devices(framework: str, devices: int, precision: str, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Call a function with a framework that is open on several devices of a CPU, and the arguments; its results.
+
+    There is one of each rank: JAX has one for all devices. What a function prints about an error is in the result.
+    """
     context = multiprocessing.get_context("spawn")
-    queues = [context.Queue() for _ in range(ranks)]
-    results = context.Queue()
-    processes = [context.Process(target=_rank, args=(rank, queues, results, function, args)) for rank in range(ranks)]
+    ranks = devices if framework == "torch" else 1
+    queues = [context.SimpleQueue() for _ in range(ranks)]
+    pipes = [context.Pipe(duplex=False) for _ in range(ranks)]
+    processes = [
+        context.Process(
+            target=_call,
+            args=(framework, devices // ranks, precision, Gang(rank, queues), pipes[rank][1], function, args),
+            daemon=True,
+        )
+        for rank in range(ranks)
+    ]
     for process in processes:
         process.start()
-    found = dict(results.get(timeout=120) for _ in processes)
-    for process in processes:
-        process.join()
-    return [found[rank] for rank in range(ranks)]
+    found = []
+    for process, (receiver, _) in zip(processes, pipes, strict=True):
+        assert receiver.poll(LIMIT_S), "a rank does not end"
+        found.append(receiver.recv())
+        process.join(LIMIT_S)
+    return found
 
 
-def _rank(rank: int, queues: list[Any], results: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    hooks = registry.load(["framework.torch"]).hook
-    framework = hooks.make_framework(device="cpu", precision="fp64", threads=1, profiling="no", devices=1)
-    try:
-        framework.join(Gang(rank, queues))
-        results.put((rank, function(framework, *args)))
-    except Exception as error:  # noqa: BLE001 - reported as the result
-        results.put((rank, f"{type(error).__name__}: {error}"))
+def _call(
+    framework: str, devices: int, precision: str, gang: Gang, sender: Any, function: Callable[..., Any], args: Any
+) -> None:
+    opened = registry.load([f"framework.{framework}"]).hook.make_framework(
+        device="cpu", precision=precision, threads=None if devices > 1 else 1, profiling="no", devices=devices
+    )
+    if gang.ranks > 1:
+        opened.join(gang)
+    sender.send(function(opened, *args))

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.cases import case_columns
+from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import print_table, print_text
@@ -81,6 +81,34 @@ def print_cases(
     for group, own in zip(groups, cases.cells, strict=True):
         for line in _failures(group, " ".join(own) or name_of(group.factors)):
             print_text(line, "  ")
+    _print_exchanges(groups, cases, wide)
+
+
+def _print_exchanges(groups: Sequence[Configuration], cases: CaseColumns, wide: bool) -> None:
+    """Print the collectives of a step of each case, by formula and in its first profile, if it has any."""
+    rows = []
+    for group, own in zip(groups, cases.cells, strict=True):
+        trace = next((record.trace for record in group.records if record.trace), None)
+        rows += [
+            [
+                *own,
+                each.op,
+                _amount(each.expected_count, each.expected_bytes),
+                _amount(each.count, each.bytes),
+                each.difference,
+            ]
+            for each in (trace.exchanges if trace else ())
+        ]
+    if rows:
+        click.echo()
+        print_text("collectives of a step: their number and bytes, by formula and in the profile")
+        headings = [*cases.headings, "collective", "formula", "profile", "difference"]
+        print_table(headings, rows, drop=["formula"], wide=wide)
+
+
+def _amount(number: float | None, size: float | None) -> str:
+    """Return how many collectives there are, and their bytes in all."""
+    return "-" if number is None else f"{number:.3g}: {'?' if size is None else si(size, 'B')}"
 
 
 def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False) -> None:
@@ -281,7 +309,14 @@ def _communication(trace: Trace) -> list[list[str]]:
         parts += [f"{waiting:.0%} waiting for another", f"{share - waiting:.0%} transferring"]
     critical = Counter(trace.critical_ranks).most_common()
     texts = [f"{rank} ({times} of {count(trace.steps, 'step')})" for rank, times in critical]
-    return [["communication", ", ".join(parts)], *([["critical rank", ", ".join(texts)]] if texts else [])]
+    exchanged = [
+        f"{each.op} {_amount(each.count, each.bytes)}"
+        + (f" (formula {_amount(each.expected_count, each.expected_bytes)})" if each.difference else "")
+        for each in trace.exchanges
+    ]
+    rows = [["communication", ", ".join(parts)]]
+    rows += [["critical rank", ", ".join(texts)]] if texts else []
+    return [*rows, *([["collectives", f"of a step: {', '.join(exchanged)}"]] if exchanged else [])]
 
 
 def _profile(record: Record) -> list[list[str]]:

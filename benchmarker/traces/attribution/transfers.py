@@ -68,7 +68,7 @@ def _with_ops_around(events: pd.DataFrame, nested: Nest, chosen: np.ndarray) -> 
         above = nested.parent[rows]
         rows = np.unique(above[(above >= 0) & ~chosen[above]])
         chosen[rows] = True
-    found: np.ndarray = chosen & (events["kind"] == "op").to_numpy()
+    found: np.ndarray = chosen & (events["kind"] == "op").to_numpy() & ~_named(events, ON_CPU)
     return found
 
 

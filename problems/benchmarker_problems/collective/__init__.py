@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from benchmarker import PRECISIONS, Cost, Data, Mode, Parallel, Problem, UserError, hookimpl
+from benchmarker import Collective as Exchange
 
 PRECISIONS_DONE: Mapping[Mode, tuple[str, ...]] = {"inference": ("fp64", "fp32", "bf16", "fp16")}
 _WIDEST_BYTES = 8
@@ -80,6 +81,12 @@ class Collective(Problem):
         read = params.bytes if params.op == "all_gather" else self.devices * params.bytes
         written = params.bytes if params.op == "reduce_scatter" else self.devices * params.bytes
         return Cost(0, read + written, 1)
+
+    def collectives(
+        self, params: CollectiveParams, mode: Mode, precision: str, parallel: Parallel, devices: int
+    ) -> tuple[Exchange, ...]:
+        """Return the one exchange."""
+        return (Exchange(params.op, 1, params.bytes),) if devices > 1 else ()
 
     def data(self, params: CollectiveParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw whole numbers; the input of each device in each batch is a window of them, shifted by one element."""

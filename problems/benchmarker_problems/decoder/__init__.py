@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import PRECISIONS, Cost, Data, Mode, Precision, Problem, Work
+from benchmarker import PRECISIONS, Cost, Data, Mode, Parallel, Precision, Problem, Work
 from benchmarker_problems import attention
 from benchmarker_problems.attention import IMPL_HELP, Impl
 from benchmarker_problems.decoder.reference import forward
@@ -41,6 +41,7 @@ from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, no
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
 from benchmarker_problems.layers.work import Layers, added, times, update
+from benchmarker_problems.parallel import divides_batch, refuse_undivided
 from benchmarker_problems.quantization import (
     WeightTypeOption,
     dequantized,
@@ -110,6 +111,11 @@ class DecoderParams:
         """Numbers of heads of queries, keys and values, in the order of the fused projection."""
         return self.n_head, self.n_kv_head, self.n_kv_head
 
+    def heads_of(self, total: int) -> tuple[int, int]:
+        """Return the numbers of heads of queries and of keys among so many in all, which may be a device's share."""
+        devices = sum(self.heads) // total
+        return self.n_head // devices, self.n_kv_head // devices
+
     @property
     def cache_shape(self) -> tuple[int, int, int, int]:
         """Blocks, and the shape of the keys, and of the values, in each."""
@@ -126,6 +132,18 @@ class Decoder(Problem):
     """Options that a published size fixes; with others the title states them."""
     mlp_scopes: tuple[str, ...]
     """Scopes of the MLP of a block."""
+
+    def __init__(self, devices: int = 1, parallel: Parallel = "none") -> None:
+        self.devices = devices
+        self.parallel = parallel
+
+    def on(self, devices: int, parallel: Parallel = "none") -> Problem:
+        """Return the same training, divided among the devices."""
+        return type(self)(devices, parallel)
+
+    def grown(self, params: DecoderParams, devices: int) -> DecoderParams:
+        """Return the same model with a batch that is larger by the number of devices."""
+        return replace(params, batch_size=devices * params.batch_size)
 
     @abstractmethod
     def own_size(self, params: Any) -> str:
@@ -231,8 +249,16 @@ class Decoder(Problem):
         }
 
     def refuse(self, params: DecoderParams, mode: Mode) -> None:
-        """Refuse in inference what concerns the backward pass, and phases elsewhere."""
+        """Refuse in inference what concerns the backward pass, phases elsewhere, and what devices cannot divide."""
         refuse_phase(params, mode)
+        refuse_undivided(
+            mode,
+            self.parallel,
+            self.devices,
+            batch_size=params.batch_size,
+            microbatches=params.microbatches,
+            widths={name: getattr(params, name) for name in ("n_kv_head", "d_model", "d_ff")},
+        )
         refuse_without_backward(mode, recompute=params.recompute, microbatches=params.microbatches)
 
     def recomputed_flops(self, params: DecoderParams, *, scores: bool) -> int:
@@ -280,17 +306,21 @@ class Decoder(Problem):
         return Data(weights, token_batches(params, rng, batches))
 
     def small(self, params: Any) -> Any:
-        """Return at most two layers with dimensions that all differ, and groups of queries if there are any."""
+        """Return at most two layers with dimensions that all differ, and groups of queries if there are any.
+
+        What several devices divide, the batch or the widths, has so much for each of them.
+        """
         lengths = small_lengths(params)
+        wider = self.devices if self.parallel in ("fsdp", "tp") else 1
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
-            d_model=64,
-            n_head=4,
-            n_kv_head=4 if params.n_kv_head == params.n_head else 2,
-            d_ff=160,
+            d_model=wider * 64,
+            n_head=wider * 4,
+            n_kv_head=wider * (4 if params.n_kv_head == params.n_head else 2),
+            d_ff=wider * 160,
             vocab_size=97,
-            batch_size=3 * params.microbatches,
+            batch_size=3 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **lengths,
         )
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from benchmarker import PRECISIONS, Case, Data, Engine, Support, Workload
-from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
+from benchmarker_plugins.frameworks.jax import AXIS, DTYPES, JaxFramework
 from benchmarker_problems.attention.jax import (
     FUSED_EXCLUSIONS,
     Attention,
@@ -27,8 +27,9 @@ from benchmarker_problems.decoder import Decoder, DecoderParams
 from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
-from benchmarker_problems.layers.jax import cross_entropy, product_by_output, rope, rows_from
+from benchmarker_problems.layers.jax import cross_entropy, devices_along, product_by_output, rope, rows_from, summing
 from benchmarker_problems.layers.reference import rope_tables
+from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -36,45 +37,53 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 SUPPORT = Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE))
 """All precisions, except those that JAX's fused attention does not support."""
 
-Mlp = Callable[[Array, Array, Any, Any], Array]
-"""From the normalised input and the residual [B, T, C], the parameters and the type of products; it makes modules."""
+Mlp = Callable[..., Array]
+"""From the normalised input and the residual [B, T, C], the parameters and the type of products; it makes modules.
+
+One whose width several devices divide takes an `axis` too.
+"""
 
 
 class Block(nn.Module):
-    """Attention and MLP, each on its normalised input and with a residual connection."""
+    """Attention and MLP, each on its normalised input and with a residual connection.
+
+    With an `axis`, several devices divide the heads, and the MLP its width.
+    """
 
     params: DecoderParams
     mlp: Mlp
     dtype: Any
     kernel: Kernel
+    axis: str | None = None
 
     @nn.compact
     def __call__(self, x_BTC: Array, tables: tuple[Array, Array], attention: Attention | None = None) -> Array:
         """Apply the block, with another attention than that of whole sequences if it is given."""
-        p = self.params
+        p, (n_head, n_kv_head, _) = self.params, (heads // devices_along(self.axis) for heads in self.params.heads)
         linear = partial(dense(p), use_bias=False, dtype=self.dtype)
         rms_norm = partial(nn.RMSNorm, epsilon=RMS_NORM_EPS)
 
         h_BTC = rms_norm(name="norm_1")(x_BTC)
-        qkv_BTE = linear(sum(p.heads) * p.head_dim, name="attn_qkv")(h_BTC)
-        qk_BTHD, v_BTKD = jnp.split(qkv_BTE.reshape(*x_BTC.shape[:2], -1, p.head_dim), [sum(p.heads[:2])], axis=2)
+        qkv_BTE = linear((n_head + 2 * n_kv_head) * p.head_dim, name="attn_qkv")(h_BTC)
+        qk_BTHD, v_BTKD = jnp.split(qkv_BTE.reshape(*x_BTC.shape[:2], -1, p.head_dim), [n_head + n_kv_head], axis=2)
         with jax.named_scope("rope"):
-            q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, *tables), [p.n_head], axis=2)
+            q_BTHD, k_BTKD = jnp.split(rope(qk_BTHD, *tables), [n_head], axis=2)
         attention = attention or partial(attend, impl=p.impl, causal=True, kernel=self.kernel)
         heads_BTHD = attention(q_BTHD, k_BTKD, v_BTKD)
-        attended_BTC = linear(p.d_model, name="attn_proj")(heads_BTHD.reshape(x_BTC.shape))
+        attended_BTC = summing(linear, self.axis)(p.d_model, name="attn_proj")(heads_BTHD.reshape(*x_BTC.shape[:2], -1))
         with jax.named_scope("attn_proj"):
             x_BTC = x_BTC + attended_BTC
         return self.mlp(rms_norm(name="norm_2")(x_BTC), x_BTC, p, self.dtype)
 
 
 class DecoderModel(nn.Module):
-    """The whole model."""
+    """The whole model; with an `axis`, several devices divide each block."""
 
     params: DecoderParams
     mlp: Mlp
     dtype: Any
     kernel: Kernel
+    axis: str | None = None
 
     @nn.compact
     def __call__(
@@ -94,7 +103,7 @@ class DecoderModel(nn.Module):
                 cos_Td, sin_Td = (rows_from(table, position, tokens_BT.shape[1]) for table in (cos_Td, sin_Td))
         block = nn.remat(Block) if p.recompute else Block
         for layer in range(p.n_layer):
-            made = block(p, self.mlp, self.dtype, self.kernel, name=f"h.{layer}")
+            made = block(p, self.mlp, self.dtype, self.kernel, self.axis, name=f"h.{layer}")
             x_BTC = made(x_BTC, (cos_Td, sin_Td), attentions[layer] if attentions else None)
         if attentions:
             x_BTC = x_BTC[:, last]
@@ -124,7 +133,7 @@ def build(
     p, kernel, dtype = params, fused_kernel(case), DTYPES[PRECISIONS[case.precision].compute]
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(case, p, mlp), p.cache_shape)
-    logits_of, loss_of = functions(p, mlp, dtype, kernel)
+    logits_of, loss_of = functions(p, mlp, dtype, kernel, AXIS if case.parallel == "tp" else None)
     return workload(
         framework,
         case,
@@ -135,14 +144,15 @@ def build(
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
         recomputed_flops=problem.recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
+        division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
     )
 
 
 def functions(
-    params: DecoderParams, mlp: Mlp, dtype: Any, kernel: Kernel
+    params: DecoderParams, mlp: Mlp, dtype: Any, kernel: Kernel, axis: str | None = None
 ) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """Return (weights, tokens) to logits and (weights, tokens, targets) to loss as functions; products in `dtype`."""
-    model = DecoderModel(params, mlp, dtype, kernel)
+    model = DecoderModel(params, partial(mlp, axis=axis) if axis else mlp, dtype, kernel, axis)
 
     def loss_of(weights: Weights, tokens: Array, targets: Array) -> Array:
         return cross_entropy(apply(model, weights, tokens), targets)

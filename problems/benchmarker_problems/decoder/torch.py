@@ -22,6 +22,7 @@ from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, product, rope
+from benchmarker_problems.parallel.torch import averaging, divide
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -55,9 +56,10 @@ class Block(nn.Module):
             h_BTC = self.norm_1(x_BTC)
         with scope("attn_qkv"):
             qkv_BTHD = self.attn_qkv(h_BTC).unflatten(-1, (-1, p.head_dim))
-        qk_BTHD, v_BTKD = torch.split(qkv_BTHD, [sum(p.heads[:2]), p.n_kv_head], dim=2)
+        n_head, n_kv_head = p.heads_of(qkv_BTHD.shape[2])
+        qk_BTHD, v_BTKD = torch.split(qkv_BTHD, [n_head + n_kv_head, n_kv_head], dim=2)
         with scope("rope"):
-            q_BTHD, k_BTKD = torch.split(rope(qk_BTHD, *tables), [p.n_head, p.n_kv_head], dim=2)
+            q_BTHD, k_BTKD = torch.split(rope(qk_BTHD, *tables), [n_head, n_kv_head], dim=2)
         attention = attention or partial(attend, impl=p.impl, bias_Tt=bias_TT)
         heads_BTHD = attention(q_BTHD, k_BTKD, v_BTKD)
         with scope("attn_proj"):
@@ -115,7 +117,13 @@ def loaded(
 ) -> tuple[DecoderModel, Tables]:
     """Return the model with the given weights and its rotary angles, on the device."""
     p, types = params, PRECISIONS[case.precision]
-    model = load(framework, lambda: DecoderModel(p, block), data, DTYPES[types.parameter])
+    model = load(
+        framework,
+        lambda: DecoderModel(p, block),
+        data,
+        DTYPES[types.parameter],
+        lambda model: divide(model, model.h, case.parallel, framework.mesh),
+    )
     cos_Td, sin_Td = (
         framework.put(table[:, None], DTYPES[types.compute])
         for table in rope_tables(p.seq_len, p.head_dim, p.rope_theta)
@@ -157,9 +165,10 @@ def build(
         return generation.workload(framework, case, p, data, continuing(model, tables), p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
+    run = averaging(model, case.parallel, framework.mesh)
 
     def logits_of(tokens: Tensor) -> Tensor:
-        logits_BTV: Tensor = model(tokens, tables, bias_TT)
+        logits_BTV: Tensor = run(tokens, tables, bias_TT)
         return logits_BTV
 
     return workload(

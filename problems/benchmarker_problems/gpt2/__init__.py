@@ -262,6 +262,7 @@ class Gpt2(Problem):
             blocks=p.n_layer,
             block_bytes=size_of(block_shapes("h", p.d_model, p.d_ff)) * types.parameter_bytes,
             sum_bytes=p.batch_size * p.seq_len * p.d_model * types.compute_bytes,
+            recompute=p.recompute,
         )
 
     def parameter_count(self, params: Gpt2Params) -> int:

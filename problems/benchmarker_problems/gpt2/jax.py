@@ -19,8 +19,14 @@ from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
-from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, product_by_output, rows_from
-from benchmarker_problems.parallel import by_device
+from benchmarker_problems.layers.jax import (
+    TransformerBlock,
+    cross_entropy,
+    devices_along,
+    product_by_output,
+    rows_from,
+)
+from benchmarker_problems.parallel import WAYS, by_device
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
@@ -30,7 +36,7 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=("dp", "fsdp", "tp"))
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=WAYS)
 
 
 class Gpt2Model(nn.Module):
@@ -58,7 +64,7 @@ class Gpt2Model(nn.Module):
         wpe_PC = self.param("wpe", nn.initializers.normal(0.02), (p.positions, p.d_model))
         with jax.named_scope("embed"):
             x_BTC = wte_VC[tokens_BT] + rows_from(wpe_PC, position, tokens_BT.shape[1])
-        devices = jax.lax.axis_size(self.axis) if self.axis else 1
+        devices = devices_along(self.axis)
         fields = (p.n_head // devices, p.d_ff // devices, LAYER_NORM_EPS, p.impl, self.kernel, self.dtype)
         block = nn.remat(TransformerBlock) if p.recompute else TransformerBlock
         for layer in range(p.n_layer):

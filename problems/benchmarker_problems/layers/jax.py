@@ -72,8 +72,7 @@ class TransformerBlock(nn.Module):
         """Apply the block, with another attention than that of whole sequences if it is given."""
         d_model = x_BTC.shape[-1]
         linear = partial(self.linear, dtype=self.dtype)
-        summed = partial(linear, dot_general=partial(summed_product, axis=self.axis)) if self.axis else linear
-        head_dim = d_model // (self.n_head * (jax.lax.axis_size(self.axis) if self.axis else 1))
+        head_dim = d_model // (self.n_head * devices_along(self.axis))
         ln_1, ln_2 = (nn.LayerNorm(epsilon=self.eps, name=name) for name in ("ln_1", "ln_2"))
 
         h_BTC = x_BTC if self.post_norm else ln_1(x_BTC)
@@ -83,7 +82,7 @@ class TransformerBlock(nn.Module):
         )
         attention = attention or partial(attend, impl=self.impl, causal=self.causal, kernel=self.kernel)
         heads_BTHD = attention(q_BTHD, k_BTHD, v_BTHD)
-        attended_BTC = summed(d_model, name="attn_proj")(heads_BTHD.reshape(*x_BTC.shape[:2], -1))
+        attended_BTC = summing(linear, self.axis)(d_model, name="attn_proj")(heads_BTHD.reshape(*x_BTC.shape[:2], -1))
         with jax.named_scope("attn_proj"):
             x_BTC = x_BTC + attended_BTC
         if self.post_norm:
@@ -93,15 +92,24 @@ class TransformerBlock(nn.Module):
         inner_BTF = linear(self.d_ff, name="mlp_fc")(h_BTC)
         with jax.named_scope("mlp_gelu"):
             inner_BTF = nn.gelu(inner_BTF, approximate=self.tanh_gelu)
-        mlp_BTC = summed(d_model, name="mlp_proj")(inner_BTF)
+        mlp_BTC = summing(linear, self.axis)(d_model, name="mlp_proj")(inner_BTF)
         with jax.named_scope("mlp_proj"):
             x_BTC = x_BTC + mlp_BTC
         return ln_2(x_BTC) if self.post_norm else x_BTC
 
 
-def summed_product(*args: Any, axis: str, **options: Any) -> Array:
-    """Return `lax.dot_general` of the arguments, summed over the devices along an axis, each of which has a part."""
-    return jax.lax.psum(jax.lax.dot_general(*args, **options), axis)
+def devices_along(axis: str | None) -> int:
+    """Return the number of devices that compute together; one if there is no axis."""
+    return jax.lax.axis_size(axis) if axis else 1
+
+
+def summing(linear: Callable[..., nn.Module], axis: str | None) -> Callable[..., nn.Module]:
+    """Return the linear layer; devices along an axis divide its inputs, and sum their products before the bias."""
+
+    def summed(*args: Any, **options: Any) -> Array:
+        return jax.lax.psum(jax.lax.dot_general(*args, **options), axis)
+
+    return partial(linear, dot_general=summed) if axis else linear
 
 
 def rope(x_BTHD: Array, cos_Td: Array, sin_Td: Array) -> Array:

@@ -11,12 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from benchmarker import Problem, Published, Work, hookimpl
+from benchmarker import PRECISIONS, Collective, Mode, Parallel, Problem, Published, Work, hookimpl
 from benchmarker_problems.decoder import Decoder, DecoderParams, Sizes
 from benchmarker_problems.generation.work import PHASE_FORMULA
-from benchmarker_problems.layers import Shapes, linear_shapes
+from benchmarker_problems.layers import Shapes, linear_shapes, size_of
 from benchmarker_problems.layers.reference import Pullback, Weights, mlp, swiglu
 from benchmarker_problems.layers.work import Layers
+from benchmarker_problems.parallel import collectives
 
 Size = Literal[
     "llama-3.2-1b",
@@ -128,6 +129,27 @@ class Llama(Decoder):
             **linear_shapes(f"{name}.mlp_fc", params.d_model, 2 * params.d_ff, bias=False),
             **linear_shapes(f"{name}.mlp_proj", params.d_ff, params.d_model, bias=False),
         }
+
+    def collectives(
+        self, params: LlamaParams, mode: Mode, precision: str, parallel: Parallel, devices: int
+    ) -> tuple[Collective, ...]:
+        """Return what the devices exchange in a step of training."""
+        p, types = params, PRECISIONS[precision]
+        block = {name: shape for name, shape in self.weight_shapes(p).items() if name.startswith("h.0.")}
+        return collectives(
+            mode,
+            parallel,
+            devices,
+            weight_bytes=self.weight_bytes(p, precision),
+            blocks=p.n_layer,
+            block_bytes=size_of(block) * types.parameter_bytes,
+            sum_bytes=p.batch_size * p.seq_len * p.d_model * types.compute_bytes,
+            recompute=p.recompute,
+        )
+
+    def fused_widths(self, params: LlamaParams) -> dict[str, list[int]]:
+        """Return the widths of queries, keys and values, and of the gate and the other factor."""
+        return {"attn_qkv": [heads * params.head_dim for heads in params.heads], "mlp_fc": [params.d_ff] * 2}
 
     def mlp_flops(self, params: LlamaParams, tokens: int) -> int:
         """Return the FLOPs of the products."""

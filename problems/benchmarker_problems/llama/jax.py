@@ -1,6 +1,7 @@
 """Llama in JAX with Flax. Shapes: B batch, T sequence, C width of the model, F width within the MLP."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,24 +13,25 @@ from benchmarker_plugins.frameworks.jax import JaxFramework
 from benchmarker_problems import decoder
 from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
-from benchmarker_problems.layers.jax import swiglu
+from benchmarker_problems.layers.jax import devices_along, summing, swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.parallel import WAYS, by_device
 from benchmarker_problems.quantization.jax import dense
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return SUPPORT
+    return replace(SUPPORT, parallel=WAYS)
 
 
-def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any) -> Array:
-    """Return the sum of the MLP of the normalised input and the residual."""
+def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any, axis: str | None = None) -> Array:
+    """Return the sum of the MLP of the normalised input and the residual; devices along an axis divide its width."""
     linear = partial(dense(params), use_bias=False, dtype=dtype)
-    gate_up_BTE = linear(2 * params.d_ff, name="mlp_fc")(h_BTC)
+    gate_up_BTE = linear(2 * params.d_ff // devices_along(axis), name="mlp_fc")(h_BTC)
     with jax.named_scope("mlp_swiglu"):
         inner_BTF = swiglu(gate_up_BTE)
-    mlp_BTC = linear(params.d_model, name="mlp_proj")(inner_BTF)
+    mlp_BTC: Array = summing(linear, axis)(params.d_model, name="mlp_proj")(inner_BTF)
     with jax.named_scope("mlp_proj"):
         return x_BTC + mlp_BTC
 
@@ -37,6 +39,7 @@ def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any) -> Array:
 @hookimpl
 def build_workload(framework: JaxFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    data = by_device(data, problem.fused_widths(params), case)
     return build(framework, problem, case, params, data, mlp)
 
 

@@ -1,5 +1,7 @@
 """Llama in PyTorch. Shapes: B batch, T sequence, C width of the model, F width within the MLP."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from benchmarker import Case, Data, Engine, Support, Workload, hookimpl
@@ -8,13 +10,15 @@ from benchmarker_problems import decoder
 from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
+from benchmarker_problems.parallel import WAYS, by_device
+from benchmarker_problems.parallel.torch import NO_LOSS_SCALING
 from benchmarker_problems.quantization.torch import linear
 
 
 @hookimpl
 def describe_workload() -> Support:
-    """Return all precisions, except those without products with quantised weights."""
-    return SUPPORT
+    """Return all precisions, except those without products with quantised weights, or without loss scaling."""
+    return replace(SUPPORT, exclusions=(*SUPPORT.exclusions, *NO_LOSS_SCALING), parallel=WAYS)
 
 
 class Block(decoder.torch.Block):
@@ -39,6 +43,7 @@ class Block(decoder.torch.Block):
 @hookimpl
 def build_workload(framework: TorchFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
+    data = by_device(data, problem.fused_widths(params), case)
     return build(framework, problem, case, params, data, Block)
 
 

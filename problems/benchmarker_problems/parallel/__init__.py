@@ -17,6 +17,8 @@ import numpy as np
 
 from benchmarker import Case, Collective, Data, Mode, Parallel, UserError
 
+WAYS: tuple[Parallel, ...] = ("dp", "fsdp", "tp")
+"""All of them; the first is the default."""
 COLUMNS = ("attn_qkv", "mlp_fc")
 """Linear layers of a block whose outputs `tp` divides."""
 ROWS = ("attn_proj", "mlp_proj")
@@ -70,11 +72,20 @@ def by_device(data: Data, fused: Mapping[str, Sequence[int]], case: Case) -> Dat
 
 
 def collectives(
-    mode: Mode, parallel: Parallel, devices: int, *, weight_bytes: int, blocks: int, block_bytes: int, sum_bytes: int
+    mode: Mode,
+    parallel: Parallel,
+    devices: int,
+    *,
+    weight_bytes: int,
+    blocks: int,
+    block_bytes: int,
+    sum_bytes: int,
+    recompute: bool,
 ) -> tuple[Collective, ...]:
     """Return what devices must exchange in a step of a model of `blocks`, each with `block_bytes` of weights.
 
-    All weights have `weight_bytes`, and what `tp` sums has `sum_bytes`: the activations between the layers.
+    All weights have `weight_bytes`, and what `tp` sums has `sum_bytes`: the activations between the layers. Blocks that
+    are computed again (`recompute`) sum the result of their attention again; nothing needs that of the MLP.
     """
     if devices == 1 or mode != "training":
         return ()
@@ -87,4 +98,5 @@ def collectives(
             Collective("reduce_scatter", blocks + 1, weight_bytes),
         )
     # Attention and MLP each sum their results, and in the backward pass the gradients of their inputs.
-    return (Collective("all_reduce", 4 * blocks, 4 * blocks * sum_bytes),)
+    sums = blocks * (5 if recompute else 4)
+    return (Collective("all_reduce", sums, sums * sum_bytes),)

@@ -95,6 +95,14 @@ def test_a_factor_that_follows_from_another_is_not_named():
     assert names([case(compile=True), case()]).each == ("compiled", "not compiled")
 
 
+def test_the_number_of_devices_is_always_named_and_how_they_divide_the_work_where_it_differs():
+    ways = [{}, {"devices": 2, "parallel": "dp"}, {"devices": 2, "parallel": "tp"}, {"devices": 4, "parallel": "tp"}]
+    cases = [case("gpt2", mode="training", **way) for way in ways]
+    assert names(cases).each == ("1 device", "2 devices dp", "2 devices tp", "4 devices tp")
+    assert names(cases[:2]).each == ("1 device", "2 devices")
+    assert names(cases[2:3]).shared.endswith(", 2 devices, tp")
+
+
 def test_a_problem_without_titles_is_named_by_the_parameters_that_differ():
     made = names([nap(ms=1.0, fault="none"), nap(ms=2.0, fault="none")])
     assert made.each == ("nap ms=1.0", "nap ms=2.0")

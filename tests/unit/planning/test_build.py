@@ -216,6 +216,22 @@ def test_a_suite_case_on_several_devices_has_several_cases_in_the_plan(framework
     assert [each.case_numbers for each in plan.suite.cases] == [[0, 1]]
 
 
+def test_ways_to_divide_a_step_share_the_case_of_one_device(frameworks):
+    able, _, _ = frameworks
+    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang="one_process")
+    able["torch"] = Ability(info, Support({"inference": ("fp32",)}, parallel=("dp", "tp")))
+    axes = {"devices": [1, 2], "parallel": ["dp", "tp"]}
+    cases, _ = build.make_cases(build.factors.expand(described(base=BASE, axes=axes, cases=[], name=None)))
+    assert [(case.devices, case.parallel) for case in cases] == [(1, "none"), (2, "dp"), (2, "tp")]
+    with pytest.raises(UserError, match=r"parallel=pp: invalid enum value 'pp'"):
+        build.make_cases([{**BASE, "parallel": "pp"}])
+
+
+def test_a_setting_that_is_left_open_is_not_in_a_suite(frameworks):
+    (case, *_) = build.suite_of(described()).cases
+    assert "parallel" not in case.settings
+
+
 def test_a_description_without_a_name_is_no_suite(frameworks):
     plan = build.from_description(described(name=None))
     assert (plan.suite, plan.suite_of(0)) == (None, None)

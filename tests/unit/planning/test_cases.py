@@ -83,6 +83,47 @@ def test_exclusions_are_refused_where_all_of_them_hold():
         make(able, precision="fp64", params={"transpose_a": True})
 
 
+def gang(*parallel):
+    """What a framework supports that computes on any number of devices."""
+    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang="one_process")
+    rules = ({"parallel": "tp", "precision": "fp32", "transpose_b": "True"},)
+    return Ability(info, Support({"inference": ("fp32",)}, exclusions=rules, parallel=parallel))
+
+
+def test_several_devices_divide_a_step_as_requested_or_as_the_implementation_prefers():
+    able = gang("dp", "tp")
+    assert [make(able, devices=2, parallel=way).parallel for way in (None, "dp", "tp")] == ["dp", "dp", "tp"]
+    assert make(gang("none"), devices=2).parallel == "none"
+    assert "--devices=2 --parallel=tp" in command_line(make(able, devices=2, parallel="tp"))
+
+
+def test_on_one_device_all_ways_to_divide_a_step_are_the_same_case():
+    able = gang("dp", "tp")
+    cases = [make(able, parallel=way) for way in (None, "none", "dp", "tp")]
+    assert all(case == cases[0] for case in cases)
+    assert "--parallel" not in command_line(cases[0])
+
+
+@pytest.mark.parametrize(
+    ("able", "given", "message"),
+    [
+        (gang("dp", "tp"), {"parallel": "fsdp"}, "does not support --parallel=fsdp; it supports: dp, tp"),
+        (gang("dp"), {"parallel": "none", "devices": 2}, "does not support --parallel=none; it supports: dp"),
+        (gang("none"), {"parallel": "dp", "devices": 2}, "does not support --parallel=dp; omit it"),
+        (gang(), {"parallel": "dp"}, "does not support --parallel=dp; omit it"),
+        (gang(), {"parallel": "dp", "devices": 2}, "gemm in f computes on one device; omit --devices=2"),
+        (
+            gang("dp", "tp"),
+            {"parallel": "tp", "devices": 2, "params": {"transpose_b": True}},
+            "gemm in f does not support --parallel=tp with --precision=fp32 with --transpose-b=True",
+        ),
+    ],
+)
+def test_how_devices_cannot_divide_a_step_is_refused(able, given, message):
+    with pytest.raises(UserError, match=message):
+        make(able, **given)
+
+
 def test_compile_is_refused_where_nothing_compiles():
     with pytest.raises(UserError, match="f does not compile; leave --compile out"):
         make(ability(CPU, compiles="never"), compile=True)

@@ -8,12 +8,16 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.profiles import Plane, space
 
-from benchmarker.traces.ingest import ingest
+from benchmarker import Collective
+from benchmarker.records.profile import Exchange
+from benchmarker.traces.ingest import Expected, ingest
 from benchmarker.traces.ranks import ranks
 from benchmarker.traces.statistics import work
+from benchmarker.traces.together import ingest_ranks
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 STEPS = 3
@@ -194,6 +198,89 @@ def test_a_transfer_has_the_scope_and_the_pass_of_its_call():
     assert set(rows["leaf"][rows["collective"] != ""]) == {"mlp"}
 
 
+def exchanged(kind, framework, expected=None):
+    paths = [jax_trace(kind)] if framework == "jax" else [torch_trace(kind, rank) for rank in (0, 1)]
+    return ingest_ranks(paths, Expected(collectives=expected)).trace.exchanges
+
+
+UP, DOWN = 4 * (64 * 256 + 256), 4 * (256 * 64 + 64)
+"""Bytes of the weights and biases of the layers of PyTorch's program; JAX's has no biases."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "framework", "found"),
+    [
+        ("dp", "torch", [("all_reduce", 1, UP + DOWN)]),
+        ("fsdp", "torch", [("all_gather", 4, 2 * (UP + DOWN)), ("reduce_scatter", 2, UP + DOWN)]),
+        ("tp", "torch", [("all_reduce", 1, 4 * 32 * 64)]),
+        ("dp", "jax", [("all_reduce", 1, 4 * (2 * 64 * 256 + 1))]),
+        ("tp", "jax", [("all_reduce", 1, 4 * 32 * 64)]),
+    ],
+)
+def test_the_collectives_of_a_step_have_the_bytes_of_the_weights_or_activations(kind, framework, found):
+    assert [(each.op, each.count, each.bytes) for each in exchanged(kind, framework)] == found
+
+
+def test_collectives_stand_beside_those_of_the_formula():
+    formula = [Collective("all_reduce", 2, UP + DOWN), Collective("broadcast", 1, 8)]
+    assert exchanged("dp", "torch", formula) == [
+        Exchange("all_reduce", 1, UP + DOWN, 2, UP + DOWN),
+        Exchange("broadcast", 0, 0, 1, 8),
+    ]
+    (unexpected,) = exchanged("dp", "torch", [])
+    assert (unexpected.expected_count, unexpected.difference) == (0, "not in the formula")
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "expected", "difference"),
+    [
+        (1, 100, (1, 100), "none"),
+        (1, 100, (3, 100), "combined"),
+        (5, 100, (3, 100), "divided"),
+        (1, 76, (1, 100), "-24.0% of bytes"),
+        (1, 150, (3, 100), "+50.0% of bytes, combined"),
+        (1, 100_004, (1, 100_000), "+4e-05 of bytes"),
+        (0, 0, (1, 100), "not in the profile"),
+        (1, 100, (0, 0), "not in the formula"),
+        (1, None, (1, 100), "none"),
+        (1, 100, (None, None), ""),
+    ],
+)
+def test_a_difference_from_the_formula_has_a_name(count, size, expected, difference):
+    assert Exchange("all_reduce", count, size, *expected).difference == difference
+
+
+def test_ranks_on_one_clock_wait_for_the_last_to_begin():
+    """By durations alone, a rank that lost its core within a collective would seem to have waited."""
+    begins, ends = ([], [])
+    for rank in (0, 1):
+        rows = work(ingest(torch_trace("fsdp", rank)).events)
+        rows = rows[rows["collective"] != ""].sort_values("ts_ns")
+        begins.append(rows["ts_ns"].to_numpy())
+        ends.append((rows["ts_ns"] + rows["dur_ns"]).to_numpy())
+    last = np.maximum(*begins)
+    waited = sum(int((np.minimum(last, until) - begin).sum()) for begin, until in zip(begins, ends, strict=True))
+    found = ingest_ranks([torch_trace("fsdp", rank) for rank in (0, 1)], Expected())
+    assert sum(each.waiting_ns for each in ranks([found], ["table"]).ranks) == waited
+    rows = found.events[found.events["waiting_ns"] >= 0]
+    assert rows["waiting_ns"].sum() == waited
+    assert set(rows["device"]) == {"cpu:0", "cpu:1"}
+    assert 0 < found.trace.waiting_ns <= waited
+    assert len(found.trace.critical_ranks) == STEPS
+
+
+def test_ranks_of_different_clocks_are_told(tmp_path):
+    """The second is of a run a second later."""
+    later = json.loads(gzip.decompress(torch_trace("dp", 1).read_bytes()))
+    for event in later["traceEvents"]:
+        if "ts" in event:
+            event["ts"] += 1e6
+    path = tmp_path / "later.json"
+    path.write_text(json.dumps(later))
+    (missing,) = ingest_ranks([torch_trace("dp", 0), path], Expected()).trace.missing
+    assert missing == "the clocks of the ranks disagree: they do not run step 0 at the same time"
+
+
 def gloo(tmp_path, *slices):
     """A trace of calls on thread 1 and transfers on thread 2; begins and durations in µs."""
     events = [
@@ -205,7 +292,7 @@ def gloo(tmp_path, *slices):
             "ts": ts,
             "dur": dur,
         }
-        | {"tid": 1 if "::" in name else 2}
+        | {"tid": 1 if "::" in name or name == "gloo:send" else 2}
         for name, ts, dur in slices
     ]
     path = tmp_path / "gloo.json"
@@ -233,6 +320,16 @@ def test_several_transfers_may_be_of_one_call(tmp_path):
         ["c10d::reduce_scatter_", "reduce_scatter"],
         ["c10d::allreduce_", "all_reduce"],
     ]
+
+
+def test_a_send_that_lasts_while_the_host_asks_for_more_is_a_transfer(tmp_path):
+    assert gloo(
+        tmp_path,
+        ("c10d::send", 10, 5),
+        ("gloo:send", 12, 30),
+        ("c10d::recv_", 20, 5),
+        ("gloo:recv", 45, 5),
+    ) == [["c10d::send", "send"], ["c10d::recv_", "recv"]]
 
 
 def test_a_transfer_whose_call_was_before_the_profile_remains_what_it_is(tmp_path):

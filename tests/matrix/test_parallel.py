@@ -1,0 +1,393 @@
+"""Training on several devices: the losses of three steps are those of the one-device problem with the same batch.
+
+What the devices exchange and hold is compared with the formula: by the calls of PyTorch, and by the program of XLA.
+"""
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from dataclasses import replace
+from importlib import import_module
+
+import numpy as np
+import pytest
+from support.ranks import on_devices
+
+from benchmarker import Case, Data, UserError
+from benchmarker.hooks import registry
+from benchmarker.worker.correctness import check
+from benchmarker_problems import parallel
+from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops, weight_shapes
+from benchmarker_problems.layers import size_of
+from benchmarker_problems.llama import LlamaParams
+from benchmarker_problems.parallel import WAYS
+
+SIZE = ("--n-layer=1", "--d-model=32", "--vocab-size=53", "--seq-len=8", "--batch-size=8")
+HEADS = {"gpt2": ("--n-head=4",), "llama": ("--n-head=8", "--n-kv-head=4", "--d-ff=40")}
+PARAMS = Gpt2Params(n_layer=2, d_model=32, n_head=4, vocab_size=64, seq_len=8, batch_size=4)
+LLAMA = LlamaParams(n_layer=2, d_model=32, n_head=4, n_kv_head=2, d_ff=48, vocab_size=64, seq_len=8, batch_size=4)
+"""Everything that is divided is a multiple of the number of devices."""
+BYTES = 4
+"""Of an element of fp32."""
+PROBLEMS = {name: registry.load([f"problem.{name}"]).hook.make_problem() for name in ("gpt2", "llama")}
+PROBLEM = PROBLEMS["gpt2"]
+NAMES = {Gpt2Params: "gpt2", LlamaParams: "llama"}
+
+
+def trained(cli, framework, devices, way, precision, problem="gpt2"):
+    words = (f"--framework={framework}", f"--devices={devices}", f"--precision={precision}", "--device=cpu")
+    options = (*SIZE, *HEADS[problem], f"--parallel={way}", "--blocks=3", "--power=none", "--json")
+    done = cli("run", f"--problem={problem}", "--mode=training", *words, *options)
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    return record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "mixed_fp16"])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_each_device_works_without_communication_too(cli, framework, precision):
+    """A rank that is alone would wait without end if it still exchanged gradients."""
+    record = trained(cli, framework, 2, "dp", precision)
+    local = record["local"]
+    assert sorted(local["alone_device"]) == [0, 1]
+    assert {len(each) for each in local["together_ns"]} == {2}
+    assert {len(each) for each in local["synchronised_ns"]} == {record["case"]["ranks"]}
+    assert 0 < record["metrics"]["straggler_score"]["value"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("problem", "devices"), [("gpt2", 1), ("gpt2", 2), ("gpt2", 4), ("llama", 2), ("llama", 4)])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_losses_are_those_of_one_device_in_fp64(cli, framework, way, problem, devices):
+    record = trained(cli, framework, devices, way, "fp64", problem)
+    assert record["check"]["output"] == "loss"
+    assert record["check"]["error"] <= 1e-12
+    assert record["cost"]["samples"] == 8
+    assert record["case"]["ranks"] == {"jax": 1, "torch": devices}[framework]
+    assert record["case"]["parallel"] == ("none" if devices == 1 else way)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "mixed_bf16", "mixed_fp16"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_losses_are_right_in_other_precisions(cli, framework, way, precision):
+    if (framework, way, precision) == ("torch", "tp", "mixed_fp16"):
+        pytest.skip("refused; see below")
+    assert trained(cli, framework, 2, way, precision)["check"]["ok"]
+
+
+def test_the_check_has_a_sample_and_a_head_for_every_device():
+    """With equal parts of one sample each, a rank that trains on another's part would not be seen."""
+    small = {way: PROBLEM.on(3, way).small(Gpt2Params()) for way in WAYS}
+    assert [(each.batch_size, each.n_head) for each in small.values()] == [(12, 3), (12, 9), (4, 9)]
+    assert PROBLEM.small(Gpt2Params()).batch_size == 4
+    for way, each in small.items():
+        PROBLEM.on(3, way).refuse(each, "training")
+
+
+@pytest.mark.parametrize(
+    ("mode", "way", "params", "message"),
+    [
+        ("inference", "dp", {"batch_size": 4}, "several devices train; give --mode=training, or omit --devices=2"),
+        ("training", "dp", {"batch_size": 3}, "--batch-size=3 is not a multiple of --devices=2; for example 4"),
+        (
+            "training",
+            "fsdp",
+            {"batch_size": 3},
+            "--batch-size=3 is not a multiple of --devices=2, which --parallel=fsdp divides it by; for example 4",
+        ),
+        (
+            "training",
+            "fsdp",
+            {"batch_size": 2, "d_model": 15, "n_head": 3},
+            "--d-model=15 is not a multiple of --devices=2, which --parallel=fsdp divides it by; for example 16",
+        ),
+        (
+            "training",
+            "tp",
+            {"d_model": 48, "n_head": 3},
+            "--n-head=3 is not a multiple of --devices=2, which --parallel=tp divides it by; for example 4",
+        ),
+        ("training", "dp", {"batch_size": 4, "microbatches": 2}, "--microbatches=2 cannot be used with --devices=2"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(mode, way, params, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        PROBLEM.on(2, way).refuse(Gpt2Params(**params), mode)
+    if "microbatches" not in params:
+        PROBLEM.refuse(Gpt2Params(**params), mode)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--compile",), "--compile cannot be used with --devices=2; omit one of them"),
+        (
+            ("--parallel=tp", "--precision=mixed_fp16"),
+            "gpt2 in torch does not support --parallel=tp with --precision=mixed_fp16",
+        ),
+    ],
+)
+def test_what_several_devices_do_not_support_is_refused(cli, options, message):
+    words = ("--framework=torch", "--problem=gpt2", "--mode=training", "--devices=2", "--device=cpu", "--batch-size=2")
+    done = cli("run", *words, *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_exchanged_bytes_are_those_of_the_literature():
+    """ZeRO (Rajbhandari et al., 2020, section 7), and Megatron-LM (Korthikanti et al., 2022, section 4.2).
+
+    With Ψ weights, data parallel training moves 2Ψ; with divided weights 3Ψ, but for those that are kept. Tensor
+    parallel training sums b·s·h numbers twice forward and twice backward in each layer.
+    """
+    small = Gpt2Params(batch_size=8, seq_len=1024)
+    weights = 124_439_808
+    (dp,) = PROBLEM.collectives(small, "training", "fp32", "dp", 4)
+    assert (dp.op, dp.count, dp.bytes) == ("all_reduce", 1, 4 * weights)
+    gather, scatter = PROBLEM.collectives(small, "training", "fp32", "fsdp", 4)
+    kept = 768 * (50257 + 1024 + 2)
+    assert (gather.op, gather.count, gather.bytes) == ("all_gather", 25, 4 * (2 * weights - kept))
+    assert (scatter.op, scatter.count, scatter.bytes) == ("reduce_scatter", 13, 4 * weights)
+    (tp,) = PROBLEM.collectives(small, "training", "mixed_bf16", "tp", 4)
+    assert (tp.op, tp.count, tp.bytes) == ("all_reduce", 48, 48 * 8 * 1024 * 768 * 2)
+    assert PROBLEM.collectives(small, "training", "fp32", "none", 1) == ()
+    assert PROBLEMS["llama"].collectives(LLAMA, "inference", "fp32", "tp", 2) == ()
+
+
+def built(framework, name, params, way, devices):
+    """The workload, and what else its check takes."""
+    what = NAMES[type(params)]
+    problem = PROBLEMS[what].on(devices, way)
+    case = Case(problem=what, framework=name, device="cpu", mode="training", params={}, devices=devices, parallel=way)
+    data = problem.data(params, "fp32", np.random.default_rng(0), 3)
+    hooks = registry.load([f"workload.{what}.{name}"]).hook
+    return hooks.build_workload(framework=framework, problem=problem, case=case, params=params, data=data), (
+        data,
+        problem,
+        params,
+        case,
+    )
+
+
+def sums(calls):
+    """The count and the bytes of each operation, as the formula has them."""
+    found = defaultdict(lambda: (0, 0))
+    for op, size in calls:
+        found[op] = found[op][0] + 1, found[op][1] + size
+    return dict(found)
+
+
+def expected(params, way, devices):
+    collectives = PROBLEMS[NAMES[type(params)]].collectives(params, "training", "fp32", way, devices)
+    return {each.op: (each.count, each.bytes) for each in collectives}
+
+
+def torch_step(framework, params, way, devices):
+    """What a rank calls in a step, the bytes of weights and optimizer state that it holds, and the FLOPs it repeats."""
+    import torch
+    from torch.distributed.tensor import DTensor
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ops = {
+        "c10d::allreduce_": "all_reduce",
+        "_c10d_functional::all_reduce": "all_reduce",
+        "c10d::_allgather_base_": "all_gather",
+        "c10d::_reduce_scatter_base_": "reduce_scatter",
+    }
+    calls = []
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if DTensor in types:
+                return NotImplemented
+            name = func._schema.name
+            if "c10d" in name and not name.endswith(("wait_tensor", "_wrap_tensor_autograd")):
+                tensors = [each for each in torch.utils._pytree.tree_leaves(args) if isinstance(each, torch.Tensor)]
+                calls.append((ops.get(name, name), max(each.nbytes for each in tensors)))
+            return func(*args, **(kwargs or {}))
+
+    made = []
+    adamw = torch.optim.AdamW
+
+    class Kept(adamw):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    torch.optim.AdamW = Kept
+    workload, _ = built(framework, "torch", params, way, devices)
+    workload.step()
+    workload.step()  # here DistributedDataParallel forms its buckets anew, in the order of the gradients
+    with Calls():
+        workload.step()
+
+    def held(value):
+        local = value.to_local() if isinstance(value, DTensor) else value
+        return local.untyped_storage().nbytes()
+
+    (optimizer,) = made
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    moments = [each for state in optimizer.state.values() for each in state.values() if each.ndim]
+    return calls, sum(map(held, weights)), sum(map(held, moments)), workload.recomputed_flops
+
+
+def divided_bytes(params, way, devices):
+    """The bytes of the weights that each device has, by their shapes."""
+    shapes = weight_shapes(params) if isinstance(params, Gpt2Params) else PROBLEMS["llama"].weight_shapes(params)
+    whole = size_of(shapes) * BYTES
+    if way == "dp":
+        return whole
+    if way == "fsdp":
+        return whole // devices
+    columns, rows = ("attn_qkv.kernel", "attn_qkv.bias", "mlp_fc.kernel", "mlp_fc.bias"), ("_proj.kernel",)
+    divided = sum(math.prod(shape) for name, shape in shapes.items() if name.endswith((*columns, *rows))) * BYTES
+    return whole - divided + divided // devices
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("params", "way", "devices"),
+    [
+        (PARAMS, "dp", 2),
+        (PARAMS, "fsdp", 2),
+        (PARAMS, "fsdp", 4),
+        (PARAMS, "tp", 2),
+        (replace(PARAMS, recompute=True), "fsdp", 2),
+        (replace(PARAMS, recompute=True), "tp", 2),
+        (LLAMA, "fsdp", 2),
+        (LLAMA, "tp", 2),
+    ],
+)
+def test_pytorch_calls_and_holds_what_the_formula_says(params, way, devices):
+    for calls, weights, moments, flops in on_devices("torch", devices, "fp32", torch_step, params, way, devices):
+        assert sums(calls) == expected(params, way, devices)
+        assert weights == divided_bytes(params, way, devices)
+        assert moments == 2 * weights
+        if isinstance(params, Gpt2Params):
+            assert flops * devices == recomputed_flops(params, scores=False)
+
+
+def jax_step(framework, params, way, devices):
+    """How often a step asks for each collective, those of the program that XLA compiles, and what each device holds."""
+    import jax
+
+    calls, jit = [], jax.jit
+
+    def keeping(function, **options):
+        made = jit(function, **options)
+
+        def call(*args, **named):
+            lowered = made.lower(*args, **named)
+            calls.append((lowered, made(*args, **named)))
+            return calls[-1][1]
+
+        return call
+
+    jax.jit = keeping
+    workload, _ = built(framework, "jax", params, way, devices)
+    workload.step()
+    lowered, (state, _) = calls[-1]
+    asked = Counter(re.findall(r"stablehlo\.(all_reduce|all_gather|reduce_scatter)", lowered.as_text()))
+    held = Counter()
+    for array in jax.tree.leaves(state):
+        for shard in array.addressable_shards:
+            held[shard.device.id] += shard.data.nbytes
+    return dict(asked), list(exchanges(lowered.compile().as_text(), devices)), list(held.values())
+
+
+def exchanges(program, devices):
+    """The collectives of a compiled program, and the bytes of the larger array of each: its result, or its input."""
+    for line in program.splitlines():
+        found = re.search(r"= (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\(", line)
+        if found:
+            shapes = re.findall(r"f32\[([\d,]*)\]", found[1])
+            elements = sum(math.prod(map(int, filter(None, shape.split(",")))) for shape in shapes)
+            yield (
+                found[2].replace("-", "_"),
+                elements * BYTES * (devices if found[2] == "reduce-scatter" else 1),
+            )
+
+
+LOSS = BYTES
+"""What JAX exchanges besides: the loss of the whole batch."""
+COUNTER = 4
+"""What the optimizer holds besides: how many steps it has taken."""
+
+
+def test_jax_exchanges_and_holds_what_the_formula_says_if_data_parallel():
+    """XLA combines all sums. It has two of the tied embedding's gradients, and one of the positions that are used."""
+    ((_, calls, held),) = on_devices("jax", 2, "fp32", jax_step, PARAMS, "dp", 2)
+    (of_dp,) = PROBLEM.collectives(PARAMS, "training", "fp32", "dp", 2)
+    embedding, unused = PARAMS.vocab_size * PARAMS.d_model, (PARAMS.positions - PARAMS.seq_len) * PARAMS.d_model
+    assert sums(calls) == {"all_reduce": (1, of_dp.bytes + (embedding - unused) * BYTES + LOSS)}
+    assert held == [3 * divided_bytes(PARAMS, "dp", 2) + COUNTER] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
+def test_jax_exchanges_and_holds_what_the_formula_says_if_fully_sharded(devices):
+    """Each weight is exchanged for itself. On a CPU, XLA merges the second gathering of a block with the first."""
+    ((asked, calls, held),) = on_devices("jax", devices, "fp32", jax_step, PARAMS, "fsdp", devices)
+    shapes = weight_shapes(PARAMS)
+    again = [name for name in shapes if name.startswith("h.") and not name.endswith(".bias")]
+    assert asked == {"all_gather": len(shapes) + len(again), "reduce_scatter": len(shapes), "all_reduce": 1}
+    whole = size_of(shapes) * BYTES
+    assert sums(calls) == {
+        "all_gather": (len(shapes), whole),
+        "reduce_scatter": (len(shapes), whole),
+        "all_reduce": (1, LOSS),
+    }
+    assert held == [3 * divided_bytes(PARAMS, "fsdp", devices) + COUNTER] * devices
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("params", [PARAMS, replace(PARAMS, recompute=True), LLAMA])
+def test_jax_exchanges_and_holds_what_the_formula_says_if_tensor_parallel(params):
+    """XLA combines the sum of a block that is computed again with another."""
+    ((asked, calls, held),) = on_devices("jax", 2, "fp32", jax_step, params, "tp", 2)
+    count, size = expected(params, "tp", 2)["all_reduce"]
+    assert asked == {"all_reduce": count}
+    assert sums(calls) == {"all_reduce": (expected(replace(params, recompute=False), "tp", 2)["all_reduce"][0], size)}
+    assert held == [3 * divided_bytes(params, "tp", 2) + COUNTER] * 2
+
+
+def wrongly_divided(framework, name, params, devices):
+    """The check of `tp` with queries, keys and values divided as if they were one result."""
+    what = NAMES[type(params)]
+    import_module(f"benchmarker_problems.{what}.{name}").by_device = lambda data, *_: data
+    workload, made = built(framework, name, PROBLEMS[what].on(devices, "tp").small(params), "tp", devices)
+    return check(workload, *made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("params", [PARAMS, LLAMA])
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_check_finds_heads_that_are_divided_wrongly(framework, params):
+    """It runs, and is wrong: each device attends with queries, keys and values that do not belong together."""
+    for found in on_devices(framework, 2, "fp32", wrongly_divided, framework, params, 2):
+        assert not found.ok
+        assert found.error > 10 * found.bound
+
+
+def test_equal_parts_of_a_fused_layer_have_a_share_of_every_result():
+    case = Case(problem="gpt2", framework="torch", device="cpu", params={}, devices=2, parallel="tp")
+    weights = {"h.0.attn_qkv.bias": np.array([1, 2, 3, 4, 5, 6, 7, 8]), "h.0.mlp_fc.bias": np.arange(4)}
+    found = parallel.by_device(Data(weights, ()), {"attn_qkv": [4, 2, 2]}, case).weights
+    assert found["h.0.attn_qkv.bias"].tolist() == [1, 2, 5, 7, 3, 4, 6, 8]
+    assert found["h.0.mlp_fc.bias"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_weak_scaling_gives_each_device_the_batch_of_one(name):
+    problem = registry.load([f"problem.{name}"]).hook.make_problem()
+    params = problem.params(batch_size=3, n_layer=2)
+    grown = problem.on(4, "dp").grown(params, 4)
+    assert (grown.batch_size, grown.n_layer) == (12, 2)
+    costs = [problem.cost(each, "training", "fp32") for each in (params, grown)]
+    assert costs[1].samples == 4 * costs[0].samples
+    assert costs[1].flops == 4 * costs[0].flops
