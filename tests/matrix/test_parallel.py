@@ -45,16 +45,35 @@ def trained(cli, framework, devices, way, precision, problem="gpt2"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "mixed_fp16"])
-@pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_each_device_works_without_communication_too(cli, framework, precision):
-    """A rank that is alone would wait without end if it still exchanged gradients."""
-    record = trained(cli, framework, 2, "dp", precision)
+@pytest.mark.parametrize(
+    ("framework", "way", "precision", "problem"),
+    [
+        ("jax", "dp", "fp32", "gpt2"),
+        ("jax", "dp", "mixed_fp16", "gpt2"),
+        ("torch", "dp", "fp32", "gpt2"),
+        ("torch", "dp", "mixed_fp16", "gpt2"),
+        ("torch", "fsdp", "fp32", "gpt2"),
+        ("torch", "fsdp", "fp32", "llama"),
+        ("torch", "tp", "fp32", "gpt2"),
+        ("torch", "tp", "mixed_bf16", "llama"),
+    ],
+)
+def test_each_device_works_without_communication_too(cli, framework, way, precision, problem):
+    """A rank that is alone would wait without end if it still exchanged anything."""
+    record = trained(cli, framework, 2, way, precision, problem)
     local = record["local"]
     assert sorted(local["alone_device"]) == [0, 1]
     assert {len(each) for each in local["together_ns"]} == {2}
     assert {len(each) for each in local["synchronised_ns"]} == {record["case"]["ranks"]}
     assert 0 < record["metrics"]["straggler_score"]["value"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["fsdp", "tp"])
+def test_jax_has_no_step_without_communication_where_it_writes_out_what_is_exchanged(cli, way):
+    record = trained(cli, "jax", 2, way, "fp32")
+    assert (record["status"], record["local"]) == ("ok", None)
+    assert record["reasons"]["local"] == f"gpt2 has no step without communication in --parallel={way}"
 
 
 @pytest.mark.slow

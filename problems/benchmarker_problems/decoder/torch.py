@@ -22,7 +22,7 @@ from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, product, rope
-from benchmarker_problems.parallel.torch import averaging, divide
+from benchmarker_problems.parallel.torch import averaging, divide, with_local
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -165,13 +165,13 @@ def build(
         return generation.workload(framework, case, p, data, continuing(model, tables), p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
-    run = averaging(model, case.parallel, framework.mesh)
+    run = averaging(model, case.parallel, framework)
 
     def logits_of(tokens: Tensor) -> Tensor:
         logits_BTV: Tensor = run(tokens, tables, bias_TT)
         return logits_BTV
 
-    return workload(
+    made = workload(
         framework,
         case,
         data,
@@ -183,3 +183,4 @@ def build(
         microbatches=p.microbatches,
         recomputed_flops=problem.recomputed_flops(p, scores=scores),
     )
+    return with_local(made, framework, lambda silent: build(silent, problem, case, params, data, block))

@@ -4,8 +4,7 @@ Mixed precision is autocast over fp32 weights. In 16-bit types LayerNorm and sof
 is fp32.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 
@@ -21,7 +20,7 @@ from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
 from benchmarker_problems.parallel import WAYS, by_device
-from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide
+from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide, with_local
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.torch import load, plainly, recomputing, workload
@@ -94,14 +93,11 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
     scores = recomputes_scores(p.impl, True, p.head_dim, compute_dtype, device)
 
-    run = averaging(model, case.parallel, framework.mesh) if framework.sends else model
+    run = averaging(model, case.parallel, framework)
 
     def logits_of(tokens: Tensor) -> Tensor:
         logits_BTV: Tensor = run(tokens, bias_TT)
         return logits_BTV
-
-    def local() -> list[Callable[[], object]]:
-        return [build_workload(framework.silent(), case, params, data).step]
 
     made = workload(
         framework,
@@ -115,7 +111,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=scores),
     )
-    return made if framework.ranks == 1 else replace(made, local=local)
+    return with_local(made, framework, lambda silent: build_workload(silent, case, params, data))
 
 
 @hookimpl

@@ -4,11 +4,13 @@ Their modules take half a second to import: only a process that is in a gang doe
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from benchmarker import Parallel
+from benchmarker import Parallel, Workload
+from benchmarker_plugins.frameworks.torch import TorchFramework
 from benchmarker_problems.parallel import COLUMNS, ROWS
 
 NO_LOSS_SCALING = ({"parallel": "tp", "precision": "mixed_fp16"},)
@@ -52,6 +54,16 @@ def divide(
     return share_of
 
 
-def averaging(model: nn.Module, parallel: Parallel, mesh: "DeviceMesh | None") -> nn.Module:
-    """Return the model as it is run; if data parallel, gradients are averaged as the backward pass goes on."""
-    return nn.parallel.DistributedDataParallel(model, device_mesh=mesh) if parallel == "dp" else model
+def averaging(model: nn.Module, parallel: Parallel, framework: TorchFramework) -> nn.Module:
+    """Return the model as it is run; if data parallel, gradients are averaged as the backward pass goes on.
+
+    A rank that sends nothing keeps its own gradients.
+    """
+    if parallel != "dp" or not framework.sends:
+        return model
+    return nn.parallel.DistributedDataParallel(model, device_mesh=framework.mesh)
+
+
+def with_local(made: Workload, framework: TorchFramework, build: Callable[[TorchFramework], Workload]) -> Workload:
+    """Return the workload of a rank with the step that `build` makes for the same rank of a gang that sends nothing."""
+    return made if framework.ranks == 1 else replace(made, local=lambda: [build(framework.silent()).step])
