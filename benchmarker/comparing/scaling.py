@@ -181,9 +181,19 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
     return Scalings(series=series, devices=devices, left_out=left_out, notes=_unlike(members.values()))
 
 
-def kind_of(series: Series) -> str:
-    """Return the kind of scaling, and how devices divide a step: `strong, tp`."""
-    return series.scaling + (f", {series.parallel}" if series.parallel != "none" else "")
+def labels(several: Sequence[Series]) -> tuple[list[str], str]:
+    """Return a short name of each series, such as `strong, tp, jax`, and what all of them share."""
+    named = names.names([each.case for each in several])
+    return [
+        ", ".join(filter(None, [each.scaling, each.parallel if each.parallel != "none" else "", name]))
+        for each, name in zip(several, named.each, strict=True)
+    ], named.shared
+
+
+def shared_notes(several: Sequence[Series]) -> list[str]:
+    """Return the notes that all of several series have; none of a single one."""
+    first, *others = several
+    return [note for note in first.notes if others and all(note in each.notes for each in others)]
 
 
 def sentence(series: Series) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import short
-from benchmarker.comparing.scaling import kind_of
+from benchmarker.comparing.scaling import labels
 from benchmarker.hooks.extras import installing
 from benchmarker.records.step_times import step_times
 
@@ -113,7 +113,8 @@ def speedups(found: Sequence[Series], path: Path) -> None:
     devices = sorted({point.devices for each in found for point in each.points})
     with _drawing(path, height=5 + 0.2 * min(len(found), len(_COLORS))) as axes:
         axes.plot(devices, devices, "--", color="black", linewidth=1, label="ideal: as many times as there are devices")
-        for number, each in enumerate(found):
+        names, shared = labels(found)
+        for number, (each, name) in enumerate(zip(found, names, strict=True)):
             points = each.points
             ys = [point.speedup.value for point in points]
             ends = [(point.speedup.low, point.speedup.high) for point in points]
@@ -127,7 +128,7 @@ def speedups(found: Sequence[Series], path: Path) -> None:
                 marker="o" if each.scaling == "strong" else "s",
                 capsize=3,
                 color=_COLORS[number] if number < len(_COLORS) else _REST,
-                label=_plain(textwrap.shorten(f"{kind_of(each)}: {each.name}", 100, placeholder=" …")),
+                label=_plain(textwrap.shorten(name, 100, placeholder=" …")),
             )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
@@ -135,6 +136,7 @@ def speedups(found: Sequence[Series], path: Path) -> None:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("devices")
         axes.set_ylabel("speed-up over one device")
+        axes.set_title(_plain(textwrap.shorten(shared, 100, placeholder=" …")), fontsize="small", loc="left")
         axes.grid(which="both", alpha=0.2)
         axes.figure.legend(loc="outside lower left", fontsize="small")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.scaling import kind_of, scalings, sentence, shown
+from benchmarker.comparing.scaling import labels, scalings, sentence, shown
 from benchmarker.records.local_times import STRAGGLER, local_times
 from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import named_columns, names_of
@@ -13,7 +13,7 @@ from benchmarker.report.study import named_columns, names_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.comparing.scaling import Scalings, Series
+    from benchmarker.comparing.scaling import Scalings
     from benchmarker.records.record import Record
     from benchmarker.report.study import Study
 
@@ -31,24 +31,30 @@ def scaling(study: Study) -> Section | None:
     if all(record.case.devices == 1 for record in study.records):
         return None
     found = scalings(study.records, study.derive)
-    lead = [f"{series.name}: {sentence(series)}." for series in found.series]
-    points = [f"{series.name}, {kind_of(series)}: {note}." for series in found.series for note in series.notes]
+    names, same = labels(found.series) if found.series else ([], "")
+    lead = [f"{same}."] if same else []
+    lead += [f"{name}: {sentence(series)}." for name, series in zip(names, found.series, strict=True)]
+    about: dict[str, list[str]] = {}
+    for name, series in zip(names, found.series, strict=True):
+        for note in series.notes:
+            about.setdefault(note, []).append(name)
+    points = [f"{note} ({'all' if len(of) == len(names) else '; '.join(of)})." for note, of in about.items()]
     points += [f"{text}." for text in (*found.notes, *found.left_out)]
-    parts = [_speedups(found)] if found.series else []
+    parts = [_speedups(found, names)] if found.series else []
     return Section("scaling", "Scaling", tuple(lead), (*parts, *_devices(study)), tuple(points))
 
 
-def _speedups(found: Scalings) -> Figure:
+def _speedups(found: Scalings, names: Sequence[str]) -> Figure:
     drawn = found.series[:MOST_SERIES]
     devices = sorted({point.devices for series in drawn for point in series.points})
     marks = [
         Points(
-            _label(series),
+            name,
             number,
             tuple(point.devices for point in series.points),
             tuple(point.speedup.value for point in series.points),
             tuple(
-                f"{_label(series)}, {point.devices} devices: speed-up {shown(point.speedup)}, "
+                f"{name}, {point.devices} devices: speed-up {shown(point.speedup)}, "
                 f"efficiency {shown(point.efficiency, percent=True)}"
                 for point in series.points
             ),
@@ -56,7 +62,7 @@ def _speedups(found: Scalings) -> Figure:
             tuple(point.speedup.high for point in series.points),
             look="line and dots",
         )
-        for number, series in enumerate(drawn)
+        for number, (name, series) in enumerate(zip(names, drawn, strict=False))
     ]
     ideal = tuple(float(number) for number in devices)
     marks.append(Points("ideal", IDEAL, ideal, ideal, look="line"))
@@ -74,10 +80,6 @@ def _speedups(found: Scalings) -> Figure:
         if len(drawn) < len(found.series)
         else "",
     )
-
-
-def _label(series: Series) -> str:
-    return f"{kind_of(series)}: {series.name}"
 
 
 def _table(found: Scalings) -> Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.comparing.scaling import sentence, shown, slowest_of
+from benchmarker.comparing.scaling import sentence, shared_notes, shown, slowest_of
 from benchmarker.formatting import count, rounded, si
 from benchmarker.records.local_times import longer
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 def print_scalings(found: Scalings, *, wide: bool = False) -> None:
     """Print each series as a sentence, a table by number of devices, and what should make one doubt it."""
+    shared = shared_notes(found.series) if found.series else []
     for series in found.series:
-        _print(series, wide=wide)
+        _print(series, [note for note in series.notes if note not in shared], wide=wide)
         click.echo()
+    for note in shared:
+        print_text(f"note (all): {note}", "  ")
     print_devices(found.devices, wide=wide)
     for note in found.notes:
         print_text(f"note: {note}", "  ")
@@ -54,7 +57,7 @@ def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
         click.echo()
 
 
-def _print(series: Series, *, wide: bool) -> None:
+def _print(series: Series, notes: Sequence[str], *, wide: bool) -> None:
     print_text(series.name, "  ")
     print_text(f"  {sentence(series)}", "    ")
     rows = [
@@ -85,5 +88,5 @@ def _print(series: Series, *, wide: bool) -> None:
         ]
         headings = ["devices", "size", "contention", "imbalance", "communication", "product", "slowest", "score"]
         print_table(headings, rows, drop=["product"], wide=wide)
-    for note in series.notes:
+    for note in notes:
         print_text(f"  note: {note}", "    ")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
-from benchmarker.comparing.scaling import kind_of, scalings, sentence, shown
+from benchmarker.comparing.scaling import labels, scalings, sentence, shared_notes, shown
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records.record import CostPart, Failure, Local
 
@@ -189,10 +189,24 @@ def test_each_way_to_divide_a_step_is_a_series_of_its_own():
         ("strong", "tp", 2),
     ]
     assert sentence(several[1]).startswith("strong scaling (tp) to 2 devices: 1.75 ")
-    assert (kind_of(several[0]), kind_of(found(trials(ONE), trials(TWO, 2)).series[0])) == ("strong, dp", "strong")
+    assert labels(several)[0] == ["strong, dp", "strong, tp"]
+    assert labels(found(trials(ONE), trials(TWO, 2)).series)[0] == ["strong"]
 
 
 def test_more_than_ideal_is_doubted():
     notes = found(trials(ONE), trials([0.3] * 6, 2)).series[0].notes
     assert any(note.startswith("2 devices: more than ideal, so one device was slower than it can be") for note in notes)
     assert not any("more than ideal" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
+
+
+def test_frameworks_are_told_apart_by_labels_and_share_notes():
+    other = {"case": {"framework": "other"}}
+    several = found(
+        trials(ONE), trials(TWO, 2), trials(ONE, **other, number=1), trials(TWO, 2, **other, number=2)
+    ).series
+    names, shared = labels(several)
+    assert [name.split(", ")[0] for name in names] == ["strong", "strong"]
+    assert {name.split(", ")[1] for name in names} == {"toy", "other"}
+    assert "fp32 on cpu" in shared
+    assert any("parts of one processor" in note for note in shared_notes(several))
+    assert shared_notes(several[:1]) == []
