@@ -69,8 +69,7 @@ def _together(ranks: Sequence[Ingested]) -> Ingested:
     traces = [each.trace for each in ranks]
     times = list(device_times(events, work(events)))
     whole = [each for each in times if not each.track]
-    missing = [f"rank {rank}: {text}" for rank, trace in enumerate(traces) for text in trace.missing]
-    missing += _apart(events)
+    missing = [*_said([each.missing for each in traces]), *_apart(events)]
     trace = msgspec.structs.replace(
         traces[0],
         **{name: sum(getattr(each, name) for each in traces) for name in _SUMS},
@@ -81,7 +80,7 @@ def _together(ranks: Sequence[Ingested]) -> Ingested:
         idle_ns=sum(each.idle_ns for each in whole),
         devices=times,
         missing=missing,
-        notes=[f"rank {rank}: {text}" for rank, trace in enumerate(traces) for text in trace.notes],
+        notes=_said([each.notes for each in traces]),
         complete=not missing,
         rank=None,
         world_size=len(ranks),
@@ -107,6 +106,15 @@ def _events(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     table = pd.concat(made, ignore_index=True)
     texts = {name: words(*pd.factorize(table[name])) for name in TEXTS}
     return table.assign(**texts).rename_axis("event_id")
+
+
+def _said(ranks: Sequence[Sequence[str]]) -> list[str]:
+    """Each text with the rank that it is about; what is said of every rank is told once."""
+    of = {text: [rank for rank, texts in enumerate(ranks) if text in texts] for texts in ranks for text in texts}
+    return [
+        f"{'each rank' if len(about) == len(ranks) else ', '.join(f'rank {rank}' for rank in about)}: {text}"
+        for text, about in of.items()
+    ]
 
 
 def _apart(events: pd.DataFrame) -> list[str]:
