@@ -69,7 +69,7 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 9:
         fields["ranks"] = []
     if version < 10:
-        case = fields["case"]
-        trained = case.get("devices", 1) > 1 and case["mode"] == "training"
+        case = fields.get("case", {})
+        trained = case.get("devices", 1) > 1 and case.get("mode") == "training"
         case["parallel"] = "dp" if trained else "none"
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

@@ -95,7 +95,7 @@ _MEASURING = (
     click.option(
         "--parallel",
         type=click.Choice([way for way in get_args(Parallel) if way != "none"]),
-        help="How they divide a training step: the batch; also the weights; or every layer. [default: dp]",
+        help="How they divide a training step: batch (dp), also weights (fsdp), or layers (tp). [default: dp]",
     ),
     click.option("--preheat", is_flag=True, help="Before timing, run until the step rate is stable."),
     click.option(

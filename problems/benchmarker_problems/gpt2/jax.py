@@ -20,7 +20,7 @@ from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.jax import TransformerBlock, cross_entropy, devices_along, rows_from
-from benchmarker_problems.parallel import WAYS, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.steps import DONE
 from benchmarker_problems.steps.jax import Weights, apply, workload
@@ -29,7 +29,7 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=WAYS)
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=STRATEGIES)
 
 
 class Gpt2Model(nn.Module):

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarker import Case, Collective, Data, Mode, Parallel, UserError
 
-WAYS: tuple[Parallel, ...] = ("dp", "fsdp", "tp")
+STRATEGIES: tuple[Parallel, ...] = ("dp", "fsdp", "tp")
 """All of them; the first is the default."""
 COLUMNS = ("attn_qkv", "mlp_fc")
 """Linear layers of a block whose outputs `tp` divides."""
@@ -33,7 +33,7 @@ def divides_batch(parallel: Parallel) -> bool:
 def refuse_undivided(
     mode: Mode, parallel: Parallel, devices: int, *, batch_size: int, microbatches: int, widths: Mapping[str, int]
 ) -> None:
-    """Raise `UserError` if devices cannot divide a step; `tp` divides all `widths`, `fsdp` those but `n_head`."""
+    """Raise `UserError` if devices cannot divide a step; `tp` divides all `widths`, `fsdp` all but the heads."""
     if devices == 1:
         return
     if mode != "training":
@@ -47,7 +47,7 @@ def refuse_undivided(
         if value % devices:
             nearest = devices * (value // devices + 1)
             option = f"--{name.replace('_', '-')}={value}"
-            how = "" if parallel == "dp" else f", which --parallel={parallel} divides it by"
+            how = "" if parallel == "dp" else f", by which --parallel={parallel} divides it"
             raise UserError(f"{option} is not a multiple of --devices={devices}{how}; for example {nearest}")
 
 
