@@ -177,7 +177,10 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
             members.setdefault((at, kind, _case(each).parallel), []).append(each)
         if not of:
             left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
-    series = [_series(single[at], kind, way, several, derive) for (at, kind, way), several in sorted(members.items())]
+    series = [
+        _series(single[at], kind, strategy, several, derive)
+        for (at, kind, strategy), several in sorted(members.items())
+    ]
     return Scalings(series=series, devices=devices, left_out=left_out, notes=_unlike(members.values()))
 
 
@@ -199,9 +202,9 @@ def shared_notes(several: Sequence[Series]) -> list[str]:
 def sentence(series: Series) -> str:
     """Return what the series comes to: the speed-up and the efficiency with the most devices."""
     most = series.points[-1]
-    way = f" ({series.parallel})" if series.parallel != "none" else ""
+    strategy = f" ({series.parallel})" if series.parallel != "none" else ""
     return (
-        f"{series.scaling} scaling{way} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of "
+        f"{series.scaling} scaling{strategy} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of "
         f"one, efficiency {shown(most.efficiency, percent=True)}"
     )
 
