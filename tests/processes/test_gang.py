@@ -239,6 +239,9 @@ def test_the_profiles_of_all_ranks_are_one_table_on_one_clock(cli, tmp_path):
     shown = cli("show", path).stdout
     assert "60% of the time of 3 devices, 0% hidden, 10% waiting for another, 50% transferring" in shown
     assert re.search(r"critical rank +2 \(4 of 4 steps\)", shown)
+    assert "all_reduce 1: 1 KiB" in shown
+    assert re.search(r"all_reduce +- +1: 1 KiB", cli("show", path, path).stdout)
+    assert "all_reduce" not in cli("show", path, path, "--metric=waiting_share").stdout
     found = json.loads(cli("profile", "ranks", path, "--json").stdout)
     assert [each["waiting_ns"] for each in found["ranks"]] == [80_000, 40_000, 0]
     assert [(each["step"], each["rank"], each["waiting_ns"]) for each in found["steps"]] == [
