@@ -87,9 +87,9 @@ def _ok(group: Configuration) -> list[Record]:
 
 
 def _samples(group: Configuration) -> int:
-    """Return the samples of a step of all devices."""
+    """Return the samples of a step of all devices; a step without any counts as one."""
     cost = _ok(group)[0].cost
-    return cost.samples if cost else 0
+    return max(1, cost.samples) if cost else 1
 
 
 def _unscaled(group: Configuration, derive: Derive) -> str:
@@ -111,7 +111,7 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
     if any(one.factors[name] != several.factors.get(name) for name in one.factors if name not in free):
         return None
     grown = [name for name in params if alone.params.get(name) != together.params.get(name)]
-    times = _samples(several) / max(1, _samples(one))
+    times = _samples(several) / _samples(one)
     if not grown and times == 1:
         return "strong"
     as_many = all(
