@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
-from benchmarker.comparing.scaling import labels, scalings, sentence, shared_notes, shown
+from benchmarker.comparing.scaling import scalings
+from benchmarker.comparing.scaling_results import labels, sentence, shared_notes, shown
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records.record import CostPart, Failure, Local
 
