@@ -68,6 +68,6 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
         reasons["token_times"] = new
     if version < 9:
         fields["ranks"] = []
-    fields["local"] = None
-    reasons["local"] = new
+    fields |= {"local": None, "allocation": None}
+    reasons |= {"local": new, "allocation": new}
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

@@ -161,7 +161,10 @@ for words in (["list", "problems"], ["no-such-command"], ["list", "problems"]):
         ("run --framework=toy --problem=nap --ms=fast", "--ms=fast: expected `float`"),
         ("run --framework=toy --problem=nap --ms=-1", "--ms=-1: expected `float` >= 0"),
         ("run --framework=toy --problem=nap --sm=1", "No such option '--sm'"),
-        ("run --framework=toy --problem=nap --fault=odd", "--fault=odd: expected one of bad, exit, hang, kill, late, lost, loud, "),
+        (
+            "run --framework=toy --problem=nap --fault=odd",
+            "--fault=odd: expected one of bad, exit, hang, kill, late, lost, loud, ",
+        ),
         ("run --framework=toy --problem=nap --blocks=0", "Invalid value for '--blocks'"),
         ("run --framework=toy --problem=nap --mode=training", "nap in toy does not support training; its modes are"),
         ("run --framework=toy --problem=nap --precision=bf16", "does not support inference in bf16; it supports: fp64"),
