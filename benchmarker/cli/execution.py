@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def planned(file: Path, name: str | None = None) -> Plan:
-    """Return the plan of a file, with its own `name` if one is given; a `UserError` about its content names the file."""
+    """Return the plan of a file, under this `name` if it is given; a `UserError` about its content names the file."""
     description = plan_file.read(file, name)
     try:
         return made(description)
@@ -65,7 +65,7 @@ def execute_plan(
 
 
 def continue_run(path: Path, as_json: bool) -> int:
-    """Go on with the run in a folder, as `execute_plan` does; one that was submitted gets its plan when it first starts.
+    """Go on with the run in a folder, as `execute_plan` does; one that was submitted gets its plan at its first start.
 
     Raises `UserError` if the folder is that of no run, or of one that only the command which began it can continue.
     """

@@ -25,8 +25,8 @@ def allocation() -> Allocation | None:
     found = next(filter(None, (launcher.allocation() for launcher in usable)), None)
     if found and len(found.nodes) > 1:
         raise UserError(
-            f"job {found.job} has {len(found.nodes)} nodes ({', '.join(found.nodes[:4])}); a run uses one: ask for one, "
-            "or start it on one, such as with srun --nodes=1"
+            f"job {found.job} has {len(found.nodes)} nodes ({', '.join(found.nodes[:4])}); a run uses one: "
+            "ask for one, or start it on one, such as with srun --nodes=1"
         )
     return found
 

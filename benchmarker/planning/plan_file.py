@@ -32,7 +32,10 @@ _TABLES = ("measuring", "axes", "zip", "case")
 
 
 def read(path: Path, name: str | None = None) -> Description:
-    """The description in a file, named after the file unless it has a `name`. Raises `UserError` with the file and the line or key if something is wrong."""
+    """The description in a file; without a `name`, it is named after the file.
+
+    Raises `UserError` with the file and the line or key if something is wrong.
+    """
     found = toml.load(path)
     try:
         return _describe({"name": name or path.stem, **found})

@@ -368,4 +368,6 @@ def _sweep(path: Path) -> None:
 
 
 def _is_half(file: Path) -> bool:
-    return file.name.startswith(".") and file.name.endswith(".tmp")
+    """Whether a killed process left the file; what is known of a job is not, as it is written without the lock."""
+    of_job = file.name.startswith((f".{JOB}", f".{ATTEMPT}"))
+    return file.name.startswith(".") and file.name.endswith(".tmp") and not of_job

@@ -90,4 +90,6 @@ def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
     if attempts and not nodes and state != "pending":
         last = attempts[-1]
         nodes = ",".join(last.allocation.nodes) if last.allocation else last.host
-    return SubmittedRun(folder, job, state, detail, nodes, plan and len(plan.order), tuple(records), tuple(attempts))
+    return SubmittedRun(
+        folder, job, state, detail, nodes, len(plan.order) if plan else None, tuple(records), tuple(attempts)
+    )

@@ -19,7 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-PACKAGES = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2 libhwloc15 liblua5.1-0".split()
+PACKAGES = ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"]
+PACKAGES += ["libmunge2", "libhwloc15", "liblua5.1-0"]
 NODES = 4
 
 CONFIGURATION = """\

@@ -80,7 +80,10 @@ class Slurm(Launcher):
 
     def submit(self, script: Path, log: Path) -> str:
         """Let Slurm try the script, so that what can never start is refused, and submit it."""
-        _call("sbatch", "--test-only", str(script))
+        try:
+            _call("sbatch", "--test-only", str(script))
+        except UserError as error:
+            raise UserError(f"{error}; choose other options with -o, or in the site's settings") from error
         return _call("sbatch", "--parsable", str(script)).partition(";")[0]
 
     def states(self, jobs: Sequence[str]) -> Mapping[str, JobState]:
@@ -125,6 +128,6 @@ def _call(*words: str) -> str:
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{words[0]} did not answer within {_ANSWER_S:g} s; try again later") from error
     if done.returncode:
-        complaint = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise UserError(f"{words[0]}: {complaint[0]}")
+        complaint = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[0]
+        raise UserError(f"{words[0]}: {complaint.removeprefix(f'{words[0]}: ').removeprefix('error: ')}")
     return done.stdout.strip()

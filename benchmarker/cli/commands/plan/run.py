@@ -23,8 +23,8 @@ from benchmarker.cli.options.case import dry_run_option, store_options
 def command(file: Path, results: Path, resume: bool, dry_run: bool, as_json: bool) -> int:
     """Run a plan FILE in rounds: each round is one trial of every case, in random order.
 
-    FILE may also be the folder of a run, which then goes on, whatever other runs there are. Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
-    continues; the exit status is then 1.
+    Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
+    continues; the exit status is then 1. FILE may also be the folder of a run, which then goes on.
     """
     if file.is_dir():
         chosen = click.get_current_context().get_parameter_source("results") is not ParameterSource.DEFAULT
