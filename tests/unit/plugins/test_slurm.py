@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarker_plugins.launchers.slurm import make_launcher
 
 from benchmarker import Allocation, JobState, UserError
 from benchmarker.hooks import launchers
+from benchmarker_plugins.launchers.slurm import make_launcher
 
 
 @pytest.fixture
