@@ -209,7 +209,7 @@ def submitted_run(path: Path, plan: Callable[[], Plan], attempt: int, wait: bool
 
     Raises `UserError` if another process uses it, unless it is to `wait`.
     """
-    with locked(path, wait=True):
+    with locked(path / PLAN_FILE, wait=True):
         if not (path / PLAN).exists():
             write(path / PLAN, encode(msgspec.structs.replace(plan(), run_id=path.name)))
     with _held(path, wait=wait):
