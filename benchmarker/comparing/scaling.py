@@ -73,7 +73,10 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
             members.setdefault((at, kind, _case(each).parallel), []).append(each)
         if not of:
             left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
-    series = [_series(single[at], kind, way, several, derive) for (at, kind, way), several in sorted(members.items())]
+    series = [
+        _series(single[at], kind, strategy, several, derive)
+        for (at, kind, strategy), several in sorted(members.items())
+    ]
     return Scalings(series=series, devices=devices, left_out=left_out, notes=unlike_exchanges(members.values()))
 
 

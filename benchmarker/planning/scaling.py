@@ -1,4 +1,4 @@
-"""Lists of numbers of devices, of ways to divide a step and of scalings, expanded to the cases of a framework."""
+"""Lists of numbers of devices, of strategies and of scalings, expanded to the cases of a framework."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def on_several(
     parallels: Sequence[Parallel | None],
     scalings: Sequence[Scaling],
 ) -> list[Case]:
-    """The cases of a framework for each scaling, way to divide a step and number of devices, each case once.
+    """The cases of a framework for each scaling, strategy and number of devices, each case once.
 
     With strong scaling the work of a step stays as asked, with weak scaling that of each device does. The case of one
     device belongs to all. Raises `UserError` if the framework does not support one of them.
@@ -45,8 +45,8 @@ def on_several(
         count = every if number == ALL else number
         is_same = scaling == "strong" or asked.each
         params = asked.params if is_same else _grown(asked.params, problem, device.platform, count)
-        way = parallel if count > 1 else None
-        case = make_case(replace(asked, devices=count, parallel=way, params=params), problem, framework, ability)
+        strategy = parallel if count > 1 else None
+        case = make_case(replace(asked, devices=count, parallel=strategy, params=params), problem, framework, ability)
         found.setdefault(msgspec.json.encode(case), case)
     return list(found.values())
 

@@ -77,6 +77,9 @@ def kernels(study: Study) -> Section | None:
     return Section("kernels", "Where the time goes", (), parts, tuple(incomplete[:5]))
 
 
+_SHARES = ("communication_share", "hidden_share")
+
+
 def _communication(study: Study, profiled: Sequence[tuple[Group, Sequence[Record]]]) -> list[Listing]:
     """Return a table of what several devices exchange: the means over trials, and the device that is waited for."""
     rows: list[tuple[Cell, ...]] = []
@@ -84,13 +87,9 @@ def _communication(study: Study, profiled: Sequence[tuple[Group, Sequence[Record
         traces = [record.trace for record in records if record.trace and record.case.devices > 1]
         if not traces:
             continue
-        whole = [max(1, each.whole_ns) for each in traces]
-        waits = [
-            each.waiting_ns / all_ns for each, all_ns in zip(traces, whole, strict=True) if each.waiting_ns is not None
-        ]
-        communication = fmean(each.communication_share for each in traces)
+        waits = [each.waiting_share for each in traces if each.waiting_share is not None]
+        communication, hidden = (fmean(getattr(each, name) for each in traces) for name in _SHARES)
         waiting = fmean(waits) if len(waits) == len(traces) else None
-        hidden = fmean(each.hidden_ns / all_ns for each, all_ns in zip(traces, whole, strict=True))
         critical = Counter(rank for each in traces for rank in each.critical_ranks)
         last, steps = critical.most_common(1)[0] if critical else (None, 0)
         transferring = None if waiting is None else communication - waiting

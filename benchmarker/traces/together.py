@@ -22,6 +22,8 @@ from benchmarker.traces.summary import device_times
 
 _OF_ROWS = ("parent_id", "scope_id")
 """Columns with numbers of rows, or of occurrences, which differ between ranks."""
+_FAR_NS = 1_000_000_000
+"""Longest time between the steps of two ranks: they are told to begin within milliseconds."""
 _SUMS = (
     *("rows", "kernels", "communication_ns", "hidden_ns", "outside_ns", "uncategorised_ns", "unmatched_ops"),
     *("unmatched_backward", "unlaunched", "overlapping", "uneven"),
@@ -69,8 +71,7 @@ def _together(ranks: Sequence[Ingested]) -> Ingested:
     traces = [each.trace for each in ranks]
     times = list(device_times(events, work(events)))
     whole = [each for each in times if not each.track]
-    missing = [f"rank {rank}: {text}" for rank, trace in enumerate(traces) for text in trace.missing]
-    missing += _apart(events)
+    missing = [*_said([each.missing for each in traces]), *_apart(events)]
     trace = msgspec.structs.replace(
         traces[0],
         **{name: sum(getattr(each, name) for each in traces) for name in _SUMS},
@@ -81,7 +82,7 @@ def _together(ranks: Sequence[Ingested]) -> Ingested:
         idle_ns=sum(each.idle_ns for each in whole),
         devices=times,
         missing=missing,
-        notes=[f"rank {rank}: {text}" for rank, trace in enumerate(traces) for text in trace.notes],
+        notes=_said([each.notes for each in traces]),
         complete=not missing,
         rank=None,
         world_size=len(ranks),
@@ -109,14 +110,27 @@ def _events(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table.assign(**texts).rename_axis("event_id")
 
 
+def _said(ranks: Sequence[Sequence[str]]) -> list[str]:
+    """Each text with the rank that it is about; what is said of every rank is told once."""
+    of = {text: [rank for rank, texts in enumerate(ranks) if text in texts] for texts in ranks for text in texts}
+    return [
+        f"{'each rank' if len(about) == len(ranks) else ', '.join(f'rank {rank}' for rank in about)}: {text}"
+        for text, about in of.items()
+    ]
+
+
 def _apart(events: pd.DataFrame) -> list[str]:
-    """Whether a step of one rank ended before that of another began: then they do not share a clock."""
+    """Whether the steps of the ranks are far apart, though they are told one after the other: the clocks disagree."""
     steps = events[events["kind"] == "step"]
-    spans = steps.assign(end_ns=steps["ts_ns"] + steps["dur_ns"]).groupby("step").agg({"ts_ns": "max", "end_ns": "min"})
-    disagree = spans.index[spans["ts_ns"] > spans["end_ns"]]
+    spans = (
+        steps.assign(end_ns=steps["ts_ns"] + steps["dur_ns"])
+        .groupby("device", observed=True)
+        .agg({"ts_ns": "min", "end_ns": "max"})
+    )
+    apart_ns = spans["ts_ns"].max() - spans["end_ns"].min()
     return (
-        [f"the clocks of the ranks disagree: they do not run step {disagree[0]} at the same time"]
-        if len(disagree)
+        [f"the clocks of the ranks disagree: their steps are {apart_ns / 1e9:.3g} s apart"]
+        if apart_ns > _FAR_NS
         else []
     )
 

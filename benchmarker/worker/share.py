@@ -104,8 +104,8 @@ class Share:
             self._local = [self.stepper]
             return ""
         if self.workload.local is None:
-            way = self._bench.case.parallel
-            how = "" if way == "none" else f" in --parallel={way}"
+            strategy = self._bench.case.parallel
+            how = "" if strategy == "none" else f" in --parallel={strategy}"
             return f"{self._bench.case.problem} has no step without communication{how}"
         try:
             synchronize = self._bench.framework.synchronize

@@ -21,7 +21,7 @@ from benchmarker_problems import parallel
 from benchmarker_problems.gpt2 import Gpt2Params, recomputed_flops, weight_shapes
 from benchmarker_problems.layers import size_of
 from benchmarker_problems.llama import LlamaParams
-from benchmarker_problems.parallel import WAYS
+from benchmarker_problems.parallel import STRATEGIES
 
 SIZE = ("--n-layer=1", "--d-model=32", "--vocab-size=53", "--seq-len=8", "--batch-size=8")
 HEADS = {"gpt2": ("--n-head=4",), "llama": ("--n-head=8", "--n-kv-head=4", "--d-ff=40")}
@@ -78,7 +78,7 @@ def test_jax_has_no_step_without_communication_where_it_writes_out_what_is_excha
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("problem", "devices"), [("gpt2", 1), ("gpt2", 2), ("gpt2", 4), ("llama", 2), ("llama", 4)])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", STRATEGIES)
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_losses_are_those_of_one_device_in_fp64(cli, framework, way, problem, devices):
     record = trained(cli, framework, devices, way, "fp64", problem)
@@ -91,7 +91,7 @@ def test_losses_are_those_of_one_device_in_fp64(cli, framework, way, problem, de
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "mixed_bf16", "mixed_fp16"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", STRATEGIES)
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_losses_are_right_in_other_precisions(cli, framework, way, precision):
     if (framework, way, precision) == ("torch", "tp", "mixed_fp16"):
@@ -101,8 +101,8 @@ def test_losses_are_right_in_other_precisions(cli, framework, way, precision):
 
 def test_the_check_has_a_sample_and_a_head_for_every_device():
     """With equal parts of one sample each, a rank that trains on another's part would not be seen."""
-    small = {way: PROBLEM.on(3, way).small(Gpt2Params()) for way in WAYS}
-    assert [(each.batch_size, each.n_head) for each in small.values()] == [(12, 3), (12, 9), (4, 9)]
+    small = {way: PROBLEM.on(3, way).small(Gpt2Params()) for way in STRATEGIES}
+    assert [(each.batch_size, each.n_head) for each in small.values()] == [(12, 3), (12, 3), (4, 3)]
     assert PROBLEM.small(Gpt2Params()).batch_size == 4
     for way, each in small.items():
         PROBLEM.on(3, way).refuse(each, "training")
@@ -117,19 +117,19 @@ def test_the_check_has_a_sample_and_a_head_for_every_device():
             "training",
             "fsdp",
             {"batch_size": 3},
-            "--batch-size=3 is not a multiple of --devices=2, which --parallel=fsdp divides it by; for example 4",
+            "--batch-size=3 is not a multiple of --devices=2, by which --parallel=fsdp divides it; for example 4",
         ),
         (
             "training",
             "fsdp",
             {"batch_size": 2, "d_model": 15, "n_head": 3},
-            "--d-model=15 is not a multiple of --devices=2, which --parallel=fsdp divides it by; for example 16",
+            "--d-model=15 is not a multiple of --devices=2, by which --parallel=fsdp divides it; for example 16",
         ),
         (
             "training",
             "tp",
             {"d_model": 48, "n_head": 3},
-            "--n-head=3 is not a multiple of --devices=2, which --parallel=tp divides it by; for example 4",
+            "--n-head=3 is not a multiple of --devices=2, by which --parallel=tp divides it; for example 4",
         ),
         ("training", "dp", {"batch_size": 4, "microbatches": 2}, "--microbatches=2 cannot be used with --devices=2"),
     ],
@@ -178,12 +178,13 @@ def test_exchanged_bytes_are_those_of_the_literature():
     assert PROBLEMS["llama"].collectives(LLAMA, "inference", "fp32", "tp", 2) == ()
 
 
-def built(framework, name, params, way, devices):
+def built(framework, name, params, way, devices, precision="fp32"):
     """The workload, and what else its check takes."""
     what = NAMES[type(params)]
     problem = PROBLEMS[what].on(devices, way)
-    case = Case(problem=what, framework=name, device="cpu", mode="training", params={}, devices=devices, parallel=way)
-    data = problem.data(params, "fp32", np.random.default_rng(0), 3)
+    fields = {"problem": what, "framework": name, "device": "cpu", "precision": precision, "mode": "training"}
+    case = Case(**fields, params={}, devices=devices, parallel=way)
+    data = problem.data(params, precision, np.random.default_rng(0), 3)
     hooks = registry.load([f"workload.{what}.{name}"]).hook
     return hooks.build_workload(framework=framework, problem=problem, case=case, params=params, data=data), (
         data,
@@ -201,12 +202,12 @@ def sums(calls):
     return dict(found)
 
 
-def expected(params, way, devices):
-    collectives = PROBLEMS[NAMES[type(params)]].collectives(params, "training", "fp32", way, devices)
+def expected(params, way, devices, precision="fp32"):
+    collectives = PROBLEMS[NAMES[type(params)]].collectives(params, "training", precision, way, devices)
     return {each.op: (each.count, each.bytes) for each in collectives}
 
 
-def torch_step(framework, params, way, devices):
+def torch_step(framework, params, way, devices, precision="fp32"):
     """What a rank calls in a step, the bytes of weights and optimizer state that it holds, and the FLOPs it repeats."""
     import torch
     from torch.distributed.tensor import DTensor
@@ -239,7 +240,7 @@ def torch_step(framework, params, way, devices):
             made.append(self)
 
     torch.optim.AdamW = Kept
-    workload, _ = built(framework, "torch", params, way, devices)
+    workload, _ = built(framework, "torch", params, way, devices, precision)
     workload.step()
     workload.step()  # here DistributedDataParallel forms its buckets anew, in the order of the gradients
     with Calls():
@@ -291,6 +292,22 @@ def test_pytorch_calls_and_holds_what_the_formula_says(params, way, devices):
             assert flops * devices == recomputed_flops(params, scores=False)
 
 
+@pytest.mark.slow
+def test_pytorch_pads_weights_whose_first_axis_it_cannot_divide():
+    odd = replace(PARAMS, vocab_size=63)
+    row = odd.d_model * BYTES
+    for calls, *_ in on_devices("torch", 2, "fp32", torch_step, odd, "fsdp", 2):
+        found, formula = sums(calls), expected(odd, "fsdp", 2)
+        assert found == {op: (count, size + row) for op, (count, size) in formula.items()}
+
+
+@pytest.mark.slow
+def test_pytorch_sums_gradients_in_fp32_in_mixed_precision():
+    for calls, *_ in on_devices("torch", 2, "mixed_bf16", torch_step, PARAMS, "tp", 2, "mixed_bf16"):
+        count, size = expected(PARAMS, "tp", 2, "mixed_bf16")["all_reduce"]
+        assert sums(calls) == {"all_reduce": (count, size // 2 + size)}
+
+
 def jax_step(framework, params, way, devices):
     """How often a step asks for each collective, those of the program that XLA compiles, and what each device holds."""
     import jax
@@ -302,15 +319,17 @@ def jax_step(framework, params, way, devices):
 
         def call(*args, **named):
             lowered = made.lower(*args, **named)
-            calls.append((lowered, made(*args, **named)))
-            return calls[-1][1]
+            calls.append((made, lowered, made(*args, **named)))
+            return calls[-1][-1]
 
         return call
 
     jax.jit = keeping
     workload, _ = built(framework, "jax", params, way, devices)
     workload.step()
-    lowered, (state, _) = calls[-1]
+    workload.step()
+    made, lowered, (state, _) = calls[-1]
+    assert made._cache_size() == 1, "the second step was compiled again"
     asked = Counter(re.findall(r"stablehlo\.(all_reduce|all_gather|reduce_scatter)", lowered.as_text()))
     held = Counter()
     for array in jax.tree.leaves(state):

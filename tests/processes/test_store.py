@@ -50,6 +50,7 @@ def leave_behind(path, trial_id):
     """What a process leaves that is killed while it measures and writes; returns these files."""
     (path / ".work/profile").mkdir(parents=True)
     names = [f"{trial_id}.log", f"{trial_id}.telemetry.parquet", f"{trial_id}.profile.json.gz", ".x.json.1a.tmp"]
+    names += [f"{trial_id}.rank1.log", f"{trial_id}.rank12.profile.log", f"{trial_id}.rank1.profile.json.gz"]
     for name in names:
         (path / name).touch()
     return names
@@ -61,7 +62,14 @@ def test_what_a_killed_process_left_is_swept_at_the_next_start(tmp_path, how):
         pass
     leave_behind(killed.path, store.new_id())
     finished = store.new_id()
-    kept = {"plan.json", f"{finished}.json", f"{finished}.log", f"{finished}.profile.log", "notes.log"}
+    kept = {
+        "plan.json",
+        f"{finished}.json",
+        f"{finished}.log",
+        f"{finished}.profile.log",
+        f"{finished}.rank1.log",
+        "notes.log",
+    }
     for name in kept - {"plan.json"}:
         (killed.path / name).touch()
     unborn = tmp_path / store.new_id()
@@ -74,7 +82,7 @@ def test_what_a_killed_process_left_is_swept_at_the_next_start(tmp_path, how):
         assert not unborn.exists()
     else:
         (killed.path / f"{finished}.json").unlink()
-        kept -= {f"{finished}.json", f"{finished}.log", f"{finished}.profile.log"}
+        kept -= {f"{finished}.json", f"{finished}.log", f"{finished}.profile.log", f"{finished}.rank1.log"}
         with store.unfinished_run(tmp_path, PLAN) as resumed:
             assert resumed.work.is_dir()
     assert {path.name for path in killed.path.iterdir()} == kept

@@ -31,9 +31,9 @@ class Gang:
 
 
 def on_devices(framework: str, devices: int, precision: str, function: Callable[..., Any], *args: Any) -> list[Any]:
-    """Call a function with a framework that is open on several devices of a CPU, and the arguments; its results.
+    """Call a function with a framework that is open on several devices of a CPU, and the arguments.
 
-    There is one of each rank: JAX has one for all devices. What a function prints about an error is in the result.
+    Returns the result of each rank; JAX has one rank for all devices. Raises EOFError if one fails.
     """
     context = multiprocessing.get_context("spawn")
     ranks = devices if framework == "torch" else 1
@@ -47,12 +47,14 @@ def on_devices(framework: str, devices: int, precision: str, function: Callable[
         )
         for rank in range(ranks)
     ]
-    for process in processes:
+    for process, (_, sender) in zip(processes, pipes, strict=True):
         process.start()
+        sender.close()
     found = []
-    for process, (receiver, _) in zip(processes, pipes, strict=True):
+    for receiver, _ in pipes:
         assert receiver.poll(LIMIT_S), "a rank does not end"
         found.append(receiver.recv())
+    for process in processes:
         process.join(LIMIT_S)
     return found
 

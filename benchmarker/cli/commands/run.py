@@ -52,7 +52,7 @@ def command(
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
-    Lists of frameworks, devices, ways to divide a step, scalings and the problem's options make a case of each
+    Lists of frameworks, devices, strategies, scalings and the problem's options make a case of each
     combination. A round runs each of them; those of several that are not supported are left out and reported.
     Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
     """

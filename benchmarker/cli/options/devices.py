@@ -41,7 +41,7 @@ class _Choices(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         return tuple(dict.fromkeys(self.one.convert(word.strip(), param, ctx) for word in value.split(",")))
 
 
-_WAYS = [way for way in get_args(Parallel) if way != "none"]
+_STRATEGIES = [each for each in get_args(Parallel) if each != "none"]
 _DIVIDED = (
     "How several devices divide a training step: the batch (dp); the weights too (fsdp); or every layer (tp). "
     "[default: dp]"
@@ -55,7 +55,7 @@ DEVICES = (
         show_default=True,
         help="Number of devices that compute together; a processor is divided into so many.",
     ),
-    click.option("--parallel", type=click.Choice(_WAYS), help=_DIVIDED),
+    click.option("--parallel", type=click.Choice(_STRATEGIES), help=_DIVIDED),
 )
 SEVERAL_DEVICES = (
     click.option(
@@ -69,8 +69,8 @@ SEVERAL_DEVICES = (
     click.option(
         "--parallel",
         "parallels",
-        type=_Choices(_WAYS),
-        metavar="WAY[,WAY...]",
+        type=_Choices(_STRATEGIES),
+        metavar="STRATEGY[,STRATEGY...]",
         help=_DIVIDED,
     ),
     click.option(

@@ -40,15 +40,11 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
 
 
 def _shares(record: Record) -> Mapping[str, Metric]:
-    trace = record.trace
-    reason = "it has one device" if record.case.devices == 1 else record.reasons.get("trace")
-    if reason or trace is None:
-        communication = waiting = None
-    else:
-        communication = trace.communication_share
-        waiting = None if trace.waiting_ns is None else trace.waiting_ns / max(1, trace.whole_ns)
-    no_waiting = reason or ("no collective is in the profiles of all devices" if waiting is None else None)
+    trace = record.trace if record.case.devices > 1 else None
+    communication, waiting = (trace.communication_share, trace.waiting_share) if trace else (None, None)
+    none = None if trace else "it has one device" if record.case.devices == 1 else record.reasons["trace"]
+    no_waiting = none or ("no collective is known of all devices" if waiting is None else None)
     return {
-        "communication_share": Metric(communication, "1", "lower", reason),
+        "communication_share": Metric(communication, "1", "lower", none),
         "waiting_share": Metric(waiting, "1", "lower", no_waiting),
     }

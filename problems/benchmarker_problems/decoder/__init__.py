@@ -41,7 +41,7 @@ from benchmarker_problems.layers import DERIVED, Shapes, fill, linear_shapes, no
 from benchmarker_problems.layers.data import draw
 from benchmarker_problems.layers.reference import Pullback, Weights, cross_entropy
 from benchmarker_problems.layers.work import Layers, added, times, update
-from benchmarker_problems.parallel import divides_batch, refuse_undivided
+from benchmarker_problems.parallel import divides_batch, refuse_undivided, small_widths
 from benchmarker_problems.quantization import (
     WeightTypeOption,
     dequantized,
@@ -308,17 +308,17 @@ class Decoder(Problem):
     def small(self, params: Any) -> Any:
         """Return at most two layers with dimensions that all differ, and groups of queries if there are any.
 
-        What several devices divide, the batch or the widths, has so much for each of them.
+        What several devices divide, the batch or the widths, has something for each of them.
         """
-        lengths = small_lengths(params)
-        wider = self.devices if self.parallel in ("fsdp", "tp") else 1
+        lengths, group = small_lengths(params), 1 if params.n_kv_head == params.n_head else 2
+        n_kv_head, d_ff = small_widths(4 // group, 16, 160, self.parallel, self.devices)
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
-            d_model=wider * 64,
-            n_head=wider * 4,
-            n_kv_head=wider * (4 if params.n_kv_head == params.n_head else 2),
-            d_ff=wider * 160,
+            d_model=group * n_kv_head * 16,
+            n_head=group * n_kv_head,
+            n_kv_head=n_kv_head,
+            d_ff=d_ff,
             vocab_size=97,
             batch_size=3 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **lengths,

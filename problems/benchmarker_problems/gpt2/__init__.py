@@ -58,7 +58,7 @@ from benchmarker_problems.layers.work import (
     times,
     update,
 )
-from benchmarker_problems.parallel import collectives, divides_batch, refuse_undivided
+from benchmarker_problems.parallel import collectives, divides_batch, refuse_undivided, small_widths
 from benchmarker_problems.quantization import (
     WeightTypeOption,
     dequantized,
@@ -285,15 +285,16 @@ class Gpt2(Problem):
     def small(self, params: Gpt2Params) -> Gpt2Params:
         """Return at most two layers with dimensions that all differ; every fused kernel supports a head size of 16.
 
-        What several devices divide, the batch or the widths, has so much for each of them.
+        What several devices divide, the batch or the widths, has something for each of them.
         """
-        wider = self.devices if self.parallel in ("fsdp", "tp") else 1
+        head_dim = 16 if params.weight_type == "full" else 32
+        n_head, d_ff = small_widths(3, head_dim, 160, self.parallel, self.devices)
         return replace(
             params,
             n_layer=min(params.n_layer, 2),
-            d_model=wider * (48 if params.weight_type == "full" else 96),
-            n_head=wider * 3,
-            d_ff=wider * 160,
+            d_model=n_head * head_dim,
+            n_head=n_head,
+            d_ff=d_ff,
             vocab_size=97,
             batch_size=4 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **small_lengths(params),

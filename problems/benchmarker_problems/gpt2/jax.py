@@ -26,7 +26,7 @@ from benchmarker_problems.layers.jax import (
     product_by_output,
     rows_from,
 )
-from benchmarker_problems.parallel import WAYS, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
@@ -36,7 +36,7 @@ from benchmarker_problems.steps.jax import Weights, apply, workload
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=WAYS)
+    return Support(DONE, exclusions=(*FUSED_EXCLUSIONS, *NO_FUSED_CACHE), parallel=STRATEGIES)
 
 
 class Gpt2Model(nn.Module):

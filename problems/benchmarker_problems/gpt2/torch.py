@@ -19,7 +19,7 @@ from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
-from benchmarker_problems.parallel import WAYS, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device
 from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide, with_local
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
@@ -29,7 +29,7 @@ from benchmarker_problems.steps.torch import load, plainly, recomputing, workloa
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those without products with quantised weights, or without loss scaling."""
-    return Support(DONE, exclusions=(*UNSUPPORTED, *NO_LOSS_SCALING), parallel=WAYS)
+    return Support(DONE, exclusions=(*UNSUPPORTED, *NO_LOSS_SCALING), parallel=STRATEGIES)
 
 
 class Gpt2Model(nn.Module):

@@ -15,14 +15,14 @@ from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import devices_along, summing, swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
-from benchmarker_problems.parallel import WAYS, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device
 from benchmarker_problems.quantization.jax import dense
 
 
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those that JAX's fused attention does not support."""
-    return replace(SUPPORT, parallel=WAYS)
+    return replace(SUPPORT, parallel=STRATEGIES)
 
 
 def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any, axis: str | None = None) -> Array:

@@ -10,7 +10,7 @@ from benchmarker_problems import decoder
 from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
-from benchmarker_problems.parallel import WAYS, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device
 from benchmarker_problems.parallel.torch import NO_LOSS_SCALING
 from benchmarker_problems.quantization.torch import linear
 
@@ -18,7 +18,7 @@ from benchmarker_problems.quantization.torch import linear
 @hookimpl
 def describe_workload() -> Support:
     """Return all precisions, except those without products with quantised weights, or without loss scaling."""
-    return replace(SUPPORT, exclusions=(*SUPPORT.exclusions, *NO_LOSS_SCALING), parallel=WAYS)
+    return replace(SUPPORT, exclusions=(*SUPPORT.exclusions, *NO_LOSS_SCALING), parallel=STRATEGIES)
 
 
 class Block(decoder.torch.Block):

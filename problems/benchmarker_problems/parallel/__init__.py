@@ -12,12 +12,13 @@ The modules beside this one do it in each framework.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 
 from benchmarker import Case, Collective, Data, Mode, Parallel, UserError
 
-WAYS: tuple[Parallel, ...] = ("dp", "fsdp", "tp")
+STRATEGIES: tuple[Parallel, ...] = ("dp", "fsdp", "tp")
 """All of them; the first is the default."""
 COLUMNS = ("attn_qkv", "mlp_fc")
 """Linear layers of a block whose outputs `tp` divides."""
@@ -33,7 +34,7 @@ def divides_batch(parallel: Parallel) -> bool:
 def refuse_undivided(
     mode: Mode, parallel: Parallel, devices: int, *, batch_size: int, microbatches: int, widths: Mapping[str, int]
 ) -> None:
-    """Raise `UserError` if devices cannot divide a step; `tp` divides all `widths`, `fsdp` those but `n_head`."""
+    """Raise `UserError` if devices cannot divide a step; `tp` divides all `widths`, `fsdp` all but the heads."""
     if devices == 1:
         return
     if mode != "training":
@@ -47,8 +48,15 @@ def refuse_undivided(
         if value % devices:
             nearest = devices * (value // devices + 1)
             option = f"--{name.replace('_', '-')}={value}"
-            how = "" if parallel == "dp" else f", which --parallel={parallel} divides it by"
+            how = "" if parallel == "dp" else f", by which --parallel={parallel} divides it"
             raise UserError(f"{option} is not a multiple of --devices={devices}{how}; for example {nearest}")
+
+
+def small_widths(heads: int, head_dim: int, d_ff: int, parallel: Parallel, devices: int) -> tuple[int, int]:
+    """Return the least numbers from these on that devices can divide: of heads, and the width of the MLP."""
+    of_heads = {"fsdp": devices // gcd(devices, head_dim), "tp": devices}.get(parallel, 1)
+    of_width = devices if parallel in ("fsdp", "tp") else 1
+    return -(-heads // of_heads) * of_heads, -(-d_ff // of_width) * of_width
 
 
 def by_device(data: Data, fused: Mapping[str, Sequence[int]], case: Case) -> Data:

@@ -168,3 +168,10 @@ def test_what_generates_no_text_has_no_times_of_tokens(derive):
     found = derive(make_record())
     for name in ("ttft_s", "tpot_s", "e2e_s", "itl_p50_s", "itl_p99_s", "output_tokens_per_s", "input_tokens_per_s"):
         assert (found[name].value, found[name].reason) == (None, "its steps generate no text"), name
+
+
+@pytest.mark.parametrize("name", ["communication_share", "waiting_share"])
+def test_without_a_profile_of_several_devices_there_is_no_share_of_communication(derive, name):
+    assert derive(make_record())[name].reason == "it has one device"
+    several = derive(make_record(case={"devices": 2, "ranks": 2}))[name]
+    assert (several.value, several.reason) == (None, "it was not profiled; use --profile")

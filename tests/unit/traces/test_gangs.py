@@ -269,16 +269,27 @@ def test_ranks_on_one_clock_wait_for_the_last_to_begin():
     assert len(found.trace.critical_ranks) == STEPS
 
 
+def test_what_is_said_of_every_rank_is_told_once(tmp_path):
+    paths = [torch_trace("dp", rank) for rank in (0, 1)]
+    assert ingest_ranks(paths, Expected()).trace.notes == ["each rank: events left out: 2 instant, 1 trace"]
+    found = ingest_ranks(paths, Expected(scopes={"mlp": 2})).trace.missing
+    assert found == ["each rank: scope mlp ran 3 times but 6 were expected"]
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(gzip.decompress(paths[1].read_bytes())[:-3000])
+    (missing,) = ingest_ranks([paths[0], cut], Expected()).trace.missing
+    assert missing.startswith("rank 1: the last ")
+
+
 def test_ranks_of_different_clocks_are_told(tmp_path):
-    """The second is of a run a second later."""
+    """The second is of a run an hour later."""
     later = json.loads(gzip.decompress(torch_trace("dp", 1).read_bytes()))
     for event in later["traceEvents"]:
         if "ts" in event:
-            event["ts"] += 1e6
+            event["ts"] += 3600e6
     path = tmp_path / "later.json"
     path.write_text(json.dumps(later))
     (missing,) = ingest_ranks([torch_trace("dp", 0), path], Expected()).trace.missing
-    assert missing == "the clocks of the ranks disagree: they do not run step 0 at the same time"
+    assert missing == "the clocks of the ranks disagree: their steps are 3.6e+03 s apart"
 
 
 def gloo(tmp_path, *slices):
