@@ -127,10 +127,10 @@ def shared_notes(several: Sequence[Series]) -> list[str]:
 def sentence(series: Series) -> str:
     """Return what the series comes to: the speed-up and the efficiency with the most devices."""
     most = series.points[-1]
-    how = f" ({series.parallel})" if series.parallel != "none" else ""
+    strategy = f" ({series.parallel})" if series.parallel != "none" else ""
     return (
-        f"{series.scaling} scaling{how} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of "
-        f"one, efficiency {shown(most.efficiency, percent=True)}"
+        f"{series.scaling} scaling{strategy} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed "
+        f"of one, efficiency {shown(most.efficiency, percent=True)}"
     )
 
 

@@ -180,9 +180,9 @@ def test_what_has_no_local_phase_says_why():
     assert "2 devices: one device exchanges nothing" in notes
 
 
-def test_each_way_to_divide_a_step_is_a_series_of_its_own():
-    def divided(way, number):
-        return trials(TWO, 2, case={"parallel": way}, number=number)
+def test_each_strategy_is_a_series_of_its_own():
+    def divided(strategy, number):
+        return trials(TWO, 2, case={"parallel": strategy}, number=number)
 
     several = found(trials(ONE), divided("dp", 1), divided("tp", 2)).series
     assert [(each.scaling, each.parallel, len(each.points)) for each in several] == [
