@@ -165,7 +165,7 @@ def test_before_the_time_limit_what_there_is_is_kept_and_the_run_can_be_submitte
     stopped = cluster.job()
     assert (stopped["state"], stopped["detail"], stopped["done"]) == ("stopped", "time limit", len(kept))
     cluster.none_left()
-    again = json.loads(cluster.call("submit", submitted["folder"], "--launcher=slurm", "--json"))
+    again = json.loads(cluster.call("submit", submitted["folder"], "-o", "time=5", "-o", "signal=B:TERM@60", "--json"))
     assert again["run_id"] == submitted["run_id"]
     cluster.slurm.wait(again["job"], "COMPLETED", "FAILED")
     records = cluster.records()
