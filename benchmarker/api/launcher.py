@@ -71,3 +71,6 @@ class Launcher(ABC):
     def ending(self, allocation: Allocation) -> Ending:
         """Return why SIGTERM was sent to this process, which runs in the allocation."""
         return "cancelled"
+
+    def requeue(self, allocation: Allocation) -> None:  # noqa: B027 - most launchers have nothing to do
+        """Put the preempted job of this process back on the queue; one that the launcher puts back anyway is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import Allocation, Ending, Launcher
@@ -37,6 +38,12 @@ def ending(allocation: Allocation) -> Ending:
         return load_launcher(allocation.launcher).ending(allocation)
     except UserError:  # the launcher does not answer, and time is short
         return "cancelled"
+
+
+def requeue(allocation: Allocation) -> None:
+    """Put the preempted job of this process back on the queue if it is not there; what the launcher refuses is left."""
+    with suppress(UserError):
+        load_launcher(allocation.launcher).requeue(allocation)
 
 
 def named(allocation: Allocation) -> str:

@@ -39,7 +39,7 @@ def never(records: Sequence[Record]) -> bool:
 def execute(
     folder: store.RunFolder,
     listener: Listener,
-    allocation: Allocation | None,
+    allocation: Allocation | None = None,
     enough: Enough = never,
     then_s: Callable[[Iterable[Record]], float] | None = None,
 ) -> list[Record]:

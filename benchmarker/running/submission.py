@@ -160,7 +160,10 @@ def _noted(path: Path, number: int, allocation: Allocation | None) -> Iterator[N
     try:
         yield
     except TerminatedError:
-        end(launchers.ending(allocation) if allocation else "cancelled")
+        ending = launchers.ending(allocation) if allocation else "cancelled"
+        end(ending)
+        if allocation and ending == "preempted":
+            launchers.requeue(allocation)
         raise
     except KeyboardInterrupt:
         end("cancelled")

@@ -69,7 +69,7 @@ class Cluster:
     def none_left(self) -> None:
         """No process of a job is left, nor what waits for its end."""
         deadline = time.monotonic() + 30
-        while left := [each for each in self.slurm.processes() if not each.name().startswith(("slurmctld", "slurmd"))]:
+        while left := self.slurm.left():
             assert time.monotonic() < deadline, left
             time.sleep(0.2)
 
@@ -131,8 +131,10 @@ def test_what_can_never_start_is_refused_and_nothing_is_left(cluster: Cluster, o
     assert list(cluster.results.iterdir()) == []
 
 
-def test_a_preempted_run_goes_on_elsewhere_with_the_cut_round_repeated(cluster: Cluster) -> None:
-    submitted = cluster.submit(8, "exclusive")
+@pytest.mark.parametrize("partition", ["main", "warned"])
+def test_a_preempted_run_goes_on_elsewhere_with_the_cut_round_repeated(cluster: Cluster, partition: str) -> None:
+    """Slurm ends the job and puts it back on the queue; or, with a time of grace, it sends the signal alone first."""
+    submitted = cluster.submit(8, "exclusive", f"partition={partition}")
     cluster.wait_for_records(3)
     (node,) = cluster.records()[0]["allocation"]["nodes"]
     urgent = ["--partition=urgent", "--exclusive", f"--nodelist={node}", "--output=/dev/null", "--wrap=sleep 60"]
@@ -163,7 +165,7 @@ def test_before_the_time_limit_what_there_is_is_kept_and_the_run_can_be_submitte
     stopped = cluster.job()
     assert (stopped["state"], stopped["detail"], stopped["done"]) == ("stopped", "time limit", len(kept))
     cluster.none_left()
-    again = json.loads(cluster.call("submit", submitted["folder"], "--launcher=slurm", "--json"))
+    again = json.loads(cluster.call("submit", submitted["folder"], "-o", "time=5", "-o", "signal=B:TERM@60", "--json"))
     assert again["run_id"] == submitted["run_id"]
     cluster.slurm.wait(again["job"], "COMPLETED", "FAILED")
     records = cluster.records()

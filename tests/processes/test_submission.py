@@ -100,7 +100,7 @@ def test_a_cancelled_run_can_be_submitted_again_and_goes_on(cli, plan) -> None:
     launchers.load_launcher("local").cancel(made["job"])
     stopped = wait(cli, "stopped")
     assert stopped["detail"] == "cancelled"
-    submitted_again = cli("submit", made["folder"], "--launcher=local", "--json")
+    submitted_again = cli("submit", made["folder"], "--json")
     assert json.loads(submitted_again.stdout)["run_id"] == made["run_id"]
     assert wait(cli, "done")["done"] == 12
     records, _ = store.read([Path(made["folder"])])
@@ -160,6 +160,7 @@ def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, pla
     if how == "preempted":
         change(paths[3], status="failed", error=Failure("preempted", "it was taken away", "timed"))
         assert not store.RunFolder(folder, store.plan_of(folder)).is_complete()
+        assert json.loads(cli("validate", "results", "--json").stdout)["missing"] == 1
     else:
         paths[3].unlink()
     done = cli("plan", "run", "plan.toml", "--resume")
@@ -261,6 +262,16 @@ def test_a_dry_run_prints_the_script_and_leaves_nothing(cli, plan, tmp_path) -> 
     assert lines[-1].startswith("exec apptainer exec 'my image.sif' ")
     assert f"-m benchmarker plan run {tmp_path}/results/2" in lines[-1]
     assert not (tmp_path / "results").exists()
+
+
+def test_a_run_is_submitted_again_with_its_last_options(cli, plan, tmp_path, monkeypatch) -> None:
+    folder = waiting(plan, cli, monkeypatch)
+    job = jobs.job_of(folder)
+    jobs.save_job(folder, msgspec.structs.replace(job, launcher="slurm", options={"time": "5", "mem": "1G"}))
+    (tmp_path / "site.toml").write_text('launcher = "local"\n[options.slurm]\npartition = "gpu"\n')
+    lines = cli("submit", str(folder), "--dry-run", "-o", "time=9").stdout.splitlines()
+    assert {"#SBATCH --time=9", "#SBATCH --mem=1G"} <= set(lines)
+    assert not any("partition" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ import pytest
 PACKAGES = ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"]
 PACKAGES += ["libmunge2", "libhwloc15", "liblua5.1-0"]
 NODES = 4
+DAEMONS = ("slurmctld", "slurmctld-wlm", "slurmd", "slurmd-wlm")
 
 CONFIGURATION = """\
 ClusterName=loopback
@@ -53,8 +54,10 @@ SlurmdTimeout=10
 KillWait=5
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
 SchedulerParameters=sched_interval=2,batch_sched_delay=0,bf_interval=2,sched_min_interval=0
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=warned Nodes=ALL MaxTime=60 PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=urgent Nodes=ALL MaxTime=60 PriorityTier=10 PreemptMode=OFF
 """
 
@@ -92,12 +95,18 @@ class Slurm:
 
     def processes(self) -> list[psutil.Process]:
         """All processes that have the variables of this Slurm: daemons, steps, and what they started."""
-        return [each for each in psutil.process_iter() if self._is_ours(each)]
+        return [process for process in psutil.process_iter() if self._name(process)]
 
-    def _is_ours(self, process: psutil.Process) -> bool:
+    def left(self) -> list[psutil.Process]:
+        """Those of jobs, without the daemons."""
+        return [process for process in psutil.process_iter() if self._name(process) not in ("", *DAEMONS)]
+
+    def _name(self, process: psutil.Process) -> str:
+        """The name of a process with the variables of this Slurm, otherwise empty."""
         with contextlib.suppress(psutil.Error):
-            return process.environ().get("SLURM_CONF") == self.env["SLURM_CONF"]
-        return False
+            if process.environ().get("SLURM_CONF") == self.env["SLURM_CONF"]:
+                return process.name()
+        return ""
 
 
 @contextlib.contextmanager

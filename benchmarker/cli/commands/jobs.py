@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.formatting import count
 from benchmarker.running.jobs import submitted
 
@@ -27,8 +27,9 @@ WATCH_S = 10.0
 @click.command("jobs")
 @click.argument("results", metavar="[RESULT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--watch", is_flag=True, help="Look again every 10 s, until no job is pending or running.")
+@wide_option
 @json_option
-def command(results: tuple[Path, ...], watch: bool, as_json: bool) -> None:
+def command(results: tuple[Path, ...], watch: bool, wide: bool, as_json: bool) -> None:
     """Show the jobs of submitted runs: their state, the trials done of those planned, and what failed where.
 
     RESULT is a folder of runs, or that of one run; by default it is results. `stopped` is a job that has ended before
@@ -44,18 +45,18 @@ def command(results: tuple[Path, ...], watch: bool, as_json: bool) -> None:
     if not runs:
         click.echo(f"no run below {', '.join(map(str, results))} was submitted")
         return
-    _print(runs)
+    _print(runs, wide)
     while watch and any(run.state in ("pending", "running") for run in runs):
         time.sleep(WATCH_S)
         before, runs = runs, submitted(results)
         if runs != before:
             click.echo()
-            _print(runs)
+            _print(runs, wide)
 
 
-def _print(runs: Sequence[SubmittedRun]) -> None:
+def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
     print_table(
-        ["run", "job", "state", "trials", "failed", "node", "starts", "why"],
+        ["run", "job", "state", "trials", "failed", "node", "starts"],
         [
             [
                 run.folder.name,
@@ -65,14 +66,15 @@ def _print(runs: Sequence[SubmittedRun]) -> None:
                 str(len(run.failures)),
                 run.nodes or "-",
                 str(len(run.attempts)),
-                run.detail,
             ]
             for run in runs
         ],
         drop=["starts", "node"],
-        cut=["why"],
+        wide=wide,
     )
     for run in runs:
+        if run.state not in ("running", "done"):
+            print_text(f"{run.folder.name}: {run.state}: {run.detail}", "  ")
         for text, records in _by_failure(run.failures).items():
             print_text(f"{run.folder.name}: {count(len(records), 'trial')} failed {text}", "  ")
 

@@ -11,7 +11,7 @@ from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.options.types import Folder
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store
-from benchmarker.records.job import LOG, SCRIPT
+from benchmarker.records.job import LOG, SCRIPT, job_of
 from benchmarker.running import submission
 from benchmarker.running.site import read_site
 
@@ -35,14 +35,16 @@ def command(
     """Submit a PLAN file as a job of one node, which runs it as `plan run` does.
 
     The job's script, its output and the records are in a new folder below --results. If the job is restarted, it goes
-    on with this run. PLAN may also be the folder of a submitted run that has ended before it was complete. Launcher and
-    options that are not given come from the site's settings (docs/clusters.md).
+    on with this run. PLAN may also be the folder of a submitted run whose job ended before the run was complete. The
+    launcher and the options that are not given are those of its last job, or of the site's settings (docs/clusters.md).
     """
     site = read_site()
-    name = name or site.launcher
+    earlier = job_of(plan)
+    name = name or (earlier.launcher if earlier else site.launcher)
     if not name:
         raise UserError("no launcher is given; name one with --launcher, such as --launcher=slurm")
-    given = site.options_of(name) | dict(map(_option, options))
+    known = earlier.options if earlier and earlier.launcher == name else site.options_of(name)
+    given = known | dict(map(_option, options))
     launcher = load_launcher(name, given)
     if dry_run:
         if not plan.is_dir():

@@ -105,11 +105,21 @@ class Slurm(Launcher):
         A job that goes back to the queue counts one more restart at once. A job that is warned before its time limit
         does not end yet.
         """
-        text = _call("scontrol", "--oneliner", "show", "job", allocation.job)
-        fields = dict(re.findall(r"(\S+?)=(\S*)", text))
+        fields = _fields(allocation.job)
         if int(fields["Restarts"]) > allocation.restarts or fields.get("PreemptTime", "None") != "None":
             return "preempted"
         return "time limit" if fields["JobState"] in ("RUNNING", "SIGNALING") else "cancelled"
+
+    def requeue(self, allocation: Allocation) -> None:
+        """Ask for it where the job was only warned, as some sites do: otherwise it has failed when its script ends."""
+        fields = _fields(allocation.job)
+        if int(fields["Restarts"]) == allocation.restarts and fields["Requeue"] == "1":
+            _call("scontrol", "requeue", allocation.job)
+
+
+def _fields(job: str) -> dict[str, str]:
+    """Return what the controller says of a job, by name."""
+    return dict(re.findall(r"(\S+?)=(\S*)", _call("scontrol", "--oneliner", "show", "job", job)))
 
 
 def _state(state: str, reason: str, nodes: str) -> JobState:

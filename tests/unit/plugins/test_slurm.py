@@ -125,8 +125,19 @@ def test_why_a_job_gets_sigterm(play, told: str, ending: str) -> None:
     assert launchers.ending(Allocation("slurm", "12", ["node1"], 0)) == ending
 
 
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [("Restarts=0 Requeue=1", True), ("Restarts=1 Requeue=1", False), ("Restarts=0 Requeue=0", False)],
+)
+def test_a_job_that_was_only_warned_is_put_back_on_the_queue(play, tmp_path, told: str, asked: bool) -> None:
+    play("scontrol", f'[ "$1" = requeue ] && echo "$*" > {tmp_path}/asked; echo "JobId=12 {told}"')
+    launchers.requeue(Allocation("slurm", "12", ["node1"], 0))
+    assert (tmp_path / "asked").exists() == asked
+
+
 def test_a_controller_that_does_not_answer_leaves_it_at_cancelled(play) -> None:
     play("scontrol", "exit 1")
+    launchers.requeue(Allocation("slurm", "12", ["node1"], 0))
     assert launchers.ending(Allocation("slurm", "12", ["node1"], 0)) == "cancelled"
 
 
