@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.attribution.nesting import Nest
-from benchmarker.traces.events import codes, words
+from benchmarker.traces.events import ON_DEVICE, codes, words
 from benchmarker.traces.formats.collectives import ON_CPU, kind_of
 
 _CALL = re.compile(r"c10d::")
@@ -27,12 +27,14 @@ _DONE_BY = {"reduce_scatter": "all_reduce"}
 def calls_of(events: pd.DataFrame) -> np.ndarray:
     """The call of each transfer; -1 for a transfer without one, and for all other rows.
 
+    Beside an accelerator, transfers are no work: then there are none.
+
     Calls are carried out in their order: a transfer is of the first call of its kind that has none, or if that came
     after it, of the call before, which then has several.
     """
     found = np.full(len(events), -1)
     begin, transfers = events["ts_ns"].to_numpy(), _named(events, ON_CPU)
-    if not transfers.any():
+    if not transfers.any() or events["kind"].isin(ON_DEVICE).any():
         return found
     names, name = [kind_of(text) for text in events["name"].cat.categories], codes(events["name"])
     kinds = np.array([_DONE_BY.get(each, each) for each in names])[name]

@@ -333,6 +333,22 @@ def test_several_transfers_may_be_of_one_call(tmp_path):
     ]
 
 
+def test_beside_an_accelerator_transfers_of_the_host_change_nothing(tmp_path):
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 1, "tid": 7, "ts": 10, "dur": 5, "args": {"device": 0}}
+    host = [
+        {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "pid": 1, "tid": 1, "ts": 10, "dur": 5},
+        {"ph": "X", "cat": "user_annotation", "name": "gloo:all_reduce", "pid": 1, "tid": 2, "ts": 12, "dur": 5},
+    ]
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [kernel, *host]}))
+    events = ingest(path).events
+    assert events.set_index("name")["kind"].to_dict() == {
+        "gemm": "kernel",
+        "c10d::allreduce_": "op",
+        "gloo:all_reduce": "op",
+    }
+
+
 def test_a_send_that_lasts_while_the_host_asks_for_more_is_a_transfer(tmp_path):
     assert gloo(
         tmp_path,
