@@ -96,7 +96,7 @@ def test_a_cancelled_run_can_be_submitted_again_and_goes_on(cli, plan) -> None:
     while told(cli)[0]["done"] < 1:
         assert time.monotonic() < deadline
     running = cli("submit", made["folder"], "--launcher=local")
-    assert "has not ended; wait for it, or cancel it" in running.stderr
+    assert "is not known to have ended (process " in running.stderr
     launchers.load_launcher("local").cancel(made["job"])
     stopped = wait(cli, "stopped")
     assert stopped["detail"] == "cancelled"
