@@ -51,6 +51,11 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ending: Annotated[Literal["done", "preempted", "time limit", "cancelled", "error"] | None, NULL_IS_AN_ANSWER] = None
     message: str = ""
 
+    @property
+    def where(self) -> str:
+        """The nodes, or the host outside of an allocation."""
+        return ",".join(self.allocation.nodes) if self.allocation else self.host
+
 
 def job_of(path: Path) -> Job | None:
     """Return the job of the run in a folder, None if it was not submitted; raises `UserError` if it cannot be read."""

@@ -118,8 +118,10 @@ class RunFolder:
         return self.path / f"{trial_id}.profile{ending}.gz"
 
     def discard(self, record: Record) -> None:
-        """Delete a record."""
+        """Delete a record, and then the other files of its trial."""
         self.record_path(record.trial_id).unlink()
+        for file in self.path.glob(f"{record.trial_id}.*"):
+            file.unlink()
 
     def save(self, record: Record) -> Path:
         """Write the record; if that fails, save it in the folder for temporary files and report that.

@@ -44,6 +44,11 @@ class SubmittedRun:
         return sum(not store.is_cut(record) for record in self.records)
 
     @property
+    def lost(self) -> list[tuple[int, Attempt]]:
+        """The starts of the job, by number, that ended without a word though the job was started again."""
+        return [(number, each) for number, each in enumerate(self.attempts[:-1]) if each.ending is None]
+
+    @property
     def failures(self) -> list[Record]:
         """The records of trials that failed."""
         return [record for record in self.records if record.error]
@@ -88,8 +93,7 @@ def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
     elif attempts:
         detail = attempts[-1].message or attempts[-1].ending or f"killed without warning; {detail}"
     if attempts and not nodes and state != "pending":
-        last = attempts[-1]
-        nodes = ",".join(last.allocation.nodes) if last.allocation else last.host
+        nodes = attempts[-1].where
     return SubmittedRun(
         folder, job, state, detail, nodes, len(plan.order) if plan else None, tuple(records), tuple(attempts)
     )

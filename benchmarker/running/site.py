@@ -34,7 +34,8 @@ def read_site() -> Site:
     path = Path(named) if named else platformdirs.user_config_path("benchmarker") / "site.toml"
     if not named and not path.exists():
         return Site()
+    found = toml.load(path)
     try:
-        return toml.take_table("the file", toml.load(path), Site)
+        return toml.take_table("the file", found, Site)
     except UserError as error:
-        raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error

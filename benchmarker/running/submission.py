@@ -68,7 +68,7 @@ def submit(
 
     Raises `UserError` if the launcher refuses it; nothing is left then, and a run that was there is as before.
     """
-    earlier = _unfinished(plan, name, launcher) if plan.is_dir() else None
+    earlier = _unfinished(plan) if plan.is_dir() else None
     source, stem = (plan / PLAN_FILE, earlier.plan) if earlier else (plan, plan.stem)
     check(source, stem)
     job = Job(
@@ -100,15 +100,19 @@ def submit(
     return path, job
 
 
-def _unfinished(path: Path, name: str, launcher: Launcher) -> Job:
+def _unfinished(path: Path) -> Job:
     """Return the job of a run that may be submitted again; raises `UserError` if it may not."""
     job = jobs.job_of(path)
     if job is None:
         raise UserError(
             f"{path} is not the folder of a submitted run; name a plan file, or go on with `plan run {path}`"
         )
-    if job.number and job.launcher == name and launcher.states([job.number])[job.number].phase != "ended":
-        raise UserError(f"job {job.number} of {path} has not ended; wait for it, or cancel it")
+    if job.number:
+        told = launchers.load_launcher(job.launcher).states([job.number])[job.number]
+        if told.phase != "ended":
+            raise UserError(
+                f"job {job.number} of {path} is not known to have ended ({told.detail}); wait, or cancel it"
+            )
     if (path / store.PLAN).exists() and store.RunFolder(path, store.plan_of(path)).is_complete():
         raise UserError(f"{path} is complete: every trial has a record")
     return job

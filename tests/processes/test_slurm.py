@@ -22,10 +22,11 @@ framework = "toy"
 trials = {trials}
 [measuring]
 power = "none"
-blocks = 2
+blocks = 10
 [axes]
-ms = [1.0, 2.0]
+ms = [{ms}, {ms}1]
 """
+"""Two cases whose steps sleep for nearly the same time: a trial takes some of these, and the start of a process."""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,8 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def submit(self, trials: int, *options: str) -> dict[str, Any]:
-        self.plan.write_text(PLAN.format(trials=trials))
+    def submit(self, trials: int, *options: str, ms: float = 1.0) -> dict[str, Any]:
+        self.plan.write_text(PLAN.format(trials=trials, ms=ms))
         words = [word for option in options for word in ("-o", option)]
         return json.loads(self.call("submit", "plan.toml", "--launcher=slurm", *words, "--json"))
 
@@ -123,7 +124,7 @@ def test_a_plan_runs_as_a_job(cluster: Cluster) -> None:
     ],
 )
 def test_what_can_never_start_is_refused_and_nothing_is_left(cluster: Cluster, option: str, complaint: str) -> None:
-    cluster.plan.write_text(PLAN.format(trials=1))
+    cluster.plan.write_text(PLAN.format(trials=1, ms=1.0))
     done = cluster.program("submit", "plan.toml", "--launcher=slurm", "-o", option, env=cluster.slurm.env)
     assert done.returncode == 2
     assert complaint in done.stderr
@@ -134,7 +135,7 @@ def test_what_can_never_start_is_refused_and_nothing_is_left(cluster: Cluster, o
 @pytest.mark.parametrize("partition", ["main", "warned"])
 def test_a_preempted_run_goes_on_elsewhere_with_the_cut_round_repeated(cluster: Cluster, partition: str) -> None:
     """Slurm ends the job and puts it back on the queue; or, with a time of grace, it sends the signal alone first."""
-    submitted = cluster.submit(8, "exclusive", f"partition={partition}")
+    submitted = cluster.submit(4, "exclusive", f"partition={partition}", ms=100.0)
     cluster.wait_for_records(3)
     (node,) = cluster.records()[0]["allocation"]["nodes"]
     urgent = ["--partition=urgent", "--exclusive", f"--nodelist={node}", "--output=/dev/null", "--wrap=sleep 60"]
@@ -147,10 +148,10 @@ def test_a_preempted_run_goes_on_elsewhere_with_the_cut_round_repeated(cluster: 
     assert (failure["kind"], failure["nodes"], failure["stage"] != "") == ("preempted", [node], True)
     cluster.slurm.wait(submitted["job"], "COMPLETED", "FAILED")
     records = cluster.records()
-    assert trials_of(records) == each_once(8)
+    assert trials_of(records) == each_once(4)
     assert {record["status"] for record in records} == {"ok"}
     rounds = restarts_of_rounds(records)
-    assert [len(places) for places in rounds] == [1] * 8
+    assert [len(places) for places in rounds] == [1] * 4
     assert {restarts for places in rounds for _, restarts in places} == {0, 1}
     assert {node for places in rounds for node, restarts in places if restarts == 1}.isdisjoint({node})
     assert cluster.job()["state"] == "done"
@@ -158,10 +159,10 @@ def test_a_preempted_run_goes_on_elsewhere_with_the_cut_round_repeated(cluster: 
 
 
 def test_before_the_time_limit_what_there_is_is_kept_and_the_run_can_be_submitted_again(cluster: Cluster) -> None:
-    submitted = cluster.submit(12, "time=1", "signal=B:TERM@52")
+    submitted = cluster.submit(6, "time=1", "signal=B:TERM@52", ms=100.0)
     cluster.slurm.wait(submitted["job"], "FAILED", "TIMEOUT")
     kept = cluster.records()
-    assert 0 < len(kept) < 24
+    assert 0 < len(kept) < 12
     stopped = cluster.job()
     assert (stopped["state"], stopped["detail"], stopped["done"]) == ("stopped", "time limit", len(kept))
     cluster.none_left()
@@ -169,15 +170,15 @@ def test_before_the_time_limit_what_there_is_is_kept_and_the_run_can_be_submitte
     assert again["run_id"] == submitted["run_id"]
     cluster.slurm.wait(again["job"], "COMPLETED", "FAILED")
     records = cluster.records()
-    assert trials_of(records) == each_once(12)
+    assert trials_of(records) == each_once(6)
     assert {record["allocation"]["job"] for record in records} == {submitted["job"], again["job"]}
-    assert [len(places) for places in restarts_of_rounds(records)] == [1] * 12
+    assert [len(places) for places in restarts_of_rounds(records)] == [1] * 6
     cluster.none_left()
 
 
 def test_a_lost_node_neither_loses_nor_doubles_a_trial(cluster: Cluster) -> None:
     """Slurm starts the job again elsewhere, while what it started before goes on unseen: one of the two yields."""
-    submitted = cluster.submit(60, "exclusive")
+    submitted = cluster.submit(60, "exclusive", ms=50.0)
     cluster.wait_for_records(2)
     (node,) = cluster.records()[0]["allocation"]["nodes"]
     cluster.slurm.process(node).kill()
@@ -206,7 +207,7 @@ def test_a_lost_node_neither_loses_nor_doubles_a_trial(cluster: Cluster) -> None
 
 
 def test_a_cancelled_job_leaves_its_records_and_no_process(cluster: Cluster) -> None:
-    submitted = cluster.submit(20)
+    submitted = cluster.submit(20, ms=50.0)
     cluster.wait_for_records(1)
     cluster.slurm.run("scancel", submitted["job"])
     cluster.slurm.wait(submitted["job"], "CANCELLED")

@@ -96,7 +96,7 @@ def test_a_cancelled_run_can_be_submitted_again_and_goes_on(cli, plan) -> None:
     while told(cli)[0]["done"] < 1:
         assert time.monotonic() < deadline
     running = cli("submit", made["folder"], "--launcher=local")
-    assert "has not ended; wait for it, or cancel it" in running.stderr
+    assert "is not known to have ended (process " in running.stderr
     launchers.load_launcher("local").cancel(made["job"])
     stopped = wait(cli, "stopped")
     assert stopped["detail"] == "cancelled"
@@ -157,6 +157,7 @@ def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, pla
     }[how]
     for path in paths:
         change(path, **there(store.read_record(path)))
+        path.with_suffix(".log").touch()
     if how == "preempted":
         change(paths[3], status="failed", error=Failure("preempted", "it was taken away", "timed"))
         assert not store.RunFolder(folder, store.plan_of(folder)).is_complete()
@@ -171,6 +172,7 @@ def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, pla
     new = [store.read_record(path) for path in sorted(folder.glob("2*.json"))]
     assert [each.trial for each in new] == [0, 0, 1, 1]
     assert [path.exists() for path in paths] == [True, True, False, False]
+    assert [path.with_suffix(".log").exists() for path in paths] == [True, True, False, False]
     assert all(each.status == "ok" for each in new)
     assert [each.allocation is None and each.machine.host != "elsewhere" for each in new] == [False, False, True, True]
 
@@ -327,6 +329,16 @@ def test_what_failed_is_told_with_the_node(cli, plan) -> None:
     ] * 2
     stage = job["failures"][0]["stage"]
     assert f"2 trials failed on {job['nodes']} in {stage} (exception): " in cli("jobs").stdout
+
+
+def test_a_start_that_was_lost_with_its_node_is_told(cli, plan, monkeypatch) -> None:
+    folder = waiting(plan, cli, monkeypatch)
+    for number, node in enumerate(["node1", "node2"]):
+        attempt = jobs.Attempt(host=node, allocation=Allocation("local", "7", [node], number), started_at="now")
+        atomic.write(store.attempt_path(folder, number), atomic.encode(attempt))
+    printed = cli("jobs").stdout
+    assert f"{folder.name}: start 0 on node1 ended without warning: the node failed, or it was killed\n" in printed
+    assert "start 1" not in printed
 
 
 def test_what_the_launcher_cannot_tell_is_unknown(cli, plan, monkeypatch) -> None:

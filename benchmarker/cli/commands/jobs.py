@@ -75,6 +75,9 @@ def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
     for run in runs:
         if run.state not in ("running", "done"):
             print_text(f"{run.folder.name}: {run.state}: {run.detail}", "  ")
+        for number, attempt in run.lost:
+            lost = f"start {number} on {attempt.where} ended without warning: the node failed, or it was killed"
+            print_text(f"{run.folder.name}: {lost}", "  ")
         for text, records in _by_failure(run.failures).items():
             print_text(f"{run.folder.name}: {count(len(records), 'trial')} failed {text}", "  ")
 
