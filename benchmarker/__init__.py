@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from benchmarker.api.claim import Claim, NotHereError, Outcome, Proof, Setting
     from benchmarker.api.errors import UserError
     from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
+    from benchmarker.api.launcher import Allocation, JobState, Launcher
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric
     from benchmarker.api.precision import PRECISIONS, Precision
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MODES",
     "PRECISIONS",
+    "Allocation",
     "Bench",
     "Case",
     "Ceilings",
@@ -55,6 +57,8 @@ __all__ = [
     "Framework",
     "FrameworkInfo",
     "Gang",
+    "JobState",
+    "Launcher",
     "LocalTimes",
     "Measuring",
     "Meter",
@@ -121,6 +125,11 @@ _MODULES = {
         "FrameworkInfo",
         "Gang",
         "StepMarker",
+    ),
+    "benchmarker.api.launcher": (
+        "Allocation",
+        "JobState",
+        "Launcher",
     ),
     "benchmarker.api.meter": (
         "Channel",

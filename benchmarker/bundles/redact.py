@@ -37,10 +37,12 @@ class Redactor:
         self._changed = 0
 
     def learn(self, record: Record) -> None:
-        """Give a pseudonym to the host of a record and to each card in it."""
+        """Give a pseudonym to the host and the nodes of a record, and to each card in it."""
         suffix = record.run_id[-8:]
         self._trials.add(record.trial_id)
         self._hosts.setdefault(record.machine.host, f"host-{len(self._hosts) + 1}-{suffix}")
+        for node in record.allocation.nodes if record.allocation else ():
+            self._hosts.setdefault(node, f"host-{len(self._hosts) + 1}-{suffix}")
         sensors = record.energy.sensors if record.energy else ()
         for uuid in (
             *(gpu.uuid for gpu in record.machine.gpus),
@@ -51,11 +53,16 @@ class Redactor:
                 self._uuids.setdefault(digits[1].lower(), f"card-{len(self._uuids) + 1}-{suffix}")
 
     def withhold(self, sources: dict[str, Path | bytes], left_out: Sequence[Remark]) -> list[Remark]:
-        """Take out all files but JSON and time series, which alone can be redacted; return all that is left out.
+        """Take out all files but time series and JSON, which alone can be redacted; return all that is left out.
 
-        The names of files that belong to no trial are withheld too.
+        What a job was submitted with is left out too: it names paths and hosts of its site. The names of files that
+        belong to no trial are withheld too.
         """
-        others = [path for path in sources if not path.endswith((".json", store.TELEMETRY))]
+        others = [
+            path
+            for path in sources
+            if not path.endswith((".json", store.TELEMETRY)) or path.startswith((store.JOB, store.ATTEMPT))
+        ]
         for path in others:
             del sources[path]
         remarks = [*left_out, *(Remark(path, REDACTED) for path in others)]
@@ -87,10 +94,10 @@ class Redactor:
         if isinstance(value, dict):
             return {name: self._walk(item, name, is_message) for name, item in value.items()}
         if isinstance(value, list):
-            return [self._walk(item, "", is_message) for item in value]
+            return [self._walk(item, key if key == "nodes" else "", is_message) for item in value]
         if not isinstance(value, str):
             return value
-        if key == "host":
+        if key in ("host", "nodes"):
             return self._hosts.get(value, value)
         return self._message(value) if is_message else self._uuid(value)
 

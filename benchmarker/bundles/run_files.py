@@ -89,7 +89,7 @@ def read_run(paths: Iterable[str], content: Content, seen: Callable[[Record], No
     taken: dict[PlannedTrial, str] = {}
     recorded = failed = 0
     for path in json:
-        if PurePosixPath(path).name in store.BESIDE and path != store.CEILINGS:
+        if store.is_beside(PurePosixPath(path).name) and path != store.CEILINGS:
             continue
         found = _read(path, content)
         if isinstance(found, Fault):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,19 +14,24 @@ from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_cases
 from benchmarker.cli.preview import preview, print_left_out
 from benchmarker.comparing import disturbances
+from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
 from benchmarker.records import store
+from benchmarker.records.job import job_of
+from benchmarker.running import submission
 from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
+    from benchmarker.api.launcher import Allocation
     from benchmarker.planning.factors import Description
     from benchmarker.records.plan import Plan
+    from benchmarker.records.store import RunFolder
 
 
-def planned(file: Path) -> Plan:
-    """Return the plan of a file; a `UserError` about its content names the file."""
-    description = plan_file.read(file)
+def planned(file: Path, name: str | None = None) -> Plan:
+    """Return the plan of a file, under this `name` if it is given; a `UserError` about its content names the file."""
+    description = plan_file.read(file, name)
     try:
         return made(description)
     except UserError as error:
@@ -53,17 +59,37 @@ def execute_plan(
         raise UserError("--dry-run shows the whole plan; leave --dry-run or --resume out")
     if dry_run:
         return preview(wanted, results, False, as_json)
+    allocation = launchers.allocation()
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
+    return _execute(opened, allocation, as_json)
+
+
+def continue_run(path: Path, as_json: bool) -> int:
+    """Go on with the run in a folder, as `execute_plan` does; one that was submitted gets its plan at its first start.
+
+    Raises `UserError` if the folder is that of no run, or of one that only the command which began it can continue.
+    """
+    allocation = launchers.allocation()
+    if job_of(path):
+        return _execute(submission.opened(path, allocation, planned), allocation, as_json)
+    plan = store.plan_of(path)
+    if plan.looks:
+        raise UserError(f"{path} is a run of `ab`; go on with the same command and --resume")
+    return _execute(store.continued(store.RunFolder(path, plan)), allocation, as_json)
+
+
+def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation | None, as_json: bool) -> int:
+    """Run what is left of a run, and print all of it; returns the exit status."""
     with opened as folder, Progress() as progress:
-        for text in wanted.left_out:
+        for text in folder.plan.left_out:
             progress.say(f"left out: {text}")
-        records = execute(folder, progress)
+        records = execute(folder, progress, allocation)
     derive = load_metrics()
     if as_json:
         print_json_list(as_plain(record, derive(record)) for record in records)
     else:
         print_cases(records, derive, remedy="`show --wide` shows")
-        print_left_out(wanted)
+        print_left_out(folder.plan)
         if several := [record for record in records if record.case.each]:
             from benchmarker.cli.display.scaling import print_devices
             from benchmarker.comparing.scaling import scalings

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import likely
 from benchmarker.comparing.geometric_mean import WELCH
-from benchmarker.formatting import part
+from benchmarker.formatting import count, part
 from benchmarker.stats.shift import fewest
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ENERGETIC = {"J", "W"}
 def notes_on(tested: Tested, family: int) -> list[str]:
     """Return all notes on a comparison; `family` is the number of comparisons made together."""
     a, b = tested.baseline, tested.contender
-    found = [*_too_few(tested, family), *_missing(tested)]
+    found = [*_too_few(tested, family), *_missing(tested), *_split(tested)]
     profiled = tested.rules.level != "trial"
     metric = a.metric or b.metric
     energetic = metric is not None and not _ENERGETIC.isdisjoint(metric.unit.split("/"))
@@ -107,6 +107,15 @@ def notes_on_cases(comparisons: Sequence[Comparison], tested: Sequence[Tested], 
     return [
         f"{said}; {likely(None if None in several else max(filter(None, several)), is_paired=is_paired)} all of them"
     ]
+
+
+def _split(tested: Tested) -> list[str]:
+    """Report rounds that were begun on one host or in one allocation, and ended in another."""
+    sides = [
+        {(run, number): where for run, number, where in each.rounds} for each in (tested.baseline, tested.contender)
+    ]
+    split = [key for key in sides[0].keys() & sides[1].keys() if sides[0][key] != sides[1][key]]
+    return [f"{count(len(split), 'round was', 'rounds were')} cut: each side was measured elsewhere"] if split else []
 
 
 def _missing(tested: Tested) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.comparing.results import Method, Rules
+from benchmarker.records.record import Location, location
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, paired, unpaired
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.record import Record
 
-Key = tuple[str, int]
-"""A round: its run id, and its number in that run."""
+Key = tuple[str, int, Location]
+"""A round: its run id, its number in that run, and where it was measured; a round that was cut is two."""
 LOW_NOISE = "step_time_p10_s"
 
 
@@ -35,7 +36,8 @@ class Trial:
     @property
     def round(self) -> Key:
         """The round of the trial."""
-        return self.record.run_id, self.record.trial
+        record = self.record
+        return record.run_id, record.trial, location(record.machine.host, record.allocation)
 
 
 class Sample:

@@ -16,28 +16,26 @@ Where the records have a local phase, the efficiency is split into factors of on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from benchmarker.api.case import Parallel
 from benchmarker.comparing import disturbances
-from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.comparing.matching import Match, Side
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
-from benchmarker.formatting import count, rounded
+from benchmarker.comparing.scaling_doubts import crowded, doubts, unlike_exchanges
+from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.hooks import names
-from benchmarker.planning.scaling import Scaling
-from benchmarker.records.configurations import Value, configurations
-from benchmarker.records.local_times import STRAGGLER, averaged, described, local_times, longer
+from benchmarker.records.configurations import configurations
+from benchmarker.records.local_times import averaged, local_times
 from benchmarker.records.step_times import STEP_TIME
 
 if TYPE_CHECKING:
-    from benchmarker.api.case import Case
+    from collections.abc import Iterable, Sequence
+
+    from benchmarker.api.case import Case, Parallel
     from benchmarker.hooks.metrics import Derive
+    from benchmarker.planning.scaling import Scaling
     from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
@@ -45,111 +43,9 @@ EXCHANGE = "algbw_bytes_per_s"
 """The metric that only an exchange between devices has; its work is not divided among them."""
 LEVEL = 0.95
 """Confidence level of the intervals."""
-BEYOND = 1.05
-"""An efficiency above this is told."""
-WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
-UNLIKE = 0.05
-"""Largest relative difference between the efficiency and the product of its factors that is not told."""
 METHOD_OF_ONE: Method = "none"
 NO_BASELINE = "no case of one device has the same work, or the work of each device; measure --devices=1 in the same run"
 ONE_TRIAL = "one trial: the variation between processes is unknown"
-PARTS_OF_A_CPU = (
-    "the devices are parts of one processor, all of whose cores one device has to itself: do not expect the ideal"
-)
-
-
-class Ratio(Struct, frozen=True):
-    """A ratio, and the 95% interval of it; None if there are too few trials for one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    def __mul__(self, factor: float) -> Ratio:
-        """Return the ratio, and its interval, times a factor above 0."""
-        low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Ratio(self.value * factor, low, high)
-
-
-class Split(Struct, frozen=True, kw_only=True):
-    """The factors of an efficiency, geometric means over trials, and their product.
-
-    `slowest` is the number of the slowest device, `score` the time of the fastest over its own.
-    """
-
-    size: float
-    contention: float
-    imbalance: float
-    communication: float
-    product: float
-    slowest: int
-    score: float
-
-
-class Point(Struct, frozen=True, kw_only=True):
-    """What so many devices do together: `samples` in each step of `step_s`, the median over `trials`.
-
-    `split` is null for one device, and if there is no local phase, with the reason in `unsplit`.
-    """
-
-    devices: int
-    samples: int
-    trials: int
-    method: Method
-    step_s: float
-    samples_per_s_per_device: float
-    speedup: Ratio
-    efficiency: Ratio
-    split: Split | None
-    unsplit: str
-
-
-class Series(Struct, frozen=True, kw_only=True):
-    """The points of one kind of scaling of the case of one device, which is the first point; `notes` are doubts.
-
-    `parallel` is how several devices divide a step.
-    """
-
-    name: str
-    case: dict[str, Value]
-    scaling: Scaling
-    parallel: Parallel
-    points: list[Point]
-    notes: list[str]
-
-
-class Device(Struct, frozen=True, kw_only=True):
-    """One of several devices that each do the same work by themselves: its step time alone, and with all at once.
-
-    `score` is the time of the fastest over its own, all at once.
-    """
-
-    device: int
-    alone_s: float
-    together_s: float
-    score: float
-
-
-class Devices(Struct, frozen=True, kw_only=True):
-    """The devices of a case in which each does the work of one, geometric means over trials; `notes` are doubts."""
-
-    name: str
-    case: dict[str, Value]
-    trials: int
-    devices: list[Device]
-    notes: list[str]
-
-
-class Scalings(Struct, frozen=True, kw_only=True):
-    """All series of some records, and all cases in which each of several devices works by itself.
-
-    `left_out` says why other cases of several devices are in no series; `notes` are doubts that concern several.
-    """
-
-    series: list[Series]
-    devices: list[Devices]
-    left_out: list[str]
-    notes: list[str]
 
 
 def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
@@ -178,44 +74,10 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
         if not of:
             left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
     series = [
-        _series(single[at], kind, strategy, several, derive)
-        for (at, kind, strategy), several in sorted(members.items())
+        _series(single[at], kind, parallel, several, derive)
+        for (at, kind, parallel), several in sorted(members.items())
     ]
-    return Scalings(series=series, devices=devices, left_out=left_out, notes=_unlike(members.values()))
-
-
-def labels(several: Sequence[Series]) -> tuple[list[str], str]:
-    """Return a short name of each series, such as `strong, tp, jax`, and what all of them share."""
-    named = names.names([each.case for each in several])
-    return [
-        ", ".join(filter(None, [each.scaling, each.parallel if each.parallel != "none" else "", name]))
-        for each, name in zip(several, named.each, strict=True)
-    ], named.shared
-
-
-def shared_notes(several: Sequence[Series]) -> list[str]:
-    """Return the notes that all of several series have; none of a single one."""
-    first, *others = several
-    return [note for note in first.notes if others and all(note in each.notes for each in others)]
-
-
-def sentence(series: Series) -> str:
-    """Return what the series comes to: the speed-up and the efficiency with the most devices."""
-    most = series.points[-1]
-    how = f" ({series.parallel})" if series.parallel != "none" else ""
-    return (
-        f"{series.scaling} scaling{how} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed of "
-        f"one, efficiency {shown(most.efficiency, percent=True)}"
-    )
-
-
-def shown(ratio: Ratio, *, percent: bool = False) -> str:
-    """Return a ratio with its interval: `1.93 [1.9, 1.96]`, or in percent `96.5% [95, 98]`."""
-    scale, unit = (100, "%") if percent else (1, "")
-    ends = ""
-    if ratio.low is not None and ratio.high is not None:
-        ends = f" [{rounded(scale * ratio.low, 3)}, {rounded(scale * ratio.high, 3)}]"
-    return f"{rounded(scale * ratio.value, 3)}{unit}{ends}"
+    return Scalings(series=series, devices=devices, left_out=left_out, notes=unlike_exchanges(members.values()))
 
 
 def _case(group: Configuration) -> Case:
@@ -228,9 +90,9 @@ def _ok(group: Configuration) -> list[Record]:
 
 
 def _samples(group: Configuration) -> int:
-    """Return the samples of a step of all devices."""
+    """Return the samples of a step of all devices; a step without any counts as one."""
     cost = _ok(group)[0].cost
-    return cost.samples if cost else 0
+    return max(1, cost.samples) if cost else 1
 
 
 def _unscaled(group: Configuration, derive: Derive) -> str:
@@ -252,7 +114,7 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
     if any(one.factors[name] != several.factors.get(name) for name in one.factors if name not in free):
         return None
     grown = [name for name in params if alone.params.get(name) != together.params.get(name)]
-    times = _samples(several) / max(1, _samples(one))
+    times = _samples(several) / _samples(one)
     if not grown and times == 1:
         return "strong"
     as_many = all(
@@ -273,7 +135,7 @@ def _series(
         scaling=scaling,
         parallel=parallel,
         points=points,
-        notes=_doubts(groups, points),
+        notes=doubts(groups, points),
     )
 
 
@@ -342,73 +204,7 @@ def _devices(group: Configuration) -> Devices | None:
         ],
         notes=[
             *([ONE_TRIAL] if len(found) == 1 else []),
-            *_crowded(group, [len(times.scores)]),
+            *crowded(group, [len(times.scores)]),
             *([str(disturbed)] if disturbed.number else []),
         ],
     )
-
-
-def slowest_of(devices: Sequence[Device]) -> str:
-    """Say which device is the slowest, by how much, and whether it is a straggler."""
-    slowest = min(devices, key=lambda each: each.score)
-    return described(slowest.device, slowest.score)
-
-
-def _crowded(group: Configuration, devices: Sequence[int]) -> list[str]:
-    """Return a note if a processor has fewer cores than it is divided into devices."""
-    cores = group.records[0].machine.cpu.usable_cores
-    crowded = [str(number) for number in devices if number > cores]
-    if _case(group).device != "cpu" or not crowded:
-        return []
-    return [
-        f"{', '.join(crowded)} devices on {count(cores, 'core')}: this shows how they take turns, not how they work "
-        "together"
-    ]
-
-
-def _doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
-    """Return what should make one doubt a series."""
-    found = []
-    if _case(groups[0]).device == "cpu":
-        found.append(PARTS_OF_A_CPU)
-    found += _crowded(groups[0], [point.devices for point in points])
-    if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
-        found.append(
-            f"{', '.join(beyond)} devices: more than ideal, so one device was slower than it can be: {WHY_SLOW}"
-        )
-    found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
-    if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
-        found.append("too few trials for an interval; --trials=6 or more give one")
-    found += [f"{count(point.devices, 'device')}: {point.unsplit}" for point in points if point.unsplit]
-    found += [f"{count(devices, 'device')}: {text}" for devices, text in _doubts_of_splits(points)]
-    disturbed = disturbances.count(group.records for group in groups)
-    return [*found, str(disturbed)] if disturbed.number else found
-
-
-def _doubts_of_splits(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
-    """Yield what should make one doubt how efficiencies are split, and stragglers, by number of devices."""
-    for point in points:
-        if (split := point.split) is None:
-            continue
-        if split.score < STRAGGLER:
-            yield point.devices, f"device {split.slowest} is a straggler: {longer(split.score)} on the fastest"
-        if abs(split.product / point.efficiency.value - 1) > UNLIKE:
-            yield (
-                point.devices,
-                f"the factors multiply to {100 * split.product:.3g}%, not to the efficiency: the machine was not the "
-                "same in the timed part and in the local phase",
-            )
-
-
-def _unlike(several: Iterable[Sequence[Configuration]]) -> list[str]:
-    """Return a note if the frameworks exchange data by unlike means."""
-    cases = [_case(each) for groups in several for each in groups if _case(each).device == "cpu"]
-    between, within = (
-        sorted({case.framework for case in cases if (case.ranks > 1) == processes}) for processes in (True, False)
-    )
-    if not (between and within):
-        return []
-    return [
-        f"on a CPU, {' and '.join(between)} exchanges data between processes and {' and '.join(within)} within one: "
-        "their scaling differs by that too"
-    ]

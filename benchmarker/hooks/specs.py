@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Case, Profiling
     from benchmarker.api.claim import Proof
     from benchmarker.api.framework import Framework, FrameworkInfo
+    from benchmarker.api.launcher import Launcher
     from benchmarker.api.meter import Meter
     from benchmarker.api.metric import Metric
     from benchmarker.api.problem import Data, Engine, Problem, Support, Workload
@@ -101,6 +102,17 @@ def derive_metrics(record: Record, ceilings: Ceilings) -> Mapping[str, Metric]:
     `ceilings` are the known ceilings of the measured devices; an implementation that does not need them omits them.
 
     Implemented by `metric.NAME`: `return {"samples_per_s": Metric(12.5, "1/s", "higher")}`.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def make_launcher(options: Mapping[str, str]) -> Launcher:
+    """Make the launcher, without importing a framework; called to submit a job, to ask for jobs, and by each run.
+
+    `options` are those of `submit -o`, by name; a value is empty if none was given. There are none in a run, which asks
+    only for its allocation. Raises `UserError` if it does not have an option.
+    Implemented by `launcher.NAME`: `return MyLauncher(options)`.
     """
     raise NotImplementedError
 

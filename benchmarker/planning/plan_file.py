@@ -31,11 +31,14 @@ _OF_THE_PLAN: dict[str, Any] = {
 _TABLES = ("measuring", "axes", "zip", "case")
 
 
-def read(path: Path) -> Description:
-    """The description in a file. Raises `UserError` with the file and the line or key if something is wrong."""
+def read(path: Path, name: str | None = None) -> Description:
+    """The description in a file; without a `name`, it is named after the file.
+
+    Raises `UserError` with the file and the line or key if something is wrong.
+    """
     found = toml.load(path)
     try:
-        return _describe({"name": path.stem, **found})
+        return _describe({"name": name or path.stem, **found})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 

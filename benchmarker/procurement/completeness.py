@@ -53,13 +53,14 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
             continue
         left_out |= dict.fromkeys(plan.left_out)
         of_run = runs.get(plan.run_id, {}).values()
+        kept = [record for record in of_run if not store.is_cut(record)]
         cases = {msgspec.json.encode(case) for case in plan.cases}
         faults += [
             Fault(file.parent / f"{record.trial_id}.json", f"not a trial of {file}")
             for record in of_run
             if msgspec.json.encode(record.case) not in cases or record.trial >= plan.trials
         ]
-        unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _unrun(plan, of_run)}
+        unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _unrun(plan, kept)}
     return Asked(tuple(unrun.values()), tuple(left_out), tuple(faults))
 
 

@@ -72,6 +72,6 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
         case = fields.get("case", {})
         trained = case.get("devices", 1) > 1 and case.get("mode") == "training"
         case["parallel"] = "dp" if trained else "none"
-        fields["local"] = None
-        reasons["local"] = new
+        fields |= {"local": None, "allocation": None}
+        reasons |= {"local": new, "allocation": new}
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

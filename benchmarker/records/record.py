@@ -11,7 +11,8 @@ Schema history (`SCHEMA_VERSION`):
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
 9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
-10 `case.parallel`, `case.each`; `local` (the work of each device without communication)
+10 `case.parallel`, `case.each`; `local` (the work of each device without communication); `allocation`; failures of kind
+   `preempted`
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
+from benchmarker.api.launcher import Allocation
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_because
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.energy import Conditions, Energy, MeterReport
@@ -42,10 +44,11 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """Why a trial failed; `exit` is the worker's exit status (negative: the signal that ended it).
 
     `skipped` means that the trial was not started because the same or a smaller case had run out of memory. `partner`
-    means that the other case of a duet failed. In a gang, `rank` is the rank that failed first.
+    means that the other case of a duet failed. `preempted` means that the launcher took the allocation away
+    meanwhile; the trial is repeated when the run goes on. In a gang, `rank` is the rank that failed first.
     """
 
-    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner"]
+    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner", "preempted"]
     message: str
     stage: str
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
@@ -281,6 +284,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     status: Literal["ok", "failed"]
     error: Annotated[Failure | None, NULL_IS_AN_ANSWER]
     machine: Machine
+    allocation: Annotated[Allocation | None, null_because("it ran outside any allocation of a launcher")]
     software: Software
     device: Annotated[DeviceInfo | None, NOT_REACHED]
     types: Annotated[Types | None, NOT_REACHED]
@@ -329,6 +333,16 @@ def _is_whole(local: Local, case: Case) -> bool:
         and all(len(each) == case.devices for each in local.together_ns)
         and set(local.alone_device) == set(range(case.devices))
     )
+
+
+Location = tuple[str, ...]
+
+
+def location(host: str, allocation: Allocation | None) -> Location:
+    """Return where something is measured: the host, and its allocation until the launcher takes it away."""
+    if allocation is None:
+        return (host,)
+    return host, allocation.launcher, allocation.job, str(allocation.restarts), *allocation.nodes
 
 
 REASONS = declared_reasons(Record)

@@ -6,6 +6,11 @@ results/<run id>/<trial id>.log     the worker's standard error, if it wrote any
 results/<run id>/ceilings.json      the ceilings of the device, if the run measured them
 results/<run id>/load.json          requests to a server over time, of a run of `serve-load`; it has no plan or record
 
+for a run that was submitted to a launcher:
+
+results/<run id>/job.json           what was submitted; job.toml is the plan file, job.sh the script, job.log its output
+results/<run id>/attempt-<n>.json   the nth start of the job: where, and how it ended
+
 for a trial whose meters had something to read:
 
 results/<run id>/<trial id>.telemetry.parquet  the time series of all readings
@@ -48,7 +53,10 @@ CEILINGS = "ceilings.json"
 LOAD = "load.json"
 MANIFEST = "manifest.json"
 ENVIRONMENT = "environment.json"
-BESIDE = (PLAN, CEILINGS, LOAD, MANIFEST, ENVIRONMENT)
+JOB = "job.json"
+PLAN_FILE = "job.toml"
+ATTEMPT = "attempt-"
+BESIDE = (PLAN, CEILINGS, LOAD, MANIFEST, ENVIRONMENT, JOB)
 """Files in the folder of a run that are not records; the last two are from a bundle that was unzipped by hand."""
 TELEMETRY = ".telemetry.parquet"
 WORK = ".work"
@@ -70,9 +78,11 @@ def of_ranks(trial_id: str, ranks: int) -> list[str]:
 class RunFolder:
     """The folder of one run, locked by one process at a time."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: Plan, attempt: int | None = None) -> None:
         self.path = path
         self.plan = plan
+        self.attempt = attempt
+        """The number of this start of the job, if the run was submitted."""
 
     @property
     def work(self) -> Path:
@@ -81,7 +91,11 @@ class RunFolder:
 
     def is_complete(self) -> bool:
         """Return whether every planned trial has a record; raises `UserError` if a record is damaged."""
-        return len(done(self.path, self.plan)) == len(self.plan.order)
+        return sum(not is_cut(record) for record in done(self.path, self.plan).values()) == len(self.plan.order)
+
+    def is_superseded(self) -> bool:
+        """Return whether the launcher has started the job again, though this process still works for it."""
+        return self.attempt is not None and attempt_path(self.path, self.attempt + 1).exists()
 
     def record_path(self, trial_id: str) -> Path:
         """Return the path of a trial's record."""
@@ -104,8 +118,10 @@ class RunFolder:
         return self.path / f"{trial_id}.profile{ending}.gz"
 
     def discard(self, record: Record) -> None:
-        """Delete a record."""
+        """Delete a record, and then the other files of its trial."""
         self.record_path(record.trial_id).unlink()
+        for file in self.path.glob(f"{record.trial_id}.*"):
+            file.unlink()
 
     def save(self, record: Record) -> Path:
         """Write the record; if that fails, save it in the folder for temporary files and report that.
@@ -183,6 +199,55 @@ def continued(folder: RunFolder) -> Iterator[RunFolder]:
         yield folder
 
 
+def new_submission(results: Path, plan_file: bytes) -> Path:
+    """Create the folder of a run that is to be submitted, with its plan file; raises `UserError` if that fails."""
+    path = results / new_id()
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with locked(results, wait=True):
+            path.mkdir()
+            write(path / PLAN_FILE, plan_file)
+    except OSError as error:
+        raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
+    return path
+
+
+@contextmanager
+def submitted_run(path: Path, plan: Callable[[], Plan], attempt: int, wait: bool) -> Iterator[RunFolder]:
+    """Lock the folder of a run that was submitted; `plan` makes its plan if it has none yet.
+
+    Raises `UserError` if another process uses it, unless it is to `wait`.
+    """
+    with locked(path / PLAN_FILE, wait=True):
+        if not (path / PLAN).exists():
+            write(path / PLAN, encode(msgspec.structs.replace(plan(), run_id=path.name)))
+    with _held(path, wait=wait):
+        yield RunFolder(path, plan_of(path), attempt)
+
+
+def plan_of(path: Path) -> Plan:
+    """Return the plan of the run in a folder; raises `UserError` if it cannot be read."""
+    found = read_plan(path / PLAN)
+    if isinstance(found, Fault):
+        raise UserError(f"{found}; name the folder of a run, such as results/RUN")
+    return found
+
+
+def attempt_path(path: Path, number: int) -> Path:
+    """Return the path of what is known of the nth start of a submitted run's job."""
+    return path / f"{ATTEMPT}{number}.json"
+
+
+def is_beside(name: str) -> bool:
+    """Return whether a file of this name in the folder of a run is not a record."""
+    return name in BESIDE or name.startswith(ATTEMPT)
+
+
+def is_cut(record: Record) -> bool:
+    """Return whether a trial is to be repeated, because its allocation was taken away meanwhile."""
+    return record.error is not None and record.error.kind == "preempted"
+
+
 def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:
     """Return the planned trials with a record in `path`.
 
@@ -205,7 +270,7 @@ def read(results: list[Path]) -> tuple[list[Record], list[Fault]]:
     records: list[Record] = []
     faults: list[Fault] = []
     for result in results:
-        if result.name in BESIDE:
+        if is_beside(result.name):
             faults.append(Fault(result, "not a record; name its folder"))
             continue
         unread: list[OSError] = []
@@ -273,16 +338,16 @@ def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[P
     for folder, below, names in os.walk(result, onerror=unread):
         below[:] = [name for name in below if not name.startswith(".")]
         for name in names:
-            if name.endswith(".json") and name not in BESIDE and not name.startswith("."):
+            if name.endswith(".json") and not is_beside(name) and not name.startswith("."):
                 yield Path(folder, name)
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _held(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Lock a run's folder against other processes, and sweep out what a killed process left in it."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(path / PLAN))
+            stack.enter_context(locked(path / PLAN, wait=wait))
         except BlockingIOError:
             raise UserError(f"{path} is in use by another process; wait for it, or run without --resume") from None
         _sweep(path)
@@ -312,4 +377,6 @@ def _sweep(path: Path) -> None:
 
 
 def _is_half(file: Path) -> bool:
-    return file.name.startswith(".") and file.name.endswith(".tmp")
+    """Whether a killed process left the file; what is known of a job is not, as it is written without the lock."""
+    of_job = file.name.startswith((f".{JOB}", f".{ATTEMPT}"))
+    return file.name.startswith(".") and file.name.endswith(".tmp") and not of_job

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import short
-from benchmarker.comparing.scaling import labels
+from benchmarker.comparing.scaling_results import labels
 from benchmarker.hooks.extras import installing
 from benchmarker.records.step_times import step_times
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.comparing.matching import Match
-    from benchmarker.comparing.scaling import Series
+    from benchmarker.comparing.scaling_results import Series
     from benchmarker.roofline.model import Level, Roofline
 
 FORMATS = (".png", ".svg", ".pdf")

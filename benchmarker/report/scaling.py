@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.scaling import labels, scalings, sentence, shown
+from benchmarker.comparing.scaling import scalings
+from benchmarker.comparing.scaling_results import labels, sentence, shown
 from benchmarker.records.local_times import STRAGGLER, local_times
 from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import named_columns, names_of
@@ -13,7 +14,7 @@ from benchmarker.report.study import named_columns, names_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.comparing.scaling import Scalings
+    from benchmarker.comparing.scaling_results import Scalings
     from benchmarker.records.record import Record
     from benchmarker.report.study import Study
 

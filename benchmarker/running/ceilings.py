@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count, duration_text
+from benchmarker.hooks import launchers
 from benchmarker.planning.ceiling_search import final, kind, measuring_s
 from benchmarker.records import store
 from benchmarker.running.run import execute
@@ -28,11 +29,12 @@ def measure(
     Returns the records of both runs, and the folder of the second. Raises `UserError` if every trial failed, or if
     there is nothing to resume.
     """
+    allocation = launchers.allocation()
     listener.say(f"search: {count(len(plan.cases), 'size')}, {count(plan.trials, 'trial')} each")
     kinds = len({kind(case) for case in plan.cases})
     before = _unfinished(results, plan, trials) if resume else None
     with store.continued(before) if before else store.new_run(results, plan) as folder:
-        searched = execute(folder, listener, then_s=lambda records: measuring_s(records, kinds, trials))
+        searched = execute(folder, listener, allocation, then_s=lambda records: measuring_s(records, kinds, trials))
     again = final(searched, trials)
     if again is None:
         raise UserError(f"every trial failed; `benchmarker show {results}` shows why")
@@ -43,7 +45,7 @@ def measure(
     )
     begun = _measurement(results, again, folder) if resume else None
     with store.continued(begun) if begun else store.new_run(results, again) as folder:
-        return searched, execute(folder, listener), folder.path
+        return searched, execute(folder, listener, allocation), folder.path
 
 
 def _unfinished(results: Path, plan: Plan, trials: int) -> RunFolder:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarker.api.case import Case
+    from benchmarker.api.launcher import Allocation
     from benchmarker.power.sampler import Found
     from benchmarker.records.record import Record
     from benchmarker.records.store import RunFolder
@@ -42,6 +43,7 @@ class Context:
 
     folder: RunFolder
     listener: Listener
+    allocation: Allocation | None = None
 
     def environment(self, case: Case) -> Environment:
         """The environment variables that show a worker only the GPUs of a case."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.api.case import Case
+    from benchmarker.api.launcher import Allocation
     from benchmarker.power.energy import Accounts
     from benchmarker.records.record import Design
     from benchmarker.records.suite import TrialSuite
@@ -37,6 +38,7 @@ class Process:
     designs: tuple[Design, ...]
     suites: tuple[TrialSuite | None, ...] = ()
     seed: int = 0
+    allocation: Allocation | None = None
 
     @property
     def title(self) -> str:
@@ -143,6 +145,7 @@ class RecordBuilder:
             "status": "failed" if self.failure else "ok",
             "error": {**self.failure, "exit": status} if self.failure else None,
             "machine": self.machine,
+            "allocation": self.process.allocation,
             "software": {
                 "python": description.python_version(),
                 "benchmarker": __version__,

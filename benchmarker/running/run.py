@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
+from benchmarker.formatting import count
 from benchmarker.planning.estimate import TimeLeft
 from benchmarker.records import store
-from benchmarker.records.record import Design, Record
+from benchmarker.records.record import Design, Record, location
 from benchmarker.running.context import Context, Listener
 from benchmarker.running.profile_pass import add_profile, without_profile
 from benchmarker.running.record_builder import Process
-from benchmarker.running.trial import log_paths, run_process, skip
+from benchmarker.running.trial import PreemptedError, log_paths, run_process, skip
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarker.api.launcher import Allocation
     from benchmarker.power.samplers import Sampled
     from benchmarker.records.plan import Plan, PlannedTrial
 
@@ -36,22 +39,26 @@ def never(records: Sequence[Record]) -> bool:
 def execute(
     folder: store.RunFolder,
     listener: Listener,
+    allocation: Allocation | None = None,
     enough: Enough = never,
     then_s: Callable[[Iterable[Record]], float] | None = None,
 ) -> list[Record]:
     """Run the trials of a plan that have no record yet, in its order; returns all records, by case and trial.
 
-    `then_s` returns, from the records so far, how many seconds what follows the plan should take. Raises `UserError` if
-    the folder cannot be written any more. An interrupt loses only the process that is running.
+    The trials of a round share the host and the `allocation`: an unfinished round that was begun elsewhere is repeated
+    whole. `then_s` returns, from the records so far, how many seconds what follows the plan should take. Raises
+    `UserError` if the folder cannot be written any more, or if the launcher has started the job again. An interrupt
+    loses only the process that is running.
     """
     plan = folder.plan
-    context = Context(folder, listener)
+    context = Context(folder, listener, allocation)
     finished = store.done(folder.path, plan)
     if finished:
         failed = sum(record.error is not None for record in finished.values())
         listener.say(
             f"resuming {folder.path}: {len(finished)} of {len(plan.order)} trials have a record ({failed} failed)"
         )
+    _discard_elsewhere(folder, finished, allocation, listener)
     left = TimeLeft(plan)
     left.learn(finished.values())
     ran = 0
@@ -60,8 +67,10 @@ def execute(
         if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
             break
         if any(trial not in finished for trial in trials):
+            if folder.is_superseded():
+                raise UserError(f"the launcher has started {folder.path} again; the run goes on there")
             _discard_halves(folder, trials, finished, listener)
-            process = make_process(plan, trials, slot=ran % len(plan.cases))
+            process = make_process(plan, trials, slot=ran % len(plan.cases), allocation=allocation)
             left_s = left.seconds(ran)
             if then_s and left_s is not None:
                 left_s += then_s(finished.values())
@@ -76,6 +85,28 @@ def execute(
             listener.end(records)
         ran += len(trials)
     return _records(plan, ran, finished)
+
+
+def _discard_elsewhere(
+    folder: store.RunFolder,
+    finished: dict[PlannedTrial, Record],
+    allocation: Allocation | None,
+    listener: Listener,
+) -> None:
+    """Delete the records of unfinished rounds that were begun on another host or in another allocation."""
+    here = location(gethostname(), allocation)
+    rounds: dict[int, list[PlannedTrial]] = {}
+    for index, number in finished:
+        rounds.setdefault(number, []).append((index, number))
+    for number, trials in rounds.items():
+        records = [finished[trial] for trial in trials]
+        whole = len(trials) == len(folder.plan.cases) and not any(map(store.is_cut, records))
+        if not whole and any(location(each.machine.host, each.allocation) != here for each in records):
+            for trial in trials:
+                folder.discard(finished.pop(trial))
+            listener.say(
+                f"round {number} was cut elsewhere: {count(len(trials), 'record')} of it deleted, all of it is repeated"
+            )
 
 
 def _discard_halves(
@@ -97,6 +128,11 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     folder, say = context.folder, context.listener.say
     try:
         outcome = run_process(context, process)
+    except PreemptedError as preempted:
+        for record in preempted.records:
+            folder.save(record)
+        say(f"preempted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
+        raise
     except KeyboardInterrupt:
         for log in log_paths(folder, process):
             log.unlink(missing_ok=True)
@@ -146,7 +182,9 @@ def _stored(context: Context, record: Record) -> Record:
     return record
 
 
-def make_process(plan: Plan, trials: Sequence[PlannedTrial], slot: int) -> Process:
+def make_process(
+    plan: Plan, trials: Sequence[PlannedTrial], slot: int, allocation: Allocation | None = None
+) -> Process:
     """The process that measures one trial of a plan, or the two of a duet."""
     ids = [store.new_id() for _ in trials]
     partners = reversed(ids) if plan.design == "duet" else [None]
@@ -161,6 +199,7 @@ def make_process(plan: Plan, trials: Sequence[PlannedTrial], slot: int) -> Proce
         ),
         suites=tuple(plan.suite_of(index) for index, _ in trials),
         seed=plan.seed + trials[0][1],
+        allocation=allocation,
     )
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.api.errors import TerminatedError
+from benchmarker.hooks import launchers
 from benchmarker.machine import counters
 from benchmarker.power.samplers import Sampled, Sampling
 from benchmarker.records import store
@@ -19,6 +21,7 @@ from benchmarker.worker.launch import ending_text
 from benchmarker.worker.protocol import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from benchmarker.api.case import Case
@@ -35,12 +38,37 @@ class Outcome:
     sampled: list[Sampled]
 
 
+class PreemptedError(TerminatedError):
+    """The launcher takes the allocation away; `records` are those of the process that this has ended."""
+
+    def __init__(self, records: list[Record]) -> None:
+        super().__init__()
+        self.records = records
+
+
 def run_process(context: Context, process: Process) -> Outcome:
-    """Measure in a fresh worker while the available meters are read; any failure is in the records."""
-    first, measuring = process.cases[0], process.cases[0].measuring
-    environment, meters = context.environment(first), context.meters(process.cases)
-    logs, hear = log_paths(context.folder, process), context.listener.hear
+    """Measure in a fresh worker while the available meters are read; any failure is in the records.
+
+    Raises `PreemptedError` if the launcher takes the allocation away meanwhile.
+    """
+    environment = context.environment(process.cases[0])
     builders = _builders(process, environment)
+    start = time.monotonic()
+    try:
+        return _run(context, process, environment, builders)
+    except TerminatedError as error:
+        if not context.allocation or launchers.ending(context.allocation) != "preempted":
+            raise
+        for each in builders:
+            if each.failure is None and not each.done:
+                each.fail("preempted", f"the allocation was taken away: {launchers.named(context.allocation)}")
+        raise PreemptedError([each.record(time.monotonic() - start, None) for each in builders]) from error
+
+
+def _run(context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]) -> Outcome:
+    first, measuring = process.cases[0], process.cases[0].measuring
+    meters = context.meters(process.cases)
+    logs, hear = log_paths(context.folder, process), context.listener.hear
 
     def gather(event: Event) -> None:
         for each in builders:

@@ -36,6 +36,7 @@ FAILURES = {
     "killed": "killed",
     "partner": "partner failed",
     "skipped": "skipped",
+    "preempted": "preempted",
 }
 """Why a cell has no value, by the kind of failure of its trials."""
 

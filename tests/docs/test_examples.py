@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,61 @@ def test_an_example_works_where_it_is_installed(example: Example, how: str, core
     (stored,) = (file for file in elsewhere.glob("results/*/*.json") if file.name != "plan.json")
     schema = json.loads((ROOT / "docs" / "record.schema.json").read_text())
     jsonschema.validate(json.loads(stored.read_text()), schema)
+
+
+QUEUED = """
+problem = "gemm"
+framework = "numpy"
+m = 64
+n = 64
+k = 64
+trials = 2
+[measuring]
+power = "none"
+blocks = 2
+seconds = 1
+"""
+
+
+@pytest.mark.slow
+def test_the_launcher_of_the_example_runs_one_job_at_a_time(core_wheel: Path, tmp_path: Path) -> None:
+    if shutil.which("flock") is None:
+        pytest.skip("flock of util-linux is not installed")
+    source = tmp_path / "source"
+    shutil.copytree(EXAMPLES / "launcher-plugin", source, ignore=NOT_SOURCE)
+    python = make_environment(tmp_path / "venv", core_wheel)
+    pip("install", *OFFLINE, make_wheel(source, tmp_path / "wheels"), python=python, cwd=tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "plan.toml").write_text(QUEUED)
+    env = {"TMPDIR": str(tmp_path)}
+
+    def benchmarker(*words: str) -> Any:
+        return json_of(call(python.parent / "benchmarker", *words, "--json", cwd=elsewhere, env=env))
+
+    listed = [plugin for plugin in benchmarker("list", "launchers") if plugin["distribution"] == "benchmarker-queue"]
+    assert [(plugin["name"], plugin["available"]) for plugin in listed] == [("queue", True)]
+    made = [benchmarker("submit", "plan.toml", "--launcher=queue", "-o", "name=test") for _ in range(3)]
+    assert [job["state"] for job in benchmarker("jobs")][1:] == ["pending", "pending"]
+    launchers = "from benchmarker.hooks.launchers import load_launcher"
+    done = call(python, "-c", f"{launchers}; load_launcher('queue').cancel({made[2]['job']!r})", cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    deadline = time.monotonic() + 120
+    while any(job["state"] in ("pending", "running") for job in benchmarker("jobs")):
+        assert time.monotonic() < deadline
+    jobs = benchmarker("jobs")
+    assert [(job["state"], job["done"], job["planned"]) for job in jobs] == [("done", 2, 2)] * 2 + [
+        ("stopped", 0, None)
+    ]
+    records = [
+        [json.loads(file.read_text()) for file in elsewhere.glob(f"results/{each['run_id']}/2*.json")] for each in made
+    ]
+    told = [{record["allocation"]["job"] for record in each} for each in records]
+    assert told == [{made[0]["job"]}, {made[1]["job"]}, set()]
+    ended = datetime.fromisoformat(jobs[0]["attempts"][0]["ended_at"])
+    assert datetime.fromisoformat(jobs[1]["attempts"][0]["started_at"]) >= ended
+    refused = call(python.parent / "benchmarker", "submit", "plan.toml", "--launcher=queue", "-o", "x=1", cwd=elsewhere)
+    assert refused.stderr == "benchmarker: error: launcher.queue has no option x; there is: name\n"
 
 
 def test_two_distributions_with_one_address_are_refused(tmp_path: Path) -> None:

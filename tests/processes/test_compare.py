@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from support.records import make_record
 
+from benchmarker import Allocation
 from benchmarker.comparing import matching
 from benchmarker.comparing.classical import classical
 from benchmarker.comparing.formatting import details
@@ -50,6 +51,34 @@ def noisy(n, ratio=1.0, sd=0.1, own=0.01):
     """Step times of two cases that share what happens to a round."""
     shared = np.exp(RNG.normal(0, sd, n))
     return shared * np.exp(RNG.normal(0, own, n)), ratio * shared * np.exp(RNG.normal(0, own, n))
+
+
+@pytest.mark.parametrize("change", ["host", "allocation"])
+def test_a_round_that_was_cut_is_not_paired(derive, change):
+    """Of the second side, the rounds from the eighth on were measured elsewhere; those before are paired as ever."""
+    a, b = noisy(12, 1.05)
+    there = {
+        "host": {"machine": msgspec.structs.replace(make_record().machine, host="elsewhere")},
+        "allocation": {"allocation": Allocation("slurm", "7", ["node1"], 1)},
+    }[change]
+    records = [
+        msgspec.structs.replace(each, **there) if each.design.case_number and each.trial >= 8 else each
+        for each in run(a, b)
+    ]
+    found, whole = verdict(records, derive), verdict(run(a[:8], b[:8]), derive)
+    assert (found.method, found.rounds, found.ratio) == ("paired", 8, whole.ratio)
+    assert "4 rounds were cut: each side was measured elsewhere" in found.notes
+    moved = [msgspec.structs.replace(each, **there) if each.design.case_number else each for each in run(a, b)]
+    assert verdict(moved, derive).method == "unpaired"
+
+
+def test_a_run_that_moved_between_rounds_is_paired(derive):
+    a, b = noisy(12, 1.05)
+    records = [
+        msgspec.structs.replace(each, allocation=Allocation("slurm", "7", ["node1"], each.trial // 6))
+        for each in run(a, b)
+    ]
+    assert verdict(records, derive).rounds == 12
 
 
 def test_paired_by_round_is_scipys_signed_rank_test(derive):

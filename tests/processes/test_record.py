@@ -101,7 +101,7 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             7: set(),
             8: set(),
             9: set(),
-        }[version] | ({"local", "token_times"} if version < 8 else {"local"})
+        }[version] | {"local", "allocation"} | ({"token_times"} if version < 8 else set())
         if version > 1:
             before = raw["witnesses" if version < 5 else "interference"]
             assert record.interference.own_busy_cores == before["own_busy_cores"]

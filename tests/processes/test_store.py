@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -9,7 +11,7 @@ import pytest
 from support.records import make_record
 
 from benchmarker import Case, Measuring, UserError
-from benchmarker.files import atomic, scratch
+from benchmarker.files import atomic, locks, scratch
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
 
@@ -44,6 +46,42 @@ def test_a_run_is_held_by_one_process(tmp_path):
             again.__enter__()
     with store.unfinished_run(tmp_path, PLAN) as folder:
         assert folder.plan.cases == [CASE]
+
+
+@pytest.fixture
+def as_on_nfs(monkeypatch):
+    """Locks are refused as NFS refuses them: flock(2) of Linux, "NFS details"."""
+    flock = fcntl.flock
+
+    def refuse(held, operation):
+        readonly = fcntl.fcntl(held, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        if operation & fcntl.LOCK_EX and readonly:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(held, operation)
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+def test_a_run_is_locked_where_only_files_open_for_writing_can_be(as_on_nfs, tmp_path):
+    with store.new_run(tmp_path, PLAN):
+        with pytest.raises(UserError, match="is in use by another process"):
+            store.unfinished_run(tmp_path, PLAN).__enter__()
+        with store.new_run(tmp_path, PLAN):
+            pass
+    with locks.locked(tmp_path), pytest.raises(BlockingIOError), locks.locked(tmp_path):
+        pass
+    with store.unfinished_run(tmp_path, PLAN):
+        pass
+    assert store.read([tmp_path])[0] == []
+
+
+def test_a_file_system_without_locks_is_told_with_the_remedy(monkeypatch, tmp_path):
+    def refuse(held, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match="its file system has no locks; mount Lustre with -o flock"):
+        store.new_run(tmp_path, PLAN).__enter__()
 
 
 def leave_behind(path, trial_id):

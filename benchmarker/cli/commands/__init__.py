@@ -9,6 +9,8 @@ SECTIONS = {
         "sweep": "Measure every combination of parameter values.",
         "plan show": "Show what a plan file would run, and how long it takes.",
         "plan run": "Run a plan file.",
+        "submit": "Submit a plan file as a job, such as to Slurm.",
+        "jobs": "Show what has become of submitted jobs.",
         "check": "Check every implementation against its reference.",
         "ceilings": "Measure the device's highest FLOP/s and bytes/s.",
         "serve-load": "Send requests over time to a server or engine of text.",

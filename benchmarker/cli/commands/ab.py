@@ -23,6 +23,7 @@ from benchmarker.cli.options.types import Design, Duration, Integer, Share, rena
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.stopping import Referee
+from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
@@ -126,12 +127,13 @@ def command(
         looks=looks(max_rounds),
         seed=order_seed,
     )
+    allocation = launchers.allocation()
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     with opened as folder, Progress() as progress:
         referee = Referee(rules, derive, looks(max_rounds), target, budget, progress.say)
         if cases[0] == cases[1]:
             progress.say("A and B are the same configuration: this A/A test shows the machine's noise floor")
-        records = execute(folder, progress, referee)
+        records = execute(folder, progress, allocation, referee)
     made = matching.within(records)
     family = compare(made.matches, rules, derive, shared=made.shared)
     if as_json:

@@ -22,6 +22,7 @@ PLURALS = {
     "workloads": "workload",
     "meters": "meter",
     "metrics": "metric",
+    "launchers": "launcher",
 }
 
 

@@ -18,6 +18,7 @@ from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import clean, count, si
+from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
 from benchmarker.records.configurations import configurations, factors
@@ -202,6 +203,8 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     click.echo()
     rows = [["parameters", " ".join(f"{name}={value}" for name, value in case.params.items())], *_how(record)]
     rows += machine_rows(record.machine)
+    if record.allocation:
+        rows.append(["allocation", named(record.allocation)])
     rows += [
         ["Python", record.software.python],
         ["libraries", ", ".join(f"{name} {version}" for name, version in record.software.libraries.items())],

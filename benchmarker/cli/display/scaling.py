@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.comparing.scaling import sentence, shared_notes, shown, slowest_of
+from benchmarker.comparing.scaling_results import sentence, shared_notes, shown, slowest_of
 from benchmarker.formatting import count, rounded, si
 from benchmarker.records.local_times import longer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.comparing.scaling import Devices, Scalings, Series
+    from benchmarker.comparing.scaling_results import Devices, Scalings, Series
 
 
 def print_scalings(found: Scalings, *, wide: bool = False) -> None:

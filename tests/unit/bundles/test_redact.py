@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from support.records import make_ceiling, make_energy, make_record
 
+from benchmarker import Allocation
 from benchmarker.api.meter import Unavailable
 from benchmarker.bundles.pack import Bundled, bundle
 from benchmarker.bundles.redact import Redactor
@@ -119,6 +120,20 @@ def test_the_same_machine_and_card_have_the_same_pseudonym_everywhere(theirs):
         ("host-1-89abcdef", 2),
         ("host-2-89abcdef", 1),
     ]
+
+
+def test_what_a_job_was_submitted_with_is_left_out_and_its_nodes_have_pseudonyms(run, tmp_path):
+    for name in ("job.json", "attempt-0.json"):
+        (run / name).write_text('{"host": "node70", "options": {"account": "alice"}}')
+    (path,) = run.glob("*-0002-0.json")
+    allocation = Allocation("slurm", "12", ["node7.example.org", "node70"], 0)
+    atomic.write(path, atomic.encode(msgspec.structs.replace(store.read_record(path), allocation=allocation)))
+    folder = unbundle(bundle(run, tmp_path / "bid.zip", redact=True).path, tmp_path / "theirs").folder
+    records, faults = store.read([folder])
+    assert faults == []
+    assert records[2].allocation == Allocation("slurm", "12", ["host-1-89abcdef", "host-3-89abcdef"], 0)
+    assert not [word for word in SECRETS for each in folder.glob("*.json") if word in each.read_text()]
+    assert not {"job.json", "attempt-0.json"} & {each.name for each in folder.iterdir()}
 
 
 def test_messages_keep_what_identifies_nobody(theirs):

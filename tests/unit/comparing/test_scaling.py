@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
-from benchmarker.comparing.scaling import labels, scalings, sentence, shared_notes, shown
+from benchmarker.comparing.scaling import scalings
+from benchmarker.comparing.scaling_results import labels, sentence, shared_notes, shown
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records.record import CostPart, Failure, Local
 
@@ -179,9 +180,9 @@ def test_what_has_no_local_phase_says_why():
     assert "2 devices: one device exchanges nothing" in notes
 
 
-def test_each_way_to_divide_a_step_is_a_series_of_its_own():
-    def divided(way, number):
-        return trials(TWO, 2, case={"parallel": way}, number=number)
+def test_each_strategy_is_a_series_of_its_own():
+    def divided(strategy, number):
+        return trials(TWO, 2, case={"parallel": strategy}, number=number)
 
     several = found(trials(ONE), divided("dp", 1), divided("tp", 2)).series
     assert [(each.scaling, each.parallel, len(each.points)) for each in several] == [

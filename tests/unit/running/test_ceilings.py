@@ -33,7 +33,7 @@ def interrupted_after(monkeypatch):
     """Plays the running of plans: as many trials as given are recorded, then comes Ctrl-C."""
     left = {"trials": 0}
 
-    def execute(folder, listener, then_s=None):
+    def execute(folder, listener, allocation, then_s=None):
         records = store.done(folder.path, folder.plan)
         for index, trial in folder.plan.order:
             if (index, trial) in records:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
-from benchmarker.cli.execution import execute_plan, planned
+from benchmarker.cli.execution import continue_run, execute_plan, planned
 from benchmarker.cli.options.case import dry_run_option, store_options
 
 
@@ -19,9 +21,14 @@ from benchmarker.cli.options.case import dry_run_option, store_options
 @progress_options
 @json_option
 def command(file: Path, results: Path, resume: bool, dry_run: bool, as_json: bool) -> int:
-    """Run a plan file in rounds: each round is one trial of every case, in random order.
+    """Run a plan FILE in rounds: each round is one trial of every case, in random order.
 
     Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
-    continues; the exit status is then 1.
+    continues; the exit status is then 1. FILE may also be the folder of a run, which then goes on.
     """
+    if file.is_dir():
+        chosen = click.get_current_context().get_parameter_source("results") is not ParameterSource.DEFAULT
+        if resume or dry_run or chosen:
+            raise UserError(f"{file} is a run, which goes on where it is; leave --resume, --dry-run and --results out")
+        return continue_run(file, as_json)
     return execute_plan(planned(file), results, resume, dry_run, as_json)

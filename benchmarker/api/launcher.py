@@ -1,0 +1,76 @@
+"""Launchers: where programs are started other than by the user, such as a cluster's scheduler."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from benchmarker.api.numbers import Count
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Phase = Literal["pending", "running", "ended", "unknown"]
+Ending = Literal["preempted", "time limit", "cancelled"]
+
+
+class Allocation(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a launcher gave to this process: the number of the job, its nodes, and how often the job was restarted."""
+
+    launcher: str
+    job: str
+    nodes: list[str]
+    restarts: Count
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """The state of a job: its phase, the same in the launcher's own words with the reason, and its nodes, if known.
+
+    `unknown` means that it cannot be told now; a job that the launcher has forgotten has `ended`.
+    """
+
+    phase: Phase
+    detail: str
+    nodes: str = ""
+
+
+class Launcher(ABC):
+    """Starts scripts as jobs, and tells what has become of them."""
+
+    @abstractmethod
+    def allocation(self) -> Allocation | None:
+        """Return the allocation that this process runs in, None outside of any.
+
+        Raises `UserError` if it runs in one in a way that cannot be measured, such as beside its nodes.
+        """
+
+    @abstractmethod
+    def directives(self, name: str, log: Path) -> Sequence[str]:
+        """Return the lines of a script that tell the launcher what a job needs; `log` is where its output goes.
+
+        The job has one node and one task, may be restarted, and gets SIGTERM some time before it must end.
+        """
+
+    @abstractmethod
+    def submit(self, script: Path, log: Path) -> str:
+        """Submit a script, and return the job's number; raises `UserError` if it is refused or could never start."""
+
+    @abstractmethod
+    def states(self, jobs: Sequence[str]) -> Mapping[str, JobState]:
+        """Return the state of each job."""
+
+    @abstractmethod
+    def cancel(self, job: str) -> None:
+        """End a job, or take it off the queue."""
+
+    def ending(self, allocation: Allocation) -> Ending:
+        """Return why SIGTERM was sent to this process, which runs in the allocation."""
+        return "cancelled"
+
+    def requeue(self, allocation: Allocation) -> None:  # noqa: B027 - most launchers have nothing to do
+        """Put the preempted job of this process back on the queue; one that the launcher puts back anyway is left."""

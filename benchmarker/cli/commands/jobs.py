@@ -1,0 +1,120 @@
+"""`benchmarker jobs`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
+from benchmarker.formatting import count
+from benchmarker.running.jobs import submitted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.records.record import Record
+    from benchmarker.running.jobs import SubmittedRun
+
+WATCH_S = 10.0
+"""Time between two looks at the jobs: a scheduler is shared with others."""
+
+
+@click.command("jobs")
+@click.argument("results", metavar="[RESULT]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--watch", is_flag=True, help="Look again every 10 s, until no job is pending or running.")
+@wide_option
+@json_option
+def command(results: tuple[Path, ...], watch: bool, wide: bool, as_json: bool) -> None:
+    """Show the jobs of submitted runs: their state, the trials done of those planned, and what failed where.
+
+    RESULT is a folder of runs, or that of one run; by default it is results. `stopped` is a job that has ended before
+    its run was complete; `submit` with the folder of the run goes on with it.
+    """
+    if watch and as_json:
+        raise UserError("--watch prints tables; leave --watch or --json out")
+    results = results or (Path("results"),)
+    runs = submitted(results)
+    if as_json:
+        print_json([_plain(run) for run in runs])
+        return
+    if not runs:
+        click.echo(f"no run below {', '.join(map(str, results))} was submitted")
+        return
+    _print(runs, wide)
+    while watch and any(run.state in ("pending", "running") for run in runs):
+        time.sleep(WATCH_S)
+        before, runs = runs, submitted(results)
+        if runs != before:
+            click.echo()
+            _print(runs, wide)
+
+
+def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
+    print_table(
+        ["run", "job", "state", "trials", "failed", "node", "starts"],
+        [
+            [
+                run.folder.name,
+                run.job.number or "-",
+                run.state,
+                f"{run.done}/{'?' if run.planned is None else run.planned}",
+                str(len(run.failures)),
+                run.nodes or "-",
+                str(len(run.attempts)),
+            ]
+            for run in runs
+        ],
+        drop=["starts", "node"],
+        wide=wide,
+    )
+    for run in runs:
+        if run.state not in ("running", "done"):
+            print_text(f"{run.folder.name}: {run.state}: {run.detail}", "  ")
+        for number, attempt in run.lost:
+            lost = f"start {number} on {attempt.where} ended without warning: the node failed, or it was killed"
+            print_text(f"{run.folder.name}: {lost}", "  ")
+        for text, records in _by_failure(run.failures).items():
+            print_text(f"{run.folder.name}: {count(len(records), 'trial')} failed {text}", "  ")
+
+
+def _by_failure(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Group records of failed trials by where they failed and why, in words."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        assert record.error is not None
+        where = ", ".join(record.allocation.nodes) if record.allocation else record.machine.host
+        rank = "" if record.error.rank is None else f", rank {record.error.rank}"
+        text = f"on {where}{rank} in {record.error.stage} ({record.error.kind}): {record.error.message}"
+        found.setdefault(text, []).append(record)
+    return found
+
+
+def _plain(run: SubmittedRun) -> dict[str, Any]:
+    return {
+        "folder": str(run.folder),
+        "run_id": run.folder.name,
+        "launcher": run.job.launcher,
+        "job": run.job.number,
+        "state": run.state,
+        "detail": run.detail,
+        "nodes": run.nodes,
+        "planned": run.planned,
+        "done": run.done,
+        "attempts": msgspec.to_builtins(run.attempts),
+        "failures": [
+            {
+                "trial_id": record.trial_id,
+                "case_number": record.design.case_number,
+                "trial": record.trial,
+                "host": record.machine.host,
+                "nodes": record.allocation.nodes if record.allocation else [],
+                **msgspec.to_builtins(record.error),
+            }
+            for record in run.failures
+        ],
+    }

@@ -1,0 +1,85 @@
+"""What should make one doubt a speed-up, and how it is split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from benchmarker.comparing import disturbances
+from benchmarker.comparing.formatting import DOUBTS
+from benchmarker.formatting import count, rounded
+from benchmarker.records.local_times import STRAGGLER, longer
+
+if TYPE_CHECKING:
+    from benchmarker.comparing.scaling_results import Point
+    from benchmarker.records.configurations import Configuration
+
+BEYOND = 1.05
+"""An efficiency above this is told."""
+WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
+UNLIKE = 0.05
+"""Largest relative difference between the efficiency and the product of its factors that is not told."""
+PARTS_OF_A_CPU = (
+    "the devices are parts of one processor, all of whose cores one device has to itself: do not expect the ideal"
+)
+
+
+def crowded(group: Configuration, devices: Sequence[int]) -> list[str]:
+    """Return a note if a processor has fewer cores than it is divided into devices."""
+    cores = group.records[0].machine.cpu.usable_cores
+    several = [str(number) for number in devices if number > cores]
+    if group.records[0].case.device != "cpu" or not several:
+        return []
+    return [
+        f"{', '.join(several)} devices on {count(cores, 'core')}: this shows how they take turns, not how they work "
+        "together"
+    ]
+
+
+def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
+    """Return what should make one doubt a series."""
+    found = []
+    if groups[0].records[0].case.device == "cpu":
+        found.append(PARTS_OF_A_CPU)
+    found += crowded(groups[0], [point.devices for point in points])
+    if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
+        found.append(
+            f"{', '.join(beyond)} devices: more than ideal, so one device was slower than it can be: {WHY_SLOW}"
+        )
+    found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
+    if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
+        found.append("too few trials for an interval; --trials=6 or more give one")
+    found += [f"{count(point.devices, 'device')}: {point.unsplit}" for point in points if point.unsplit]
+    found += [f"{count(devices, 'device')}: {text}" for devices, text in _doubts_of_splits(points)]
+    disturbed = disturbances.count(group.records for group in groups)
+    return [*found, str(disturbed)] if disturbed.number else found
+
+
+def _doubts_of_splits(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
+    """Yield what should make one doubt how efficiencies are split, and stragglers, by number of devices."""
+    for point in points:
+        if (split := point.split) is None:
+            continue
+        if split.score < STRAGGLER:
+            yield point.devices, f"device {split.slowest} is a straggler: {longer(split.score)} on the fastest"
+        if abs(split.product / point.efficiency.value - 1) > UNLIKE:
+            yield (
+                point.devices,
+                f"the factors multiply to {rounded(100 * split.product, 3)}%, not to the efficiency: the machine was "
+                "not the same in the timed part and in the local phase",
+            )
+
+
+def unlike_exchanges(several: Iterable[Sequence[Configuration]]) -> list[str]:
+    """Return a note if the frameworks exchange data by unlike means."""
+    cases = [each.records[0].case for groups in several for each in groups]
+    on_cpu = [case for case in cases if case.device == "cpu"]
+    between, within = (
+        sorted({case.framework for case in on_cpu if (case.ranks > 1) == processes}) for processes in (True, False)
+    )
+    if not (between and within):
+        return []
+    return [
+        f"on a CPU, {' and '.join(between)} exchanges data between processes and {' and '.join(within)} within one: "
+        "their scaling differs by that too"
+    ]

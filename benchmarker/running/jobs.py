@@ -1,0 +1,99 @@
+"""The state of submitted runs: what the launcher says of the job, and what is in the folder of the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.launcher import JobState
+from benchmarker.hooks import launchers
+from benchmarker.records import store
+from benchmarker.records.job import attempts_of, job_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarker.records.job import Attempt, Job
+    from benchmarker.records.record import Record
+
+State = Literal["pending", "running", "done", "stopped", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedRun:
+    """A submitted run: its job, the starts of the job, and its records.
+
+    It is `done` if every planned trial has a record, and `stopped` if its job ended before; `detail` says why. The
+    number of `planned` trials is None until the plan is made, which is in the allocation.
+    """
+
+    folder: Path
+    job: Job
+    state: State
+    detail: str
+    nodes: str
+    planned: int | None
+    records: tuple[Record, ...]
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def done(self) -> int:
+        """Number of trials with a record that stays."""
+        return sum(not store.is_cut(record) for record in self.records)
+
+    @property
+    def lost(self) -> list[tuple[int, Attempt]]:
+        """The starts of the job, by number, that ended without a word though the job was started again."""
+        return [(number, each) for number, each in enumerate(self.attempts[:-1]) if each.ending is None]
+
+    @property
+    def failures(self) -> list[Record]:
+        """The records of trials that failed."""
+        return [record for record in self.records if record.error]
+
+
+def submitted(results: Iterable[Path]) -> list[SubmittedRun]:
+    """Return the submitted runs at `results` (folders of runs, or of one run), oldest first.
+
+    Raises `UserError` if what is in a folder cannot be read.
+    """
+    folders = {file.parent for result in results for file in (result / store.JOB, *result.glob(f"*/{store.JOB}"))}
+    jobs = {folder: job for folder in sorted(folders) if (job := job_of(folder))}
+    states = _states(list(jobs.values()))
+    return [_run(folder, job, states[job.launcher, job.number]) for folder, job in jobs.items()]
+
+
+def _states(jobs: Sequence[Job]) -> Mapping[tuple[str, str | None], JobState]:
+    """Ask each launcher once for the states of its jobs."""
+    found: dict[tuple[str, str | None], JobState] = {}
+    for name in dict.fromkeys(job.launcher for job in jobs):
+        numbers = [job.number for job in jobs if job.launcher == name and job.number is not None]
+        found[name, None] = JobState("unknown", "being submitted")
+        try:
+            states = launchers.load_launcher(name).states(numbers)
+        except UserError as error:
+            states = dict.fromkeys(numbers, JobState("unknown", str(error)))
+        found |= {(name, number): state for number, state in states.items()}
+    return found
+
+
+def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
+    attempts = attempts_of(folder)
+    plan = store.plan_of(folder) if (folder / store.PLAN).exists() else None
+    records = store.read([folder])[0] if plan else []
+    complete = plan is not None and sum(not store.is_cut(record) for record in records) == len(plan.order)
+    state: State = "stopped"
+    detail, nodes = told.detail, told.nodes
+    if complete and told.phase in ("ended", "unknown"):
+        state, detail = "done", ""
+    elif told.phase != "ended":
+        state = told.phase
+    elif attempts:
+        detail = attempts[-1].message or attempts[-1].ending or f"killed without warning; {detail}"
+    if attempts and not nodes and state != "pending":
+        nodes = attempts[-1].where
+    return SubmittedRun(
+        folder, job, state, detail, nodes, len(plan.order) if plan else None, tuple(records), tuple(attempts)
+    )

@@ -1,0 +1,178 @@
+"""Submission of a plan to a launcher: the script, and what its job does when it starts, perhaps more than once."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import sys
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.errors import TerminatedError, UserError
+from benchmarker.files.atomic import encode, write
+from benchmarker.hooks import launchers
+from benchmarker.machine import description
+from benchmarker.planning import build, plan_file
+from benchmarker.records import job as jobs
+from benchmarker.records import store
+from benchmarker.records.job import LOG, SCRIPT, Attempt, Installed, Job
+from benchmarker.records.store import PLAN_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from benchmarker.api.launcher import Allocation, Launcher
+    from benchmarker.records.plan import Plan
+    from benchmarker.records.store import RunFolder
+    from benchmarker.running.site import Site
+
+
+def installed() -> Installed:
+    """Return the software that this Python would run."""
+    distributions = {each.name: each.version for each in metadata.distributions() if each.name}
+    return Installed(description.python_version(), description.commit(), dict(sorted(distributions.items())))
+
+
+def script(launcher: Launcher, folder: Path, site: Site) -> str:
+    """Return the script of a job that goes on with the run in `folder`, with this Python, however often it starts."""
+    folder = folder.absolute()
+    program = [*site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", str(folder)]
+    lines = [
+        "#!/bin/bash",
+        *launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG),
+        f"cd {shlex.quote(str(Path.cwd()))} || exit",
+        *site.setup,
+        f"exec {shlex.join(program)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def check(path: Path, name: str) -> None:
+    """Refuse a plan file that no node could run; what a node's devices support is seen only there."""
+    description = plan_file.read(path, name)
+    try:
+        build.suite_of(description)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def submit(
+    plan: Path, results: Path, name: str, options: Mapping[str, str], launcher: Launcher, site: Site
+) -> tuple[Path, Job]:
+    """Submit a plan file, or the unfinished run in a folder; returns the folder of the run, and its job.
+
+    Raises `UserError` if the launcher refuses it; nothing is left then, and a run that was there is as before.
+    """
+    earlier = _unfinished(plan) if plan.is_dir() else None
+    source, stem = (plan / PLAN_FILE, earlier.plan) if earlier else (plan, plan.stem)
+    check(source, stem)
+    job = Job(
+        launcher=name,
+        options=dict(options),
+        plan=stem,
+        submitted_at=description.utc_now(),
+        installed=installed(),
+    )
+    path = plan if earlier else store.new_submission(results, source.read_bytes())
+    try:
+        write(path / SCRIPT, script(launcher, path, site).encode())
+        jobs.save_job(path, job)
+        number = launcher.submit(path / SCRIPT, path / LOG)
+    except BaseException as error:
+        if earlier:
+            jobs.save_job(path, earlier)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"cannot write to {path}: {error.strerror}; name another folder with --results") from error
+        raise
+    job = msgspec.structs.replace(job, number=number)
+    try:
+        jobs.save_job(path, job)
+    except OSError as error:
+        launcher.cancel(number)
+        raise UserError(f"cannot write to {path}: {error.strerror}; job {number} was cancelled") from error
+    return path, job
+
+
+def _unfinished(path: Path) -> Job:
+    """Return the job of a run that may be submitted again; raises `UserError` if it may not."""
+    job = jobs.job_of(path)
+    if job is None:
+        raise UserError(
+            f"{path} is not the folder of a submitted run; name a plan file, or go on with `plan run {path}`"
+        )
+    if job.number:
+        told = launchers.load_launcher(job.launcher).states([job.number])[job.number]
+        if told.phase != "ended":
+            raise UserError(
+                f"job {job.number} of {path} is not known to have ended ({told.detail}); wait, or cancel it"
+            )
+    if (path / store.PLAN).exists() and store.RunFolder(path, store.plan_of(path)).is_complete():
+        raise UserError(f"{path} is complete: every trial has a record")
+    return job
+
+
+@contextmanager
+def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, str], Plan]) -> Iterator[RunFolder]:
+    """Lock the submitted run in a folder for this start of its job, whose beginning and end are noted there.
+
+    `made` makes the plan from its file and the file's name. A process of an earlier start that the launcher has lost,
+    but not ended, ends after its trial, as it sees this start; until then, this one waits. Raises `UserError` if the
+    software is not that of the submission, or if a process that the launcher did not start uses the run.
+    """
+    job = jobs.job_of(path)
+    assert job is not None
+    is_ours = allocation is not None and job.number in (None, allocation.job)
+    number = len(jobs.attempts_of(path))
+    run = store.submitted_run(path, lambda: made(path / PLAN_FILE, job.plan), number, wait=is_ours)
+    if is_ours:
+        with _noted(path, number, allocation):
+            _check_installed(path, job)
+            with run as folder:
+                yield folder
+    else:
+        _check_installed(path, job)
+        with run as folder, _noted(path, number, allocation):
+            yield folder
+
+
+def _check_installed(path: Path, job: Job) -> None:
+    """Raise `UserError` if the software is not that of the submission."""
+    if changed := jobs.differences(job.installed, installed()):
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise UserError(
+            f"the software here is not that of the submission: {', '.join(changed[:3])}{more}; submit {path} again"
+        )
+
+
+@contextmanager
+def _noted(path: Path, number: int, allocation: Allocation | None) -> Iterator[None]:
+    """Note that the job is started, and how this start ends."""
+    attempt = Attempt(host=socket.gethostname(), allocation=allocation, started_at=description.utc_now())
+
+    def end(ending: str, message: str = "") -> None:
+        ended = msgspec.structs.replace(attempt, ended_at=description.utc_now(), ending=ending, message=message)
+        write(store.attempt_path(path, number), encode(ended))
+
+    write(store.attempt_path(path, number), encode(attempt))
+    try:
+        yield
+    except TerminatedError:
+        ending = launchers.ending(allocation) if allocation else "cancelled"
+        end(ending)
+        if allocation and ending == "preempted":
+            launchers.requeue(allocation)
+        raise
+    except KeyboardInterrupt:
+        end("cancelled")
+        raise
+    except UserError as error:
+        end("error", str(error))
+        raise
+    end("done")

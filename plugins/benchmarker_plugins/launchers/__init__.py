@@ -1,0 +1,1 @@
+"""Launchers: this machine, and Slurm."""

@@ -1,0 +1,147 @@
+"""The launcher for Slurm against programs that answer as Slurm's do; tests/processes/test_slurm.py has the real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarker import Allocation, JobState, UserError
+from benchmarker.hooks import launchers
+from benchmarker_plugins.launchers.slurm import make_launcher
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts a program on PATH that runs a line of shell."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+
+    def make(name: str, line: str) -> None:
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def in_job(monkeypatch: pytest.MonkeyPatch):
+    """Sets the variables of a job's script on its one node."""
+
+    def enter(**variables: str) -> None:
+        of_job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "node1", "SLURMD_NODENAME": "node1"}
+        for name, value in (of_job | variables).items():
+            monkeypatch.setenv(name, value)
+
+    return enter
+
+
+def test_outside_of_a_job_there_is_no_allocation() -> None:
+    assert launchers.allocation() is None
+
+
+def test_the_allocation_is_the_node_of_the_job_or_of_the_step(in_job, play) -> None:
+    in_job()
+    assert launchers.allocation() == Allocation("slurm", "12", ["node1"], 0)
+    in_job(SLURM_JOB_NODELIST="node[1-2]", SLURM_STEP_NODELIST="node2", SLURM_RESTART_COUNT="3")
+    assert launchers.allocation() == Allocation("slurm", "12", ["node2"], 3)
+
+
+def test_what_cannot_be_measured_in_a_job_is_refused_with_the_remedy(in_job, play, monkeypatch) -> None:
+    play("scontrol", '[ "$*" = "show hostnames node[1-2]" ] && printf "node1\\nnode2\\n"')
+    in_job(SLURM_JOB_NODELIST="node[1-2]")
+    with pytest.raises(UserError, match=r"^job 12 has 2 nodes \(node1, node2\); a run uses one: .* srun --nodes=1$"):
+        launchers.allocation()
+    in_job(SLURM_STEP_NUM_TASKS="4")
+    with pytest.raises(UserError, match="srun started this 4 times; start it once, with srun --ntasks=1"):
+        launchers.allocation()
+    monkeypatch.delenv("SLURMD_NODENAME")
+    with pytest.raises(UserError, match="this is another machine: start it with srun"):
+        launchers.allocation()
+
+
+def test_the_directives_are_the_users_where_they_are_given() -> None:
+    log = Path("/my results/100%/job.log")
+    assert make_launcher({"time": "5", "exclusive": "", "signal": "B:TERM@120"}).directives("name", log) == [
+        "#SBATCH --job-name=name",
+        "#SBATCH --nodes=1",
+        "#SBATCH --ntasks=1",
+        "#SBATCH --output='/my results/100%%/job.log'",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        "#SBATCH --signal=B:TERM@120",
+        "#SBATCH --time=5",
+        "#SBATCH --exclusive",
+    ]
+    assert "#SBATCH --requeue" not in make_launcher({"no-requeue": ""}).directives("name", log)
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ({"p": "gpu"}, "not a long option of sbatch"),
+        ({"--partition": "gpu"}, "without dashes"),
+        ({"nodes": "2"}, "a job has one node and one task"),
+        ({"comment": "a\n#SBATCH --uid=0"}, "is not a value of one line"),
+    ],
+)
+def test_options_that_are_none_are_refused(option: dict[str, str], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        make_launcher(option)
+
+
+def test_states_are_told_for_all_jobs_at_once_and_a_forgotten_one_has_ended(play) -> None:
+    play("squeue", 'printf "7|RUNNING|None|node1\\n8|PENDING|Resources|\\n9|NODE_FAIL|NodeDown|node2\\n"')
+    assert make_launcher({}).states(["7", "8", "9", "10"]) == {
+        "7": JobState("running", "RUNNING", "node1"),
+        "8": JobState("pending", "PENDING (Resources)", ""),
+        "9": JobState("ended", "NODE_FAIL (NodeDown)", "node2"),
+        "10": JobState("ended", "Slurm has forgotten it", ""),
+    }
+    play("squeue", 'echo "squeue: error: Unable to contact slurm controller" >&2; exit 1')
+    told = JobState("unknown", "squeue: Unable to contact slurm controller", "")
+    assert make_launcher({}).states(["7"]) == {"7": told}
+
+
+@pytest.mark.parametrize(
+    ("told", "ending"),
+    [
+        ("JobState=COMPLETING Restarts=1 PreemptTime=None", "preempted"),
+        ("JobState=COMPLETING Restarts=0 PreemptTime=2026-01-01T00:00:00", "preempted"),
+        ("JobState=SIGNALING Restarts=0 PreemptTime=None", "time limit"),
+        ("JobState=RUNNING Restarts=0", "time limit"),
+        ("JobState=COMPLETING Restarts=0 PreemptTime=None", "cancelled"),
+    ],
+)
+def test_why_a_job_gets_sigterm(play, told: str, ending: str) -> None:
+    play("scontrol", f'[ "$*" = "--oneliner show job 12" ] && echo "JobId=12 {told}"')
+    assert launchers.ending(Allocation("slurm", "12", ["node1"], 0)) == ending
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [("Restarts=0 Requeue=1", True), ("Restarts=1 Requeue=1", False), ("Restarts=0 Requeue=0", False)],
+)
+def test_a_job_that_was_only_warned_is_put_back_on_the_queue(play, tmp_path, told: str, asked: bool) -> None:
+    play("scontrol", f'[ "$1" = requeue ] && echo "$*" > {tmp_path}/asked; echo "JobId=12 {told}"')
+    launchers.requeue(Allocation("slurm", "12", ["node1"], 0))
+    assert (tmp_path / "asked").exists() == asked
+
+
+def test_a_controller_that_does_not_answer_leaves_it_at_cancelled(play) -> None:
+    play("scontrol", "exit 1")
+    launchers.requeue(Allocation("slurm", "12", ["node1"], 0))
+    assert launchers.ending(Allocation("slurm", "12", ["node1"], 0)) == "cancelled"
+
+
+def test_without_slurm_the_remedy_is_told(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="sbatch is not on PATH; use a login node"):
+        make_launcher({}).submit(tmp_path / "job.sh", tmp_path / "job.log")
