@@ -58,7 +58,7 @@ def execute(
         listener.say(
             f"resuming {folder.path}: {len(finished)} of {len(plan.order)} trials have a record ({failed} failed)"
         )
-    _discard_elsewhere(folder, finished, allocation, listener)
+    _discard_cut_rounds(folder, finished, allocation, listener)
     left = TimeLeft(plan)
     left.learn(finished.values())
     ran = 0
@@ -87,21 +87,21 @@ def execute(
     return _records(plan, ran, finished)
 
 
-def _discard_elsewhere(
+def _discard_cut_rounds(
     folder: store.RunFolder,
     finished: dict[PlannedTrial, Record],
     allocation: Allocation | None,
     listener: Listener,
 ) -> None:
-    """Delete the records of unfinished rounds that were begun on another host or in another allocation."""
+    """Delete the records of rounds of which a trial was preempted, or the rest would be measured elsewhere."""
     here = location(gethostname(), allocation)
     rounds: dict[int, list[PlannedTrial]] = {}
     for index, number in finished:
         rounds.setdefault(number, []).append((index, number))
     for number, trials in rounds.items():
         records = [finished[trial] for trial in trials]
-        whole = len(trials) == len(folder.plan.cases) and not any(map(store.is_cut, records))
-        if not whole and any(location(each.machine.host, each.allocation) != here for each in records):
+        is_elsewhere = any(location(each.machine.host, each.allocation) != here for each in records)
+        if any(map(store.is_cut, records)) or (is_elsewhere and len(trials) < len(folder.plan.cases)):
             for trial in trials:
                 folder.discard(finished.pop(trial))
             listener.say(
@@ -136,10 +136,10 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     except KeyboardInterrupt:
         for log in log_paths(folder, process):
             log.unlink(missing_ok=True)
-        say(
-            f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; "
-            "continue with the same command and --resume"
-        )
+        again = "continue with the same command and --resume"
+        if folder.attempt is not None:
+            again = f"`submit {folder.path}` continues, unless the launcher does"
+        say(f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; {again}")
         raise
     except OSError as error:
         raise UserError(

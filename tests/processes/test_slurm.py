@@ -221,8 +221,9 @@ def test_a_run_in_an_allocation_finds_it(cluster: Cluster, toy_folder: Path, tmp
     run = [sys.executable, "-m", "benchmarker", "run", "--framework=toy", "--problem=nap", "--power=none", "--blocks=2"]
     run.append(f"--results={tmp_path / 'results'}")
     srun = ["env", f"PYTHONPATH={toy_folder}", "srun", "--chdir=/"]
-    cluster.slurm.run(*srun, "--nodes=1", "--ntasks=1", "--nodelist=node4", *run)
+    cluster.slurm.run(*srun, "--nodes=1", "--ntasks=1", "--nodelist=node4", *run, "--devices=2")
     (record,) = cluster.records()
+    assert len(record["ranks"]) == 2
     assert (record["allocation"]["launcher"], record["allocation"]["nodes"]) == ("slurm", ["node4"])
     for many in (["--nodes=2"], ["--nodes=1", "--ntasks=2"]):
         with pytest.raises(AssertionError, match="start it once, with srun --ntasks=1"):
