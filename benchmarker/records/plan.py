@@ -111,7 +111,14 @@ def read(content: bytes) -> Plan:
     if fields.keys() == _FIELDS_OF_VERSION_1:
         order = msgspec.convert(fields["order"], list[PlannedTrial])
         fields |= {"trials": 1 + max((trial for _, trial in order), default=0), "seed": 0}
+    fields["cases"] = [with_strategy(case) for case in fields.get("cases", [])]
     return msgspec.convert(fields, Plan)
+
+
+def with_strategy(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a case with `parallel`: where earlier versions trained on several devices, by data."""
+    trained = case.get("devices", 1) > 1 and case.get("mode") == "training"
+    return {"parallel": "dp" if trained else "none", **case}
 
 
 def with_current_design(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from benchmarker.records.plan import with_strategy
 from benchmarker.records.record import SCHEMA_VERSION, Record
 
 
@@ -69,9 +70,8 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 9:
         fields["ranks"] = []
     if version < 10:
-        case = fields.get("case", {})
-        trained = case.get("devices", 1) > 1 and case.get("mode") == "training"
-        case["parallel"] = "dp" if trained else "none"
         fields |= {"local": None, "allocation": None}
+        if "case" in fields:
+            fields["case"] = with_strategy(fields["case"])
         reasons |= {"local": new, "allocation": new}
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from benchmarker import Record
-from benchmarker.records import reading, store
+from benchmarker.records import plan, reading, store
 from benchmarker.records.record import nulls, schema
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/records"
@@ -120,6 +120,9 @@ def test_several_devices_that_trained_were_data_parallel(devices, mode, way):
     raw = json.loads(next((FIXTURES / "v9").glob("2*.json")).read_text())
     raw["case"] |= {"devices": devices, "mode": mode}
     assert reading.read(json.dumps(raw).encode()).case.parallel == way
+    planned = json.loads((FIXTURES / "v9/plan.json").read_text())
+    planned["cases"][0] = raw["case"]
+    assert plan.read(json.dumps(planned).encode()).cases[0].parallel == way
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9, 10])
