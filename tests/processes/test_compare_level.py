@@ -67,6 +67,8 @@ def trace(**changed):
         "busy_ns": BUSY_NS,
         "devices": [],
         "missing": [],
+        "critical_ranks": [],
+        "exchanges": [],
         "notes": [],
         "complete": True,
     }
