@@ -91,12 +91,13 @@ def each_once(trials: int) -> Counter[tuple[int, int]]:
     return Counter((case, trial) for case in (0, 1) for trial in range(trials))
 
 
-def restarts_of_rounds(records: Sequence[dict[str, Any]]) -> list[set[tuple[str, int]]]:
-    """Where each round was measured, and in which start of the job."""
-    rounds: dict[int, set[tuple[str, int]]] = {}
+def starts_of_rounds(records: Sequence[dict[str, Any]]) -> list[set[tuple[str, str, int]]]:
+    """The node of each round, the job, and how often that was restarted."""
+    rounds: dict[int, set[tuple[str, str, int]]] = {}
     for record in records:
-        (node,) = record["allocation"]["nodes"]
-        rounds.setdefault(record["trial"], set()).add((node, record["allocation"]["restarts"]))
+        allocation = record["allocation"]
+        (node,) = allocation["nodes"]
+        rounds.setdefault(record["trial"], set()).add((node, allocation["job"], allocation["restarts"]))
     return [rounds[number] for number in sorted(rounds)]
 
 
@@ -150,30 +151,33 @@ def test_a_preempted_run_goes_on_elsewhere_with_the_cut_round_repeated(cluster: 
     records = cluster.records()
     assert trials_of(records) == each_once(4)
     assert {record["status"] for record in records} == {"ok"}
-    rounds = restarts_of_rounds(records)
+    rounds = starts_of_rounds(records)
     assert [len(places) for places in rounds] == [1] * 4
-    assert {restarts for places in rounds for _, restarts in places} == {0, 1}
-    assert {node for places in rounds for node, restarts in places if restarts == 1}.isdisjoint({node})
+    assert {restarts for places in rounds for *_, restarts in places} == {0, 1}
+    assert {node for places in rounds for node, _, restarts in places if restarts == 1}.isdisjoint({node})
     assert cluster.job()["state"] == "done"
     cluster.call("validate", "results")
 
 
 def test_before_the_time_limit_what_there_is_is_kept_and_the_run_can_be_submitted_again(cluster: Cluster) -> None:
-    submitted = cluster.submit(6, "time=1", "signal=B:TERM@52", ms=100.0)
+    """Slurm looks at time limits every 30 s, so the plan takes longer."""
+    submitted = cluster.submit(25, "time=1", "signal=B:TERM@52", ms=100.0)
     cluster.slurm.wait(submitted["job"], "FAILED", "TIMEOUT")
     kept = cluster.records()
-    assert 0 < len(kept) < 12
     stopped = cluster.job()
     assert (stopped["state"], stopped["detail"], stopped["done"]) == ("stopped", "time limit", len(kept))
+    assert 0 < len(kept) < 50
     cluster.none_left()
     again = json.loads(cluster.call("submit", submitted["folder"], "-o", "time=5", "-o", "signal=B:TERM@60", "--json"))
     assert again["run_id"] == submitted["run_id"]
-    cluster.slurm.wait(again["job"], "COMPLETED", "FAILED")
-    records = cluster.records()
-    assert trials_of(records) == each_once(6)
-    assert {record["allocation"]["job"] for record in records} == {submitted["job"], again["job"]}
-    assert [len(places) for places in restarts_of_rounds(records)] == [1] * 6
+    cluster.wait_for_records(len(kept) + 3)
+    cluster.slurm.run("scancel", again["job"])
     cluster.none_left()
+    records = cluster.records()
+    assert max(trials_of(records).values()) == 1
+    assert {record["allocation"]["job"] for record in records} == {submitted["job"], again["job"]}
+    assert {record["trial_id"] for record in kept[: len(kept) // 2 * 2]} <= {record["trial_id"] for record in records}
+    assert {len(places) for places in starts_of_rounds(records)} == {1}
 
 
 def test_a_lost_node_neither_loses_nor_doubles_a_trial(cluster: Cluster) -> None:
@@ -201,9 +205,9 @@ def test_a_lost_node_neither_loses_nor_doubles_a_trial(cluster: Cluster) -> None
     assert "has started" in job["attempts"][0]["message"]
     assert max(trials_of(records).values()) == 1
     assert sorted(trials_of(records)) == sorted(set(each_once(60)) & set(trials_of(records)))
-    rounds = restarts_of_rounds(records)
+    rounds = starts_of_rounds(records)
     assert [len(places) for places in rounds] == [1] * len(rounds)
-    assert {restarts for places in rounds for _, restarts in places} == {0, 1}
+    assert {restarts for places in rounds for *_, restarts in places} == {0, 1}
 
 
 def test_a_cancelled_job_leaves_its_records_and_no_process(cluster: Cluster) -> None:

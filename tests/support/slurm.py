@@ -22,7 +22,7 @@ import pytest
 PACKAGES = ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"]
 PACKAGES += ["libmunge2", "libhwloc15", "liblua5.1-0"]
 NODES = 4
-DAEMONS = ("slurmctld", "slurmctld-wlm", "slurmd", "slurmd-wlm")
+DAEMONS = ("slurmctld", "slurmctld-wlm", "slurmscriptd", "slurmd", "slurmd-wlm")
 
 CONFIGURATION = """\
 ClusterName=loopback
@@ -94,7 +94,7 @@ class Slurm:
         return psutil.Process(int((self.folder / f"{name}.pid").read_text()))
 
     def processes(self) -> list[psutil.Process]:
-        """All processes that have the variables of this Slurm: daemons, steps, and what they started."""
+        """All processes of this Slurm: daemons, those of steps, and what they started."""
         return [process for process in psutil.process_iter() if self._name(process)]
 
     def left(self) -> list[psutil.Process]:
@@ -102,9 +102,9 @@ class Slurm:
         return [process for process in psutil.process_iter() if self._name(process) not in ("", *DAEMONS)]
 
     def _name(self, process: psutil.Process) -> str:
-        """The name of a process with the variables of this Slurm, otherwise empty."""
+        """The name of a process of this Slurm, otherwise empty; a daemon of a step has no variables, but its folder."""
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("SLURM_CONF") == self.env["SLURM_CONF"]:
+            if process.environ().get("SLURM_CONF") == self.env["SLURM_CONF"] or process.cwd() == str(self.folder):
                 return process.name()
         return ""
 
