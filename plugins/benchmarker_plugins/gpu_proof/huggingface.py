@@ -257,10 +257,20 @@ def arguments(problem: str, params: Any, batch: Mapping[str, np.ndarray]) -> tup
 
 
 def generated(model: Any, prompt_BP: Any, new_tokens: int, cache: str, streamer: Any = None) -> Any:
-    """Return the prompt and exactly `new_tokens` greedy tokens, with transformers' `dynamic` or `static` cache."""
+    """Return the prompt and exactly `new_tokens` greedy tokens, with transformers' `dynamic` or `static` cache.
+
+    Without the mask, transformers would leave out tokens of the prompt that equal the one for padding.
+    """
     length = {"max_new_tokens": new_tokens, "min_new_tokens": new_tokens, "pad_token_id": 0}
+    everything = prompt_BP.new_ones(prompt_BP.shape)
     return model.generate(
-        prompt_BP, do_sample=False, use_cache=True, cache_implementation=cache, streamer=streamer, **length
+        prompt_BP,
+        attention_mask=everything,
+        do_sample=False,
+        use_cache=True,
+        cache_implementation=cache,
+        streamer=streamer,
+        **length,
     )
 
 
