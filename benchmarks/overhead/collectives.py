@@ -8,6 +8,7 @@ gang is the median over its pairs; the interval is over gangs.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -163,5 +164,7 @@ def bare_jax(op: str, elements: int, devices: int) -> Callable[[], Any]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--rank"]:
         one_rank(sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
+        sys.stdout.flush()
+        os._exit(0)  # gloo's threads abort a process that ends in order before they do
     else:
         main()
