@@ -49,6 +49,17 @@ def profiled(cli: Any, tmp_path: Path, *options: str) -> tuple[Record, Path]:
     return read(path.read_bytes()), path
 
 
+def share_outside(path: Path) -> float:
+    """The share of the time outside any scope.
+
+    Each kernel counts with the median of its steps: one in which its thread was not running would otherwise decide.
+    """
+    rows = work(open_trace(path).events)
+    of_step = rows.groupby(["name", "leaf", "step"], observed=True)["busy_ns"].sum().unstack(fill_value=0)
+    usual = of_step.median(axis=1).groupby("leaf").sum()
+    return usual.get("", 0) / usual.sum()
+
+
 @pytest.mark.parametrize(
     ("problem", "mode"),
     [("gpt2", "inference"), ("gpt2", "forward_backward"), *((problem, "training") for problem in SIZES)],
@@ -77,7 +88,8 @@ def test_each_scope_of_a_model_runs_as_often_as_it_should(cli, tmp_path, problem
             assert found[name, "backward"].root_ns > 0
     # The shares of all scopes, with what lies outside any, are the busy time.
     assert sum(each.root_ns for each in record.scopes) == trace.busy_ns
-    assert sum(each.root_ns for each in record.scopes if not each.scope) == trace.outside_ns < 0.2 * trace.busy_ns
+    assert sum(each.root_ns for each in record.scopes if not each.scope) == trace.outside_ns
+    assert share_outside(path) < 0.2
     assert all(sum(each.step_ns) == each.root_ns for each in record.scopes)
     phases = {each.phase for each in record.scopes} - {""}  # that of copies that XLA adds is unknown
     assert phases == ({"forward"} if mode == "inference" else {"forward", "backward"})
@@ -126,14 +138,14 @@ def test_scopes_of_a_prompt_and_of_each_token_are_counted(cli, tmp_path, framewo
     """In JAX they are two programs with the same paths; in the second, every product has a single row."""
     lengths = ("--phase=generate", "--prompt-len=16", "--new-tokens=4", "--seq-len=32", "--batch-size=1")
     words = (f"--framework={framework}", "--problem=gpt2", *SIZE[:-2], *lengths)
-    record, _ = profiled(cli, tmp_path, *words)
+    record, path = profiled(cli, tmp_path, *words)
     assert record.trace is not None
     assert record.trace.complete, record.trace.missing
     found = {each.scope: each for each in record.scopes if each.scope and each.phase == "forward"}
     for name in ("cache_write", "attn_qkv", "attn_q_k", "mlp_proj"):
         assert found[name].occurrences == found[name].expected == 4 * LAYERS * STEPS
     assert found["next_token"].occurrences == found["next_token"].expected == 4 * STEPS
-    assert record.trace.outside_ns < 0.2 * record.trace.busy_ns
+    assert share_outside(path) < 0.2
 
 
 @pytest.mark.parametrize(("impl", "scopes"), [("einsum", 3), ("fused", 1)])
@@ -159,12 +171,12 @@ def test_every_implementation_of_attention_is_told_apart(cli, tmp_path, framewor
 )
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_each_scope_of_a_scientific_kernel_runs_as_often_as_it_should(cli, tmp_path, framework, options):
-    record, _ = profiled(cli, tmp_path, f"--framework={framework}", *options)
+    record, path = profiled(cli, tmp_path, f"--framework={framework}", *options)
     assert record.trace is not None
     assert record.trace.complete, record.trace.missing
     assert {each.scope for each in record.scopes if each.occurrences != each.expected} <= {""}
     if "--problem=lu" not in options:  # the loop in which JAX derives the order of rows from pivots is in no scope
-        assert record.trace.outside_ns < 0.3 * record.trace.busy_ns
+        assert share_outside(path) < 0.3
 
 
 OTHERS = {
@@ -186,7 +198,7 @@ def test_each_scope_of_other_problems_runs_as_often_as_it_should(cli, tmp_path, 
     backward = {each.scope for each in record.scopes if each.phase == "backward"}
     assert all(each.occurrences == each.expected for each in forward.values())
     assert forward.keys() <= backward
-    assert record.trace.outside_ns < 0.3 * record.trace.busy_ns
+    assert share_outside(path) < 0.3
     assert record.cost is not None
     rows = work(open_trace(path).events)
     if (problem, framework) != ("lstm", "torch"):  # the FLOPs of a fused LSTM are not in the trace

@@ -97,6 +97,11 @@ def test_what_a_framework_does_not_support_is_left_out_of_lists_only(cli):
     done = cli(*RUN, "--samples=3,4", "--devices=2", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert f"left out: framework=toy samples=3: {reason}" in done.stdout
+    done = cli(*RUN, "--samples=3,4", "--devices=1,2", "--dry-run")
+    assert f"left out: framework=toy samples=3 devices=2: {reason}" in done.stdout.replace(
+        "devices=2 samples=3", "samples=3 devices=2"
+    )
+    assert "3 cases, 1 trial of each" in done.stdout
     for words in ("--samples=3", "--samples=3,3"):
         assert reason in cli(*RUN, words, "--devices=2").stderr
     done = cli(*RUN, "--samples=3,5", "--devices=2")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,17 +16,13 @@ from benchmarker.cli.options.case import dry_run_option, measuring_several_optio
 from benchmarker.cli.options.problem import ProblemCommand, ask_each, names_of
 from benchmarker.cli.options.types import Integer
 from benchmarker.machine import gpus
-from benchmarker.planning.build import left_out
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import same_device
-from benchmarker.planning.scaling import ALL, on_several
+from benchmarker.planning.scaling import ALL, make_several
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from benchmarker.api.case import Case
-    from benchmarker.planning.factors import Settings
 
 
 @click.command("run", cls=ProblemCommand, lists=True, example="run --framework=jax --problem=gemm")
@@ -52,8 +46,8 @@ def command(
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
     Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
-    Lists of frameworks, devices, strategies, scalings and the problem's options make a case of each
-    combination. A round runs each of them; those of several that are not supported are left out and reported.
+    Lists of frameworks, devices, strategies, scalings and the problem's options make a case of each combination. A round
+    runs each of them; where the problem's options are lists, what is not supported is left out and reported.
     Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
     """
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
@@ -69,18 +63,6 @@ def command(
     names = names_of(framework, asked[0].problem)
     with working(f"querying the capabilities of {', '.join(names)}"):
         able = usable(asked[0].problem, names, environment)
-    cases: list[Case] = []
-    refused: dict[str, list[Settings]] = defaultdict(list)
-    tables = [{"framework": name, **each.params} for name, each in product(able, asked)]
-    for table, (name, each) in zip(tables, product(able, asked), strict=True):
-        try:
-            cases += on_several(each, problem, name, able[name], devices, parallels or [None], scalings)
-        except UserError as error:
-            if len(asked) == 1:
-                raise
-            refused[str(error)].append(table)
-    reasons = left_out(refused, tables)
-    if not cases:
-        raise UserError(f"nothing is left to run: {'; '.join(reasons)}")
+    cases, left_out = make_several(asked, problem, able, devices, parallels or [None], scalings)
     same_device(cases)
-    return execute_plan(make_plan(cases, trials, left_out=reasons), results, resume, dry_run, as_json)
+    return execute_plan(make_plan(cases, trials, left_out=left_out), results, resume, dry_run, as_json)
