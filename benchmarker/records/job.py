@@ -12,6 +12,7 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import Allocation
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER
+from benchmarker.api.numbers import Positive
 from benchmarker.files.atomic import Fault, decode, encode, write
 from benchmarker.records import store
 
@@ -36,6 +37,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     launcher: str
     number: Annotated[str | None, NULL_IS_AN_ANSWER] = None
     options: dict[str, str]
+    nodes: Positive = 1
     plan: str
     submitted_at: str
     installed: Installed

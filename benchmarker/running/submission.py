@@ -38,13 +38,16 @@ def installed() -> Installed:
     return Installed(description.python_version(), description.commit(), dict(sorted(distributions.items())))
 
 
-def script(launcher: Launcher, folder: Path, site: Site) -> str:
-    """Return the script of a job that goes on with the run in `folder`, with this Python, however often it starts."""
+def script(launcher: Launcher, folder: Path, site: Site, nodes: int) -> str:
+    """Return the script of a job of so many nodes that goes on with the run in `folder`, however often it starts.
+
+    It runs this Python, on the first of the nodes.
+    """
     folder = folder.absolute()
     program = [*site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", str(folder)]
     lines = [
         "#!/bin/bash",
-        *launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG),
+        *launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes),
         f"cd {shlex.quote(str(Path.cwd()))} || exit",
         *site.setup,
         f"exec {shlex.join(program)}",
@@ -62,7 +65,7 @@ def check(path: Path, name: str) -> None:
 
 
 def submit(
-    plan: Path, results: Path, name: str, options: Mapping[str, str], launcher: Launcher, site: Site
+    plan: Path, results: Path, name: str, options: Mapping[str, str], launcher: Launcher, site: Site, nodes: int
 ) -> tuple[Path, Job]:
     """Submit a plan file, or the unfinished run in a folder; returns the folder of the run, and its job.
 
@@ -74,13 +77,14 @@ def submit(
     job = Job(
         launcher=name,
         options=dict(options),
+        nodes=nodes,
         plan=stem,
         submitted_at=description.utc_now(),
         installed=installed(),
     )
     path = plan if earlier else store.new_submission(results, source.read_bytes())
     try:
-        write(path / SCRIPT, script(launcher, path, site).encode())
+        write(path / SCRIPT, script(launcher, path, site, nodes).encode())
         jobs.save_job(path, job)
         number = launcher.submit(path / SCRIPT, path / LOG)
     except BaseException as error:

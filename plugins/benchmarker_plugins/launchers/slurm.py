@@ -1,4 +1,4 @@
-"""Slurm, by its programs: sbatch, squeue, scontrol and scancel. Accounting (sacct) is not needed."""
+"""Slurm, by its programs: sbatch, srun, squeue, scontrol and scancel. Accounting (sacct) is not needed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 _OWN = ("array", "chdir", "error", "nodes", "ntasks", "open-mode", "output", "wrap")
 """Options of sbatch that are decided here."""
+_REMEDIES = {"nodes": "; use --nodes=N", "ntasks": "; a job has one task a node"}
+_STEP = (
+    "--ntasks-per-node=1",
+    "--overlap",
+    "--cpu-bind=none",
+    "--kill-on-bad-exit=0",
+    "--wait=0",
+    "--no-kill",
+    "--mpi=none",
+)
+"""One task a node, beside other steps, on all cores of the job; one that ends leaves the others alone."""
 _WARNING_S = 60
 """Time before the time limit at which a job gets SIGTERM; Slurm may send it a minute earlier."""
 _ANSWER_S = 30.0
@@ -32,7 +43,7 @@ def make_launcher(options: Mapping[str, str]) -> Launcher:
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             raise UserError(f"-o {name}: not a long option of sbatch; write it without dashes, such as partition=gpu")
         if name in _OWN:
-            raise UserError(f"-o {name}: launcher.slurm decides it; a job has one node and one task")
+            raise UserError(f"-o {name}: launcher.slurm decides it{_REMEDIES.get(name, '')}")
         if not value.isprintable():
             raise UserError(f"-o {name}: {value!r} is not a value of one line")
     return Slurm(options)
@@ -59,12 +70,27 @@ class Slurm(Launcher):
         nodes = _call("scontrol", "show", "hostnames", names).split() if {*"[,"} & {*names} else [names]
         return Allocation("slurm", job, nodes, int(os.environ.get("SLURM_RESTART_COUNT", "0")))
 
-    def directives(self, name: str, log: Path) -> Sequence[str]:
+    def node(self) -> str | None:
+        """Return Slurm's name of this node, which need not be that of the host."""
+        return os.environ.get("SLURMD_NODENAME")
+
+    def command(self, nodes: Sequence[str], program: Sequence[str]) -> Sequence[str]:
+        """Return a step of the job; it has all its GPUs of these nodes, because it asks for none."""
+        return [
+            "srun",
+            f"--nodes={len(nodes)}",
+            f"--ntasks={len(nodes)}",
+            f"--nodelist={','.join(nodes)}",
+            *_STEP,
+            *program,
+        ]
+
+    def directives(self, name: str, log: Path, nodes: int) -> Sequence[str]:
         """Return the lines that sbatch reads; options of the user come last, so they count."""
         given = {
             "job-name": name,
-            "nodes": "1",
-            "ntasks": "1",
+            "nodes": str(nodes),
+            "ntasks": str(nodes),
             "output": str(log).replace("%", "%%"),
             "open-mode": "append",
             "requeue": "",

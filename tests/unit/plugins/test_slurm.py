@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,9 +68,22 @@ def test_what_cannot_be_measured_in_a_job_is_refused_with_the_remedy(in_job, pla
         launchers.allocation()
 
 
+def test_a_program_runs_once_on_each_node_of_a_step_beside_others(play, in_job, tmp_path) -> None:
+    play("srun", f'echo "$*" >{tmp_path}/asked; while [ "${{1#--}}" != "$1" ]; do shift; done; exec "$@"')
+    launcher = make_launcher({})
+    command = launcher.command(["node1", "node3"], ["/bin/sh", "-c", "exec cat"])
+    assert subprocess.run(command, input="told", capture_output=True, text=True, check=True).stdout == "told"
+    asked = (tmp_path / "asked").read_text().split()
+    assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node1,node3", "--overlap"} <= set(asked)
+    assert {"--kill-on-bad-exit=0", "--wait=0"} <= set(asked)
+    assert launcher.node() is None
+    in_job(SLURMD_NODENAME="node1")
+    assert launcher.node() == "node1"
+
+
 def test_the_directives_are_the_users_where_they_are_given() -> None:
     log = Path("/my results/100%/job.log")
-    assert make_launcher({"time": "5", "exclusive": "", "signal": "B:TERM@120"}).directives("name", log) == [
+    assert make_launcher({"time": "5", "exclusive": "", "signal": "B:TERM@120"}).directives("name", log, 1) == [
         "#SBATCH --job-name=name",
         "#SBATCH --nodes=1",
         "#SBATCH --ntasks=1",
@@ -80,7 +94,8 @@ def test_the_directives_are_the_users_where_they_are_given() -> None:
         "#SBATCH --time=5",
         "#SBATCH --exclusive",
     ]
-    assert "#SBATCH --requeue" not in make_launcher({"no-requeue": ""}).directives("name", log)
+    assert "#SBATCH --requeue" not in make_launcher({"no-requeue": ""}).directives("name", log, 1)
+    assert make_launcher({}).directives("name", log, 3)[1:3] == ["#SBATCH --nodes=3", "#SBATCH --ntasks=3"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +103,8 @@ def test_the_directives_are_the_users_where_they_are_given() -> None:
     [
         ({"p": "gpu"}, "not a long option of sbatch"),
         ({"--partition": "gpu"}, "without dashes"),
-        ({"nodes": "2"}, "a job has one node and one task"),
+        ({"nodes": "2"}, "launcher.slurm decides it; use --nodes=N"),
+        ({"ntasks": "2"}, "a job has one task a node"),
         ({"comment": "a\n#SBATCH --uid=0"}, "is not a value of one line"),
     ],
 )
