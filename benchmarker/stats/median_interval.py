@@ -26,8 +26,12 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     (David & Nagaraja, Order Statistics, 2003, section 7.1). `median_half_width` is half its width, as a share of the
     median.
     """
-    n = len(values)
-    return Shift(np.sort(np.asarray(values, float)), _binomial(n), (n,)).interval(LEVEL)
+    return median_shift(values).interval(LEVEL)
+
+
+def median_shift(values: Sequence[float] | np.ndarray) -> Shift:
+    """Return the shift of values from 0 by the sign test, which assumes nothing about their distribution."""
+    return Shift(np.sort(np.asarray(values, float)), _binomial(len(values)), (len(values),))
 
 
 def median_spreads(several: Sequence[Sequence[float]]) -> tuple[str, list[tuple[float, float] | None]]:
