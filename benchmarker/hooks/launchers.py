@@ -16,14 +16,19 @@ def load_launcher(name: str, options: Mapping[str, str] | None = None) -> Launch
     return launcher
 
 
-def allocation() -> Allocation | None:
-    """Return the allocation that this process runs in, as the first launcher knows it; None outside of any.
-
-    Raises `UserError` if it has several nodes.
-    """
+def whole_allocation() -> Allocation | None:
+    """Return the allocation that this process runs in, as the first launcher knows it; None outside of any."""
     plugins = registry.registered("launcher").values()
     usable = (load_launcher(plugin.name) for plugin in plugins if registry.trouble(plugin) is None)
-    found = next(filter(None, (launcher.allocation() for launcher in usable)), None)
+    return next(filter(None, (launcher.allocation() for launcher in usable)), None)
+
+
+def allocation() -> Allocation | None:
+    """Return the allocation that this process runs in, None outside of any; raises `UserError` if it has several nodes.
+
+    A run uses one node; what uses several calls `whole_allocation`.
+    """
+    found = whole_allocation()
     if found and len(found.nodes) > 1:
         raise UserError(
             f"job {found.job} has {len(found.nodes)} nodes ({', '.join(found.nodes[:4])}); a run uses one: "

@@ -17,6 +17,7 @@ levels, Biometrika 62 (1975).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection, Sequence
 from statistics import NormalDist
@@ -32,6 +33,8 @@ NORMAL_PER_MAD = 1 / NormalDist().inv_cdf(0.75)
 """Standard deviation of normal values over their median absolute deviation."""
 LEAST_NODES = 3
 """Of two nodes, none is the one that is unlike the others."""
+CONTRADICTIONS = 2
+"""Rounds of a suspect that may contradict the others, such as those in which the controls were disturbed."""
 MOST_CONTROLS = 16
 """Most control nodes, unless there are more suspects; the median of so many scatters far less than a suspect."""
 
@@ -104,8 +107,8 @@ def fewest_rounds(tests: int, alpha: float) -> int:
 
 
 def enough_rounds(tests: int, alpha: float) -> int:
-    """Return the rounds that confirm each of so many suspicions even if one of its rounds contradicts it."""
-    rounds = 1
-    while (rounds + 1) * 2.0**-rounds * tests > alpha:
+    """Return the rounds that confirm each of so many suspicions even if CONTRADICTIONS of its rounds were disturbed."""
+    rounds = CONTRADICTIONS + 1
+    while sum(math.comb(rounds, count) for count in range(CONTRADICTIONS + 1)) * 2.0**-rounds * tests > alpha:
         rounds += 1
     return rounds

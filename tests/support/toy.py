@@ -200,6 +200,7 @@ TOY = {
             return Support({"inference": ("fp32", "fp64")}, parallel=("none",))
 
         FAULTY = int(os.environ.get("TOY_RANK", "0"))  # the rank of a gang that has the fault
+        LONGER = 1 + float(os.environ.get("TOY_LONGER", "0"))  # the work of a step on a machine made slow on purpose
 
         @hookimpl
         def build_workload(framework, params, data, case):
@@ -210,7 +211,7 @@ TOY = {
             def step():
                 nonlocal taken
                 taken += 1
-                time.sleep(params.ms / 1000 * (1 + rank))
+                time.sleep(params.ms / 1000 * (1 + rank) * LONGER)
                 if params.fault == "late" and not small and taken > params.after:
                     if rank != FAULTY: raise RuntimeError("the toy peer is gone")
                     time.sleep(0.5)

@@ -15,6 +15,10 @@ SECTIONS = {
         "ceilings": "Measure the device's highest FLOP/s and bytes/s.",
         "serve-load": "Send requests over time to a server or engine of text.",
     },
+    "Fleets": {
+        "nodes run": "Measure every node of an allocation at the same time.",
+        "nodes show": "Show which node or device is not like the others.",
+    },
     "Compare": {
         "ab": "Compare two configurations until the verdict is clear.",
         "compare": "Compare records: faster, slower, same or undecided.",
@@ -67,6 +71,7 @@ GROUPS = {
     "records, or a proof, which tries claims about the tool here. `plan run` runs plans of your own. A plugin can add "
     "proofs.",
     "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
+    "nodes": "Measure all nodes of an allocation at the same time, and show which is not like the others.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",
 }
 DEFAULTS = {"": "run", "plan": "show", "bundle": "create"}

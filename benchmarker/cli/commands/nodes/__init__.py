@@ -1,0 +1,1 @@
+"""The group `nodes`: one module for each command."""

@@ -1,0 +1,75 @@
+"""`benchmarker nodes show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarker.api.errors import UserError
+from benchmarker.cli.display.nodes import junit_of, print_fleet
+from benchmarker.cli.display.output import json_option, print_json, wide_option
+from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.judging import alpha_option, delta_option
+from benchmarker.comparing.results import DELTAS
+from benchmarker.files import atomic
+from benchmarker.fleet import values
+from benchmarker.fleet.judge import judge
+from benchmarker.formatting import clean, si
+
+
+@click.command("show")
+@click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@delta_option
+@alpha_option
+@click.option("--all", "every", is_flag=True, help="Show every case of every node, not only the slowest.")
+@click.option("--junit", "xml", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page with a heat map: .html."
+)
+@wide_option
+@json_option
+def command(
+    results: tuple[Path, ...],
+    delta: float | None,
+    alpha: float,
+    every: bool,
+    xml: Path | None,
+    output: Path | None,
+    wide: bool,
+    as_json: bool,
+) -> int:
+    """Show which node or device of a fleet is not like the others, the slowest first, with the evidence.
+
+    RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs of several machines, which
+    are told apart by their hosts. The first rounds pick suspects; only later ones decide, against other nodes. With a
+    probability of at most --alpha, any node is named whose step times are within --delta of theirs.
+
+    The exit status is 1 if a node is named, if one or a trial failed, or if a file cannot be read; otherwise 0.
+    """
+    if output and output.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--output={output}: the name of a page must end in .html")
+    with working("reading the nodes"):
+        measured = values.read(results)
+        found = judge(measured, alpha, delta or DELTAS["trial"])
+    if xml:
+        _save(xml, junit_of(str(results[0]), found))
+    if output:
+        from benchmarker.report.fleet import page
+        from benchmarker.report.render import render
+
+        content = render(page(found))
+        _save(output, content)
+        click.echo(f"page: {clean(str(output))} ({si(len(content), 'B')})", err=True)
+    if as_json:
+        print_json(found)
+    else:
+        print_fleet(found, every=every, wide=wide)
+    return 0 if found.is_ok and not measured.faults else 1
+
+
+def _save(path: Path, content: bytes) -> None:
+    try:
+        atomic.write(path, content)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,108 @@
+"""Fleets as a table, and as JUnit XML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.cli.display.table import Coloured
+from benchmarker.formatting import clean, count, si
+from benchmarker.procurement import junit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.fleet.results import Cell, FleetResult
+
+SHOWN = 10
+"""Cells that are shown besides those of named nodes, unless all are asked for."""
+_COLOURS = {"slower": "red", "faster": "yellow", "undecided": "yellow", "not judged": "yellow"}
+
+
+def print_fleet(found: FleetResult, *, every: bool = False, wide: bool = False) -> None:
+    """Print a fleet: the answer, a table from the slowest on, evidence, and what makes one doubt it."""
+    print_text(found.headline, "  ", "red" if found.named else "")
+    if found.cells:
+        print_text(f"  {found.shared}", "    ")
+        _print_cells(found.cells, every=every, wide=wide)
+    for cell in found.cells:
+        where = cell.node if cell.device is None else f"{cell.node}, device {cell.device}"
+        for text in cell.evidence if cell.is_named else []:
+            print_text(f"  {where}, {cell.name}: {text}", "    ")
+    for text in found.doubts:
+        print_text(f"  note: {text}", "    ")
+    if found.suspicions:
+        print_text(
+            f"  {count(found.suspicions, 'suspicion')} tested together, against {count(len(found.controls), 'node')}; "
+            f"α {found.alpha:.0%}, δ {found.delta:.0%}",
+            "    ",
+        )
+
+
+def _print_cells(cells: Sequence[Cell], *, every: bool, wide: bool) -> None:
+    chosen = [cell for cell in cells if cell.verdict != "not suspected"]
+    rest = [cell for cell in cells if cell.verdict == "not suspected"]
+    chosen += rest if every else rest[: max(0, SHOWN - len(chosen))]
+    several = len({cell.name for cell in cells}) > 1
+    devices = any(cell.device is not None for cell in cells)
+    headings = ["node", *(["device"] * devices), *(["case"] * several)]
+    headings += ["step time", "shift", "95% interval", "p", "rounds", "verdict"]
+    print_table(
+        headings,
+        [
+            [
+                cell.node,
+                *(["-" if cell.device is None else str(cell.device)] * devices),
+                *([cell.name] * several),
+                si(cell.step_s, "s"),
+                signed(cell.shift),
+                "-" if cell.low is None or cell.high is None else f"{signed(cell.low)} to {signed(cell.high)}",
+                "-" if cell.p_adjusted is None else f"{cell.p_adjusted:.2g}",
+                str(cell.rounds),
+                Coloured(cell.verdict, _COLOURS.get(cell.verdict, "")),
+            ]
+            for cell in chosen
+        ],
+        drop=["rounds", "step time"],
+        wide=wide,
+    )
+    if len(chosen) < len(cells):
+        click.echo(f"{count(len(cells) - len(chosen), 'row')} of cells that are not suspected: --all shows them")
+
+
+def signed(share: float) -> str:
+    """Return a shift as a percentage with its sign."""
+    return f"{share:+.1%}"
+
+
+def junit_of(name: str, found: FleetResult) -> bytes:
+    """Return JUnit XML with a test for each node.
+
+    It fails if the node is not like the others, has an error if the node or a trial failed, and is skipped if a
+    suspicion could not be judged.
+    """
+    tests = []
+    for node in found.nodes:
+        cells = [cell for cell in found.cells if cell.node == node.node]
+        named = [_sentence(cell) for cell in cells if cell.is_named]
+        open_ = [f"{cell.name}: {cell.reason}" for cell in cells if cell.verdict == "not judged"]
+        duration_s = 0.0
+        output = "\n".join([*(text for cell in cells if cell.is_named for text in cell.evidence), *node.unlike])
+        if node.reasons:
+            item = junit.Item(node.node, duration_s, "error", "; ".join([*node.reasons, *named]), output)
+        elif named:
+            item = junit.Item(node.node, duration_s, "failure", "; ".join(named), output)
+        elif open_:
+            item = junit.Item(node.node, duration_s, "skipped", "; ".join(open_), output)
+        else:
+            item = junit.Item(node.node, duration_s, output=output)
+        tests.append(item)
+    return junit.document(clean(name), tests)
+
+
+def _sentence(cell: Cell) -> str:
+    where = "" if cell.device is None else f"device {cell.device}, "
+    ends = "" if cell.low is None or cell.high is None else f" ({signed(cell.low)} to {signed(cell.high)})"
+    return f"{cell.verdict} than the others: {where}{cell.name}: step time {signed(cell.shift)}{ends}"

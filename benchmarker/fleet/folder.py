@@ -1,0 +1,126 @@
+"""The folder of a fleet: what was asked, and a folder for each node, with its normal runs and its state.
+
+results/<id>/fleet.json             what was asked, and the stages
+results/<id>/fleet.toml             the plan file
+results/<id>/fleet.log              what the launcher and the nodes printed
+results/<id>/<node>/node.json       how far the node is, and how its part ended
+results/<id>/<node>/<run id>/       a run of the node, one for each stage; as any other run
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Struct
+
+from benchmarker.api.errors import UserError
+from benchmarker.api.launcher import Allocation
+from benchmarker.api.nulls import NULL_IS_AN_ANSWER
+from benchmarker.api.numbers import Count, Positive
+from benchmarker.files import atomic
+from benchmarker.records import store
+from benchmarker.records.configurations import Value
+from benchmarker.records.job import Installed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAN_FILE = "fleet.toml"
+LOG = "fleet.log"
+
+
+class Stage(Struct, frozen=True, forbid_unknown_fields=True):
+    """What some nodes measure at the same time: so many rounds of these cases, by their factors; of all if empty."""
+
+    nodes: list[str]
+    rounds: Positive
+    cases: list[dict[str, Value]] = []
+
+
+class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a fleet was asked for; `seed` is that of the order of the cases, which is the same on every node.
+
+    `ended_at` is null until the last stage has ended.
+    """
+
+    name: str
+    frameworks: list[str]
+    settings: dict[str, str | int]
+    seed: Count
+    allocation: Allocation
+    installed: Installed
+    started_at: str
+    stages: list[Stage]
+    ended_at: Annotated[str | None, NULL_IS_AN_ANSWER] = None
+
+
+class NodeState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How far a node is in a stage; `ended_at` is null until it has ended, and `error` says why it could not go on."""
+
+    node: str
+    host: str
+    stage: Count
+    started_at: str
+    planned: Count = 0
+    done: Count = 0
+    failed: Count = 0
+    error: str = ""
+    ended_at: Annotated[str | None, NULL_IS_AN_ANSWER] = None
+
+
+def is_fleet(path: Path) -> bool:
+    """Return whether a folder is that of a fleet."""
+    return (path / store.FLEET).exists()
+
+
+def asked_of(path: Path) -> Asked:
+    """Return what the fleet in a folder was asked for; raises `UserError` if that cannot be read."""
+    found = atomic.decode(path / store.FLEET, lambda content: msgspec.json.decode(content, type=Asked))
+    if isinstance(found, atomic.Fault):
+        raise UserError(f"{found}; name the folder of a fleet, such as results/RUN")
+    return found
+
+
+def save_asked(path: Path, asked: Asked) -> None:
+    """Write what a fleet was asked for; raises OSError."""
+    atomic.write(path / store.FLEET, atomic.encode(asked))
+
+
+def state_of(path: Path, node: str) -> NodeState | None:
+    """Return the state of a node, None if it has not begun; raises `UserError` if it cannot be read."""
+    file = path / node / store.NODE
+    if not file.exists():
+        return None
+    found = atomic.decode(file, lambda content: msgspec.json.decode(content, type=NodeState))
+    if isinstance(found, atomic.Fault):
+        raise UserError(str(found))
+    return found
+
+
+def save_state(path: Path, state: NodeState) -> None:
+    """Write the state of a node; raises OSError."""
+    atomic.write(path / state.node / store.NODE, atomic.encode(state))
+
+
+def new_fleet(results: Path, plan_file: bytes, asked: Asked) -> Path:
+    """Create the folder of a fleet; raises `UserError` if that fails."""
+    path = results / store.new_id()
+    try:
+        path.mkdir(parents=True)
+        atomic.write(path / PLAN_FILE, plan_file)
+        save_asked(path, asked)
+    except OSError as error:
+        raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
+    return path
+
+
+def trouble(asked: Asked, stage: int, node: str, state: NodeState | None) -> str:
+    """Return why a node has not done its part of a stage; empty if it has."""
+    if state is None or state.stage < stage:
+        return "did not start" if stage == 0 else "did not start again, to repeat its cases"
+    if state.error:
+        return state.error
+    if state.ended_at is None:
+        return f"ended early, after {state.done} of {state.planned} trials"
+    return ""

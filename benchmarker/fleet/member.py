@@ -1,0 +1,163 @@
+"""The part of one node of a fleet: a normal run in the node's own folder, as its state tells.
+
+The node ends its part when its standard input ends: that is when the parent ends, or is interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from socket import gethostname
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from benchmarker.api.errors import UserError
+from benchmarker.fleet import folder
+from benchmarker.fleet.folder import Asked, NodeState, Stage
+from benchmarker.hooks import launchers
+from benchmarker.machine import description as machine
+from benchmarker.machine import gpus
+from benchmarker.planning import build, factors, plan_file
+from benchmarker.planning.capabilities import abilities
+from benchmarker.planning.cases import Ability, choose_device
+from benchmarker.records import configurations, store
+from benchmarker.records.job import differences
+from benchmarker.records.plan import make_plan
+from benchmarker.running import submission
+from benchmarker.running.run import execute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarker.api.case import Case
+    from benchmarker.planning.factors import Description
+    from benchmarker.records.plan import Plan
+    from benchmarker.records.record import Record
+    from benchmarker.worker.launch import Event
+
+
+def take_part(path: Path, number: int, parent: int) -> None:
+    """Measure what stage `number` of the fleet in `path` asks of this node, until the pipe `parent` closes.
+
+    Raises `UserError` if this node cannot take part, which its state tells too if the node is known.
+    """
+    asked = folder.asked_of(path)
+    node = launchers.load_launcher(asked.allocation.launcher).node()
+    stage = asked.stages[number]
+    if node is None or node not in stage.nodes:
+        raise UserError(f"the launcher started this on {node or gethostname()}, which is not a node of {path}")
+    _end_with(parent)
+    (path / node).mkdir(exist_ok=True)
+    listener = _Listener(path, NodeState(node=node, host=gethostname(), stage=number, started_at=machine.utc_now()))
+    try:
+        if changed := differences(asked.installed, submission.installed()):
+            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+            raise UserError(f"has other software than the parent: {', '.join(changed[:3])}{more}")
+        plan = plan_of(path, asked, stage)
+        listener.change(planned=len(plan.order))
+        allocation = structs.replace(asked.allocation, nodes=[node])
+        with store.new_run(path / node, plan) as run:
+            execute(run, listener, allocation)
+    except Exception as error:
+        listener.change(error=str(error) or type(error).__name__, ended_at=machine.utc_now())
+        raise
+    listener.change(ended_at=machine.utc_now())
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the parent's pipe closes, however that comes."""
+
+    def wait() -> None:
+        while os.read(parent, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+class _Listener:
+    """Keeps the state of the node in its folder, and prints what the run says, with the name of the node."""
+
+    def __init__(self, path: Path, state: NodeState) -> None:
+        self.path, self.state = path, state
+        self.change()
+
+    def change(self, **fields: object) -> None:
+        """Write the state with some fields changed."""
+        self.state = structs.replace(self.state, **fields)
+        folder.save_state(self.path, self.state)
+
+    def say(self, text: str) -> None:
+        """Print a message with the name of the node."""
+        sys.stderr.write(f"{self.state.node}: {text}\n")
+
+    def begin(self, title: str, case: Case, left_s: float | None) -> None:
+        """Note nothing: the end of each trial is enough."""
+
+    def hear(self, event: Event) -> None:
+        """Note nothing."""
+
+    def end(self, records: Sequence[Record]) -> None:
+        """Count the trials of a process, and print why one failed."""
+        errors = [record.error for record in records if record.error]
+        for error in errors:
+            self.say(f"a trial failed in {error.stage}: {error.message}")
+        self.change(done=self.state.done + len(records), failed=self.state.failed + len(errors))
+
+
+def description_of(file: Path, asked: Asked) -> Description:
+    """Return the description that all nodes share; raises `UserError` if the plan file is faulty."""
+    found = plan_file.read(file, asked.name)
+    if found.design != "rounds":
+        raise UserError(f"{asked.name} is a duet; a fleet measures cases in rounds")
+    axes = {**found.axes, "framework": asked.frameworks} if asked.frameworks else found.axes
+    return replace(found, base={**found.base, **asked.settings}, axes=axes, order_seed=asked.seed)
+
+
+def plan_of(path: Path, asked: Asked, stage: Stage) -> Plan:
+    """Return what this node is to measure in a stage; raises `UserError` if nothing is left of it."""
+    found = replace(description_of(path / folder.PLAN_FILE, asked), trials=stage.rounds)
+    plan = build.from_description(replace(found, base={}, axes={}, zips=(), cases=_on_all_devices(found)))
+    if not stage.cases:
+        return plan
+    chosen = [number for number, case in enumerate(plan.cases) if configurations.factors(case) in stage.cases]
+    if not chosen:
+        raise UserError("has none of the cases that are to be repeated")
+    suite = plan.suite
+    if suite:
+        cases = [
+            structs.replace(each, case_numbers=[chosen.index(at) for at in each.case_numbers if at in chosen])
+            for each in suite.cases
+        ]
+        suite = structs.replace(suite, cases=cases)
+    return make_plan([plan.cases[at] for at in chosen], stage.rounds, seed=asked.seed + 1, suite=suite)
+
+
+def _on_all_devices(description: Description) -> list[Mapping[str, object]]:
+    """Return the settings of each case, on all devices of this node unless the case states how many.
+
+    Each device works by itself, but for a problem that is made of devices, such as an exchange.
+    """
+    tables = factors.expand(description)
+    known: dict[tuple[object, object], Ability | UserError] = {}
+    found: list[Mapping[str, object]] = []
+    for table in tables:
+        problem, framework = str(table.get("problem")), str(table.get("framework"))
+        if (problem, framework) not in known:
+            environment = gpus.environment(None, os.environ, None)
+            known |= {(problem, name): each for name, each in abilities(problem, [framework], environment).items()}
+        ability = known[problem, framework]
+        count = 1
+        if isinstance(ability, Ability) and not {"devices", "gpu"} & table.keys():
+            with suppress(UserError):  # a device that the framework lacks is left out with its reason, later
+                count = choose_device(framework, ability.info, str(table.get("device", "auto"))).count or 1
+        more = {"devices": count, "each": "none" not in ability.support.parallel} if count > 1 else {}
+        found.append({**table, **more})
+    return found

@@ -1,0 +1,139 @@
+"""The parent of a fleet: it starts a stage on all nodes with one command of the launcher, and watches their states."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from benchmarker.api.errors import UserError
+from benchmarker.fleet import folder
+from benchmarker.fleet.words import grouped
+from benchmarker.formatting import count
+from benchmarker.hooks import launchers
+from benchmarker.running.site import read_site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarker.fleet.folder import Asked, NodeState
+
+POLL_S = 0.5
+"""Least time between two looks at the states."""
+POLL_SHARE = 0.1
+"""Largest share of the time that looking takes, where there are many nodes and the file system is slow."""
+SILENT_S = 600.0
+"""Time after which a node whose state does not change is given up, on top of the longest time of a trial."""
+GRACE_S = 20.0
+"""Time in which the nodes end by themselves after their input has ended."""
+
+
+class Progress(Protocol):
+    """The receiver of a fleet's progress."""
+
+    def say(self, text: str) -> None:
+        """A message that stays."""
+
+    def show(self, text: str) -> None:
+        """How far the fleet is; it replaces the text before."""
+
+
+def run_stage(path: Path, asked: Asked, number: int, trial_s: float, progress: Progress) -> None:
+    """Run the last stage that was asked for on its nodes, until all have ended or are given up.
+
+    `trial_s` is the longest time of a trial. A node that has trouble is told, and the others go on. However this
+    function ends, even by an interrupt, the nodes are ended too. Raises `UserError` if the launcher cannot start it.
+    """
+    stage = asked.stages[number]
+    launcher = launchers.load_launcher(asked.allocation.launcher)
+    program = [*read_site().prefix, sys.executable, "-m", "benchmarker.fleet", str(path.absolute()), str(number)]
+    command = launcher.command(stage.nodes, program)
+    with (path / folder.LOG).open("ab") as log:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            raise UserError(f"cannot start {command[0]}: {error.strerror}") from error
+        try:
+            _watch(_Watched(path, asked, number, progress), process, trial_s + SILENT_S)
+        finally:
+            _end(process)
+
+
+class _Watched:
+    """The nodes of a stage: their states as last seen, and which of them were told to have trouble."""
+
+    def __init__(self, path: Path, asked: Asked, number: int, progress: Progress) -> None:
+        self.path, self.asked, self.number, self.progress = path, asked, number, progress
+        self.nodes = asked.stages[number].nodes
+        self.states: Mapping[str, NodeState | None] = {}
+        self.told: set[str] = set()
+        self.failed: dict[str, int] = {}
+        self.changed_s = time.monotonic()
+
+    def look(self) -> None:
+        """Read all states, show how far they are, and tell what is new."""
+        found = {node: self._state(node) for node in self.nodes}
+        if found != self.states:
+            self.states, self.changed_s = found, time.monotonic()
+        begun = [each for each in found.values() if each]
+        self.progress.show(
+            f"{len(begun)} of {count(len(self.nodes), 'node')} begun, {sum(bool(each.ended_at) for each in begun)} "
+            f"ended; {sum(each.done for each in begun)} of {sum(each.planned for each in begun)} trials"
+        )
+        self.tell({each.node: each.error for each in begun if each.error})
+        for each in begun:
+            if each.failed > self.failed.get(each.node, 0):
+                self.failed[each.node] = each.failed
+                self.progress.say(f"{each.node}: {count(each.failed, 'trial')} failed; {self.path / folder.LOG}")
+
+    def tell(self, reasons: Mapping[str, str]) -> None:
+        """Say what is wrong with nodes, each once; those with the same trouble share a line."""
+        new = {node: reason for node, reason in reasons.items() if node not in self.told}
+        self.told |= new.keys()
+        for text in grouped(new):
+            self.progress.say(text)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a node has not ended."""
+        return any(each is None or each.ended_at is None for each in self.states.values())
+
+    def _state(self, node: str) -> NodeState | None:
+        state = folder.state_of(self.path, node)
+        return state if state and state.stage == self.number else None
+
+
+def _watch(watched: _Watched, process: subprocess.Popen[bytes], silent_s: float) -> None:
+    """Look at the states until all nodes or the command have ended, or nothing changes any more; tell what is left."""
+    while True:
+        ended = process.poll() is not None
+        begun_s = time.monotonic()
+        watched.look()
+        now_s = time.monotonic()
+        if ended or not watched.waits or now_s - watched.changed_s > silent_s:
+            break
+        time.sleep(max(POLL_S, (now_s - begun_s) / POLL_SHARE))
+    watched.tell(
+        {
+            node: why
+            for node, state in watched.states.items()
+            if (why := folder.trouble(watched.asked, watched.number, node, state))
+        }
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close the nodes' input, at which they end, and wait; what does not end is killed."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

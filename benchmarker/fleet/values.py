@@ -1,0 +1,209 @@
+"""What each node of a fleet measured: a level for each unit, case and round, and what may explain it.
+
+A unit is a node, or a device of a node where each works by itself. Records are read node by node and not kept: of a
+thousand nodes they would fill the memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from benchmarker.api.errors import UserError
+from benchmarker.fleet import folder
+from benchmarker.records import store
+from benchmarker.records.configurations import Factors, environment_of, factors
+from benchmarker.records.local_times import local_times
+from benchmarker.records.step_times import step_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from benchmarker.files.atomic import Fault
+    from benchmarker.records.record import Record
+
+Part = str
+"""What of a case: empty for all of it; with each device by itself, `alone`, or `together` with the others."""
+
+
+class Unit(NamedTuple):
+    """A node, or one of its devices."""
+
+    node: str
+    device: int | None
+
+
+class Column(NamedTuple):
+    """A part of a case; the case by its factors, as JSON."""
+
+    case: str
+    part: Part
+
+
+Round = tuple[int, int]
+"""The number of the run of a node, and of the round in it."""
+
+
+@dataclass
+class Node:
+    """What one node measured: step times by column, unit and round, s; its properties, and the state it was in.
+
+    `conditions` are quantities by case and round, such as temperatures; `failures` are the messages of failed trials.
+    `trouble` is why it has not done its part, empty if it has.
+    """
+
+    name: str
+    step_s: dict[Column, dict[Unit, dict[Round, float]]] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, dict[Round, dict[str, float]]] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    trials: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The nodes of a fleet, in order, and what makes one doubt all of it.
+
+    `repeated` is whether the rounds of later runs are those that decide, as the suspects were measured again.
+    """
+
+    nodes: dict[str, Node]
+    repeated: bool
+    faults: list[Fault]
+    complete: bool = True
+
+    @property
+    def cases(self) -> dict[str, Factors]:
+        """The factors of all cases."""
+        names = dict.fromkeys(column.case for node in self.nodes.values() for column in node.step_s)
+        return {name: msgspec.json.decode(name) for name in names}
+
+
+def read_fleet(path: Path) -> Measured:
+    """Read the fleet in a folder, also while it runs; raises `UserError` if it cannot be read."""
+    asked = folder.asked_of(path)
+    nodes: dict[str, Node] = {}
+    faults: list[Fault] = []
+    for name in asked.stages[0].nodes:
+        nodes[name] = node = Node(name)
+        state = folder.state_of(path, name)
+        wanted = max(number for number, stage in enumerate(asked.stages) if name in stage.nodes)
+        node.trouble = folder.trouble(asked, wanted, name, state)
+        runs = sorted(each for each in (path / name).glob("*/") if (each / store.PLAN).exists())
+        for number, run in enumerate(runs):
+            faults += _add_run(node, number, run)
+    return Measured(nodes, len(asked.stages) > 1, faults, complete=asked.ended_at is not None)
+
+
+def read_hosts(results: Sequence[Path]) -> Measured:
+    """Read records of several machines, which are told apart by their hosts; raises `UserError` if there is none."""
+    records, faults = store.read(list(results))
+    if not records:
+        raise UserError(
+            f"no record was read from {', '.join(map(str, results))}; name the folder of a fleet, or runs of hosts"
+        )
+    nodes: dict[str, Node] = {}
+    runs: dict[str, dict[str, int]] = {}
+    for record in records:
+        host = record.machine.host
+        of_host = runs.setdefault(host, {})
+        number = of_host.setdefault(record.run_id, len(of_host))
+        add(nodes.setdefault(host, Node(host)), number, record)
+    return Measured(dict(sorted(nodes.items())), False, faults)
+
+
+def read(results: Sequence[Path]) -> Measured:
+    """Read a fleet, or the runs of several machines; raises `UserError` if several fleets are named."""
+    fleets = [result for result in results if folder.is_fleet(result)]
+    if not fleets:
+        return read_hosts(results)
+    if len(results) > 1:
+        raise UserError(f"{fleets[0]} is a whole fleet; show it alone, or name runs of its nodes")
+    return read_fleet(fleets[0])
+
+
+def _add_run(node: Node, number: int, run: Path) -> Iterable[Fault]:
+    records, faults = store.read([run])
+    for record in records:
+        add(node, number, record)
+    return [fault for fault in faults if fault.path != run]  # a run without a record has its reason in the state
+
+
+def add(node: Node, number: int, record: Record) -> None:
+    """Add a trial of the node's nth run."""
+    node.trials += 1
+    if record.error is not None:
+        node.failures[f"{record.error.stage} ({record.error.kind}): {record.error.message}"] += 1
+        return
+    case = msgspec.json.encode(factors(record.case)).decode()
+    at = (number, record.trial)
+    for (device, part), step_s in _levels(record).items():
+        unit = Unit(node.name, device)
+        node.step_s.setdefault(Column(case, part), {}).setdefault(unit, {})[at] = step_s
+    node.conditions.setdefault(case, {})[at] = conditions(record)
+    node.properties |= properties(record)
+
+
+def _levels(record: Record) -> dict[tuple[int | None, Part], float]:
+    """Return the median step time of each device that works by itself, with and without the others, or of all."""
+    if not record.case.each:
+        return {(None, ""): float(np.median(step_times(record)))}
+    assert record.blocks is not None
+    steps = record.blocks.steps_per_block * 1e9
+    found: dict[tuple[int | None, Part], float] = {
+        (rank.rank, "together"): float(np.median(rank.duration_ns)) / steps for rank in record.ranks
+    }
+    if times := local_times(record):
+        found |= {(device, "alone"): alone_s for device, alone_s in enumerate(times.alone_s)}
+    return found
+
+
+def properties(record: Record) -> dict[str, str]:
+    """Return what the machine is and how it is set, without its name and without what changes from trial to trial."""
+    machine = record.machine
+    found: dict[str, object] = {**environment_of(record), "os": machine.os, "kernel": machine.kernel}
+    del found["host"]
+    found |= {"governor": machine.cpu.governor, "SMT": machine.cpu.smt, "maximum MHz": machine.cpu.frequency_max_MHz}
+    found |= {"CPU quota": machine.cpu_quota_cores, "virtualization": machine.virtualization}
+    found |= {"container": machine.container, "GPUs": len(machine.gpus)}
+    found["memory GiB"] = round(machine.memory_bytes / 2**30)
+    for name in ("name", "driver", "power_limit_W", "ecc", "mig"):
+        values = sorted({str(getattr(gpu, name)) for gpu in machine.gpus})
+        if values:
+            found[f"GPU {name.replace('_', ' ')}"] = ", ".join(values)
+    return {name: str(value) for name, value in found.items() if value is not None} | dict(record.software.variables)
+
+
+def conditions(record: Record) -> dict[str, float]:
+    """Return the state of the machine in the timed part: what disturbs, clocks and temperatures.
+
+    Of several devices it is the median, of slowdowns the sum.
+    """
+    found: dict[str, float | None] = {}
+    if seen := record.interference:
+        found |= {
+            "cores busy with other work": seen.other_busy_cores,
+            "% stolen by the hypervisor": seen.steal_percent,
+            "% of the time waiting for a core": seen.pressure_percent,
+            "s throttled by its cgroup": seen.throttled_s,
+            "MHz of the processor": seen.frequency_MHz,
+            "°C of the processor": seen.temperature_C,
+        }
+    by_quantity: dict[str, list[float]] = {}
+    for device in record.telemetry:
+        if device.measured:
+            for name, readings in device.ranges.items():
+                by_quantity.setdefault(f"{name} of the device", []).append(readings.mean)
+            for word in device.slowdowns:
+                by_quantity.setdefault(f"devices slowed down: {word}", []).append(1.0)
+    for name, values in by_quantity.items():
+        found[name] = sum(values) if name.startswith("devices") else median(values)
+    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}

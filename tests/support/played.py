@@ -1,0 +1,60 @@
+"""A launcher that plays the nodes of an allocation on this machine, each by a process; some are made unwell."""
+
+from __future__ import annotations
+
+ENTRY_POINTS = {"launcher.played": "played.launcher"}
+"""The nodes are those of the variable PLAYED_NODES, with commas.
+
+PLAYED_UNWELL holds `NODE=WORD` with commas: `absent` does not start, `gone` ends after some seconds, `other` has other
+software, `stuck` does not begin; a number makes the toy's steps longer by this share.
+"""
+
+PLAYED = {
+    "__init__.py": "",
+    "launcher.py": """
+        import os, sys
+        from benchmarker import Allocation, Launcher, hookimpl
+
+        @hookimpl
+        def make_launcher(options):
+            return Played()
+
+        class Played(Launcher):
+            def allocation(self):
+                nodes = os.environ.get("PLAYED_NODES")
+                return Allocation("played", "7", nodes.split(","), 0) if nodes else None
+            def node(self): return os.environ.get("PLAYED_NODE")
+            def command(self, nodes, program): return [sys.executable, "-m", "played.run", ",".join(nodes), *program]
+            def directives(self, name, log, nodes): return ()
+            def submit(self, script, log): raise NotImplementedError
+            def states(self, jobs): return {}
+            def cancel(self, job): pass
+    """,
+    "run.py": """
+        import os, subprocess, sys, threading, time
+
+        nodes, program = sys.argv[1].split(","), sys.argv[2:]
+        unwell = dict(word.split("=") for word in os.environ.get("PLAYED_UNWELL", "").split(",") if word)
+        started = []
+        for node in nodes:
+            word = unwell.get(node, "")
+            env = {**os.environ, "PLAYED_NODE": node}
+            command = program
+            if word == "absent": command = ["false"]
+            elif word == "stuck": command = ["sleep", "600"]
+            elif word == "other": env["PYTHONPATH"] = os.environ["PLAYED_OTHER"] + ":" + env["PYTHONPATH"]
+            elif word == "gone": command = ["timeout", "--signal=KILL", os.environ.get("PLAYED_GONE_S", "4"), *program]
+            elif word: env["TOY_LONGER"] = word
+            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=env))
+
+        def forward():
+            sys.stdin.buffer.read()
+            for each in started: each.stdin.close()
+
+        threading.Thread(target=forward, daemon=True).start()
+        while any(each.poll() is None for each in started):
+            time.sleep(0.05)
+            if os.getppid() == 1: break
+        os._exit(max(abs(each.wait()) for each in started) and 1)
+    """,
+}
