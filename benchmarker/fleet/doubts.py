@@ -12,7 +12,7 @@ from benchmarker.formatting import count, part
 from benchmarker.stats import outliers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.fleet.judge import Judgement
     from benchmarker.fleet.results import Cell, NodeResult
@@ -91,13 +91,15 @@ def doubts(
 
 def _crowd(found: Judgement) -> str:
     """Return that more nodes are suspicious than can be suspects, as where a fleet is of two kinds."""
-    conspicuous = {found.nodes[int(unit)] for unit in np.nonzero(np.any(np.abs(found.scores) > 1, axis=1))[0]}
+    far = (np.abs(found.scores) > 1) & (np.abs(outliers.shifts(found.levels)) > found.margin)
+    conspicuous = {found.nodes[int(unit)] for unit in np.nonzero(np.any(far, axis=1))[0]}
     suspected = len(found.suspected)
     if len(conspicuous) <= max(suspected, len(found.names) // 2):
         return ""
     return (
-        f"{part(len(conspicuous), len(found.names), 'node')} stand out, more than can be judged against the others: "
-        f"the fleet may be of several kinds; only the {suspected} furthest from the median are judged"
+        f"{part(len(conspicuous), len(found.names), 'node')} stand out, more than can be judged against the others; "
+        f"only the {count(suspected, 'node')} furthest from the median {'is' if suspected == 1 else 'are'} judged: the "
+        "fleet may be of several kinds"
     )
 
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
@@ -154,10 +153,10 @@ def _on_all_devices(description: Description) -> list[Mapping[str, object]]:
             environment = gpus.environment(None, os.environ, None)
             known |= {(problem, name): each for name, each in abilities(problem, [framework], environment).items()}
         ability = known[problem, framework]
-        count = 1
+        more: dict[str, object] = {}
         if isinstance(ability, Ability) and not {"devices", "gpu"} & table.keys():
             with suppress(UserError):  # a device that the framework lacks is left out with its reason, later
                 count = choose_device(framework, ability.info, str(table.get("device", "auto"))).count or 1
-        more = {"devices": count, "each": "none" not in ability.support.parallel} if count > 1 else {}
+                more = {"devices": count, "each": "none" not in ability.support.parallel} if count > 1 else {}
         found.append({**table, **more})
     return found

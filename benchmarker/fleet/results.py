@@ -9,8 +9,8 @@ from msgspec import Struct
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 
 METHOD = (
-    "nodes far from the median of all are suspects; fresh rounds of them against control nodes near the median, measured "
-    "at the same time, decide: sign test of a shift beyond δ, corrected for all suspicions (Holm)"
+    "nodes far from the median of all are suspects; fresh rounds of them against control nodes near the median, "
+    "measured at the same time, decide: sign test of a shift beyond δ, corrected for all suspicions (Holm)"
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarker.formatting import shortened, si
-from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Mark, Points, Table
+from benchmarker.report.page_model import Axis, Bars, Boxes, Figure, Heat, Mark, Points, Table
 from benchmarker.report.text import readable
 
 WIDEST = 56
@@ -30,6 +30,7 @@ def specification(figure: Figure) -> dict[str, Any]:
     """Return the figure as plain values: traces, layout, and its data."""
     return {
         "key": figure.key,
+        "dense": any(isinstance(mark, Heat) for mark in figure.marks),
         "traces": [_trace(figure, mark) for mark in figure.marks],
         "layout": _layout(figure),
         "rows": [plain(shortened(row, WIDEST)) for row in figure.rows],
@@ -56,7 +57,22 @@ def _trace(figure: Figure, mark: Mark) -> dict[str, Any]:
         return common | _bars(figure, mark)
     if isinstance(mark, Boxes):
         return common | _boxes(mark)
+    if isinstance(mark, Heat):
+        return common | _heat(mark)
     return common | _points(figure, mark)
+
+
+def _heat(mark: Heat) -> dict[str, Any]:
+    return {
+        "type": "heatmap",
+        "z": mark.values,
+        "x": list(range(len(mark.columns))),
+        "y": list(range(len(mark.values))),
+        "zmin": -mark.limit,
+        "zmax": mark.limit,
+        "hovertext": [[plain(text) for text in row] for row in mark.texts],
+        "hoverinfo": "text",
+    }
 
 
 def _bars(figure: Figure, mark: Bars) -> dict[str, Any]:
@@ -131,6 +147,10 @@ def _points(figure: Figure, mark: Points) -> dict[str, Any]:
 
 
 def _layout(figure: Figure) -> dict[str, Any]:
+    if isinstance(heat := figure.marks[0], Heat):
+        columns = [plain(shortened(name, WIDEST)) for name in heat.columns]
+        ticks = {"tickmode": "array", "tickvals": list(range(len(columns))), "ticktext": columns, "side": "top"}
+        return {"xaxis": {**ticks, "title": {"text": ""}, "showgrid": False}, "showlegend": False, "shapes": []}
     names = {mark.name for mark in figure.marks}
     layout: dict[str, Any] = {
         "xaxis": _axis(figure.x, [*figure.lines, *(x for mark in figure.marks for x in _across(figure, mark))]),
@@ -154,6 +174,7 @@ def _across(figure: Figure, mark: Mark) -> Sequence[float]:
     """Return the values of a mark along x, including the ends of its intervals if they are."""
     if isinstance(mark, Points):
         return mark.x if figure.y else [*mark.x, *_ends(mark)]
+    assert not isinstance(mark, Heat)
     return mark.values if isinstance(mark, Bars) else [each for five in mark.five for each in five]
 
 

@@ -50,6 +50,10 @@
       made.line = { color: colour, width: 1.8 };
       made.fillcolor = colour + "40";
       made.width = 0.55;
+    } else if (trace.type === "heatmap") {
+      made.colorscale = [[0, colours.series[0]], [0.5, colours.paper], [1, colours.series[1]]];
+      Object.assign(made, { xgap: 1, ygap: 1, hoverongaps: false });
+      made.colorbar = { tickformat: "+.0%", tickfont: { color: colours.muted }, outlinewidth: 0, thickness: 12, len: 300, lenmode: "pixels", y: 1, yanchor: "top" };
     } else {
       made.line = { color: colour, width: look === "line" ? 1.5 : 2, dash: DASHES[symbol % 8] };
       made.marker = { color: colour, symbol: SYMBOLS[symbol % 8], size: look.startsWith("small") ? 7 : 11, line: { color: colours.paper, width: 1 } };
@@ -89,13 +93,15 @@
     const legend = figure.layout.showlegend ? 24 * Math.ceil(figure.traces.filter((trace) => trace.showlegend !== false).length / (narrow ? 2 : 4)) : 0;
     if (rows.length) {
       const at = rows.map((_, index) => index);
-      layout.height = (narrow ? 52 : 36) * rows.length + 84 + legend;
+      const low = figure.dense, high = low ? 16 : narrow ? 52 : 36;
+      layout.height = Math.max(low ? 240 : 0, high * rows.length + 84 + legend);
       layout.yaxis = {
-        range: [rows.length - 0.5, narrow ? -0.75 : -0.5], tickmode: "array", tickvals: at, ticktext: rows, showticklabels: !narrow,
+        range: [rows.length - 0.5, narrow && !low ? -0.75 : -0.5], tickmode: "array", tickvals: at, ticktext: rows, showticklabels: low || !narrow,
         ticks: "outside", ticklen: 6, tickcolor: "rgba(0,0,0,0)",
         automargin: true, fixedrange: true, zeroline: false, showgrid: false, tickfont: { color: colours.ink },
       };
-      if (narrow) {
+      if (low) layout.margin.t = 40;
+      if (narrow && !low) {
         layout.annotations = at.map((index) => ({
           text: rows[index], x: 0, xref: "paper", xanchor: "left", y: index, yref: "y", yshift: 24, showarrow: false, font: { size: 12 },
         }));

@@ -110,7 +110,23 @@ class Points:
     listed: bool = True
 
 
-Mark = Bars | Boxes | Points
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """A heat map: values around 0 in the rows of the figure, None where there is none; its only mark.
+
+    `columns` are named along x. Colours are full at ± `limit`. `texts` are shown on hover. Rows are low, so that a few
+    hundred fit.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    texts: tuple[tuple[str, ...], ...]
+    limit: float
+    series: int = 0
+
+
+Mark = Bars | Boxes | Points | Heat
 
 
 @dataclass(frozen=True, slots=True)

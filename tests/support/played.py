@@ -5,8 +5,9 @@ from __future__ import annotations
 ENTRY_POINTS = {"launcher.played": "played.launcher"}
 """The nodes are those of the variable PLAYED_NODES, with commas.
 
-PLAYED_UNWELL holds `NODE=WORD` with commas: `absent` does not start, `gone` ends after some seconds, `other` has other
-software, `stuck` does not begin; a number makes the toy's steps longer by this share.
+PLAYED_UNWELL holds `NODE=WORD` with commas: `absent` does not start, `gone` is killed after PLAYED_GONE_S, `other` has
+the distributions of PLAYED_OTHER too; with `rank`, the second device of the toy's team is slower; a number makes the
+toy's naps longer by this share. With PLAYED_IDLE, the launcher starts nothing on nodes.
 """
 
 PLAYED = {
@@ -24,7 +25,9 @@ PLAYED = {
                 nodes = os.environ.get("PLAYED_NODES")
                 return Allocation("played", "7", nodes.split(","), 0) if nodes else None
             def node(self): return os.environ.get("PLAYED_NODE")
-            def command(self, nodes, program): return [sys.executable, "-m", "played.run", ",".join(nodes), *program]
+            def command(self, nodes, program):
+                if "PLAYED_IDLE" in os.environ: return super().command(nodes, program)
+                return [sys.executable, "-m", "played.run", ",".join(nodes), *program]
             def directives(self, name, log, nodes): return ()
             def submit(self, script, log): raise NotImplementedError
             def states(self, jobs): return {}
@@ -41,9 +44,9 @@ PLAYED = {
             env = {**os.environ, "PLAYED_NODE": node}
             command = program
             if word == "absent": command = ["false"]
-            elif word == "stuck": command = ["sleep", "600"]
             elif word == "other": env["PYTHONPATH"] = os.environ["PLAYED_OTHER"] + ":" + env["PYTHONPATH"]
             elif word == "gone": command = ["timeout", "--signal=KILL", os.environ.get("PLAYED_GONE_S", "4"), *program]
+            elif word == "rank": env["TOY_SLOW_RANK"] = "1"
             elif word: env["TOY_LONGER"] = word
             started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=env))
 

@@ -296,7 +296,8 @@ TOY = {
             if case.each: rank = int(os.environ["CUDA_VISIBLE_DEVICES"])
 
             def local_s(rank):
-                slower = params.slower if rank == params.slow_rank else 0.0
+                slow = int(os.environ.get("TOY_SLOW_RANK", params.slow_rank))
+                slower = params.slower if rank == slow else 0.0
                 return params.samples / ranks * params.ms / 1000 * (1 + slower)
 
             exchange_s = params.exchange_ms / 1000 if ranks > 1 else 0.0

@@ -36,7 +36,7 @@ def print_fleet(found: FleetResult, *, every: bool = False, wide: bool = False) 
     if found.suspicions:
         print_text(
             f"  {count(found.suspicions, 'suspicion')} tested together, against {count(len(found.controls), 'node')}; "
-            f"α {found.alpha:.0%}, δ {found.delta:.0%}",
+            f"at most {found.alpha:.0%} false alarms; δ {found.delta:.0%}",
             "    ",
         )
 

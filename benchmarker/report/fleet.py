@@ -1,0 +1,165 @@
+"""A page about a fleet: the answer, a heat map of nodes and cases, the suspicions, and how nodes differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarker.formatting import count
+from benchmarker.report.page_model import (
+    P_VALUE,
+    Axis,
+    Card,
+    Column,
+    Doubt,
+    Figure,
+    Heat,
+    Listing,
+    Page,
+    Section,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarker.fleet.results import Cell, FleetResult
+
+MOST_ROWS = 300
+"""Most nodes or devices of the heat map: those that stand out most."""
+FULL = 3
+"""Shift at which the colours of the heat map are full, in δ."""
+UNDOUBTED = "Every node has done its part, and all nodes are of one kind."
+
+
+def page(found: FleetResult) -> Page:
+    """Return the page of a fleet."""
+    sections = [Section("nodes", "Nodes and cases", (f"{found.shared}.",), (_heat(found), _cells(found)))]
+    if unlike := [(node.node, text) for node in found.nodes for text in (*node.reasons, *node.unlike)]:
+        columns = (Column("node"), Column("what", prose=True))
+        caption = "Nodes that failed in whole or in part, and properties in which a node differs from most others."
+        sections.append(
+            Section(
+                "differences",
+                "Faults and differences",
+                (),
+                (Listing("By node", Table(columns, tuple(unlike)), caption, searched=True),),
+            )
+        )
+    sections.append(Section("method", "Method", (f"{found.method[0].upper()}{found.method[1:]}.", _family(found))))
+    return Page(
+        f"{count(len(found.nodes), 'node')}: which is not like the others?",
+        f"{count(len(found.named), 'cell')} of {len(found.cells)} named; δ {found.delta:.0%}",
+        tuple(map(_card, found.named[:6])) or (_all_alike(found),),
+        tuple(Doubt(text, "differences" if unlike else "method") for text in found.doubts),
+        tuple(sections),
+        UNDOUBTED,
+    )
+
+
+def _card(cell: Cell) -> Card:
+    ends = "" if cell.low is None or cell.high is None else f"95% interval {cell.low:+.1%} to {cell.high:+.1%}"
+    return Card(
+        "slower" if cell.verdict == "slower" else "faster",
+        cell.verdict,
+        f"{_row(cell)}: {cell.name}.",
+        f"{cell.shift:+.1%}",
+        ends,
+    )
+
+
+def _all_alike(found: FleetResult) -> Card:
+    return Card(
+        "none", "none named", f"{found.headline[0].upper()}{found.headline[1:]}.", f"{len(found.nodes)}", "nodes"
+    )
+
+
+def _family(found: FleetResult) -> str:
+    tested = f"{count(found.suspicions, 'suspicion')} tested together"
+    return (
+        f"{tested}, against {count(len(found.controls), 'control node')}. With a probability of at most "
+        f"{found.alpha:.0%}, any node is named whose shift is within {found.delta:.0%}."
+    )
+
+
+def _row(cell: Cell) -> str:
+    return cell.node if cell.device is None else f"{cell.node} device {cell.device}"
+
+
+def _heat(found: FleetResult) -> Figure:
+    """Return the heat map; its rows are sorted by their largest shift, slow or fast."""
+    by_row: dict[str, dict[str, Cell]] = {}
+    for cell in found.cells:
+        by_row.setdefault(_row(cell), {})[cell.name] = cell
+    named = {_row(cell) for cell in found.named}
+    rows = sorted(by_row, key=lambda row: (row not in named, -_largest(by_row[row])))
+    columns = sorted({cell.name for cell in found.cells})
+    drawn = rows[:MOST_ROWS]
+    heat = Heat(
+        "shift",
+        tuple(columns),
+        tuple(tuple(by_row[row][name].shift if name in by_row[row] else None for name in columns) for row in drawn),
+        tuple(tuple(_text(by_row[row].get(name)) for name in columns) for row in drawn),
+        FULL * found.delta,
+    )
+    return Figure(
+        "heat",
+        "Shift of the step time",
+        "The step time of each node over that of the others, less 1: of suspects, over that of the controls at the "
+        "same time; of the rest, over the median of all in the first rounds. Those that stand out most are at the top.",
+        Axis(""),
+        (heat,),
+        _table([by_row[row][name] for row in rows for name in columns if name in by_row[row]]),
+        rows=tuple(drawn),
+        left_out=f"Only the first {MOST_ROWS} of {len(rows)} rows are drawn; the data table has all."
+        if len(drawn) < len(rows)
+        else "",
+    )
+
+
+def _largest(cells: Mapping[str, Cell]) -> float:
+    return max(abs(cell.shift) for cell in cells.values())
+
+
+def _text(cell: Cell | None) -> str:
+    return "" if cell is None else f"{_row(cell)}, {cell.name}: {cell.shift:+.1%}, {cell.verdict}"
+
+
+def _cells(found: FleetResult) -> Listing:
+    suspected = [cell for cell in found.cells if cell.verdict != "not suspected"]
+    return Listing(
+        "Suspicions",
+        _table(suspected),
+        "p is that of a shift beyond δ, corrected for all suspicions." if suspected else "No cell was suspected.",
+        searched=len(suspected) > 10,
+    )
+
+
+def _table(cells: Sequence[Cell]) -> Table:
+    columns = (
+        Column("node"),
+        Column("device", numeric=True),
+        Column("case"),
+        Column("step_time", "s", numeric=True),
+        *(Column(f"shift{end}", "%", numeric=True) for end in ("", "_from", "_to")),
+        Column("p", P_VALUE, numeric=True),
+        Column("rounds", numeric=True),
+        Column("verdict"),
+        Column("evidence", prose=True),
+    )
+    rows = tuple(
+        (
+            cell.node,
+            cell.device,
+            cell.name,
+            cell.step_s,
+            cell.shift,
+            cell.low,
+            cell.high,
+            cell.p_adjusted,
+            cell.rounds,
+            cell.verdict,
+            "; ".join(filter(None, [cell.reason, *cell.evidence])),
+        )
+        for cell in cells
+    )
+    return Table(columns, rows, marked=frozenset(at for at, cell in enumerate(cells) if cell.is_named))
