@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from benchmarker.fleet.parent import Progress
 
 ALL = "all"
+SBATCH = "`sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m benchmarker nodes run'`"
 
 
 def allocated() -> Allocation:
-    """Return the allocation of this process; raises `UserError` if there is none."""
+    """Return the allocation of this process; raises `UserError` if there is none, or if it has one node."""
     found = whole_allocation()
-    if found is None:
+    if found is None or len(found.nodes) == 1:
+        what = "this machine" if found is None else f"{found.nodes[0]}, the one node of job {found.job},"
         raise UserError(
-            "this machine alone is no fleet: start this in an allocation of several nodes, such as "
-            "`salloc --nodes=4 --exclusive`, or run a suite on each host and name the runs in `nodes show`"
+            f"{what} alone is no fleet: start this in a job of several nodes, such as with {SBATCH}; or run a suite on "
+            "each host, and name all runs in `nodes show`"
         )
     return found
 

@@ -216,7 +216,10 @@ def test_what_cannot_be_is_refused_in_a_line(fleet: Fleet, options: list[str], c
 def test_this_machine_alone_is_no_fleet(fleet: Fleet) -> None:
     done = fleet.program("nodes", "run", env={"PYTHONPATH": fleet.path})
     assert done.returncode == 2
-    assert "this machine alone is no fleet: start this in an allocation" in done.stderr
+    assert "this machine alone is no fleet: start this in a job of several nodes" in done.stderr
+    done = fleet.run(nodes="node1")
+    assert done.returncode == 2
+    assert "node1, the one node of job 7, alone is no fleet" in done.stderr
 
 
 def test_a_launcher_that_starts_nothing_on_nodes_says_so(fleet: Fleet) -> None:

@@ -56,8 +56,10 @@ def command(
     """Measure all nodes of an allocation at the same time, and show which is not like the others.
 
     Each node runs the suite, or the PLAN file, with all of its devices: each of them alone, and all at once. Then the
-    suspects are measured again, beside other nodes, and these rounds decide. Start it on the first node, such as with
-    `salloc --nodes=4 --exclusive`, or in a job of `sbatch`. A node that fails is named, and the others go on.
+    suspects are measured again, beside other nodes, and these rounds decide. A node that fails is named, and the others
+    go on.
+
+      sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m benchmarker nodes run'
 
     The exit status is 1 if a node is named, or if one or a trial failed; otherwise 0.
     """
