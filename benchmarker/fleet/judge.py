@@ -40,7 +40,6 @@ class Suspicion:
     column: int
     is_slow: bool
     shift: Shift | None
-    controls: int
 
     def p_value(self, margin: float) -> float:
         """p-value of the claim that the cell is further from the controls than the margin, on the side suspected."""
@@ -97,7 +96,7 @@ class Judgement:
 
     @cached_property
     def controls(self) -> list[str]:
-        """The nodes against which suspects are judged; where nothing was repeated, all that are not suspected."""
+        """The nodes near the median that are measured again beside the suspects; if all rounds are one, all others."""
         suspected = {self.nodes[unit] for unit, _ in self.suspects}
         if not self.measured.repeated and self.deciding:
             return [name for number, name in enumerate(self.names) if number not in suspected]
@@ -106,18 +105,19 @@ class Judgement:
     @cached_property
     def suspicions(self) -> list[Suspicion]:
         """The suspicious cells with their tests."""
-        references: dict[int, np.ndarray] = {}
+        numbers = {name: number for number, name in enumerate(self.names)}
+        controls = [numbers[name] for name in self.controls]
+        suspected = {self.nodes[unit] for unit, _ in self.suspects}
+        measured = len({self.nodes[unit] for unit in range(len(self.units))})
+        by_round: dict[int, np.ndarray] = {}
         found = []
         for unit, column in self.suspects:
-            if column not in references:
-                others = [self._by_round(each, column) for each in self.units if each.node in self.controls]
-                references[column] = np.array(others).reshape(len(others), len(self.deciding))
-            reference = references[column]
-            shift = None
-            if len(self.deciding) and len(reference):
-                shift = outliers.shift_of(self._by_round(self.units[unit], column), reference)
-            known = len({each.node for each in self.units if each.node in self.controls})
-            found.append(Suspicion(unit, column, bool(self.scores[unit, column] > 0), shift, known))
+            if column not in by_round:
+                by_round[column] = np.array([self._by_round(each, column) for each in self.units])
+            others = outliers.references(self.nodes[unit], controls, suspected, measured)
+            rows = np.isin(self.nodes, others)
+            shift = outliers.shift_of(by_round[column][unit], by_round[column][rows]) if np.any(rows) else None
+            found.append(Suspicion(unit, column, bool(self.scores[unit, column] > 0), shift))
         return found
 
     def step_s(self, unit: Unit, column: Column) -> float:

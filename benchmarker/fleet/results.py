@@ -6,11 +6,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from benchmarker.formatting import count
+
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 
 METHOD = (
-    "nodes far from the median of all are suspects; fresh rounds of them against control nodes near the median, "
-    "measured at the same time, decide: sign test of a shift beyond δ, corrected for all suspicions (Holm)"
+    "nodes far from the median of all are suspects; later rounds of them against control nodes near the median, or all "
+    "other nodes if they are few, decide: sign test of a shift beyond δ, corrected for all suspicions (Holm)"
 )
 
 
@@ -81,6 +83,13 @@ class FleetResult(Struct, frozen=True, kw_only=True):
     delta: float
     shared: str
     method: str = METHOD
+
+    @property
+    def against(self) -> str:
+        """What the suspects are compared with, in words; of few nodes, the other suspects are among it."""
+        suspected = {cell.node for cell in self.cells if cell.verdict != "not suspected"}
+        every = {cell.node for cell in self.cells} == suspected | set(self.controls)
+        return "all other nodes" if every else f"{count(len(self.controls), 'control node')} near the median"
 
     @property
     def named(self) -> list[Cell]:

@@ -76,7 +76,7 @@ def _all_alike(found: FleetResult) -> Card:
 def _family(found: FleetResult) -> str:
     tested = f"{count(found.suspicions, 'suspicion')} tested together"
     return (
-        f"{tested}, against {count(len(found.controls), 'control node')}. With a probability of at most "
+        f"{tested}, against {found.against}. With a probability of at most "
         f"{found.alpha:.0%}, any node is named whose shift is within {found.delta:.0%}."
     )
 

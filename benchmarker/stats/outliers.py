@@ -2,7 +2,7 @@
 
 The first stage picks suspects, liberally: units whose level is far from the median of all. It decides nothing, so it
 may err as often as it likes. The second stage measures the suspects anew, together with controls, which are units near
-the median. Its data alone decide, by the sign test: if a suspect's true shift against the controls is within the
+the median; of few units, these are all others. Its data alone decide, by the sign test: if a suspect's true shift against the controls is within the
 margin, each round exceeds the margin with a probability of at most 1/2, whatever the distribution of the noise, so all
 of n rounds do with at most 2**-n. Rounds are differences of what was measured at the same time, so a drift of all units
 cancels. Holm's correction over the suspects then bounds the probability that any unit is called unlike wrongly.
@@ -27,7 +27,7 @@ import numpy as np
 from benchmarker.stats.median_interval import median_shift
 from benchmarker.stats.shift import Shift
 
-EXPECTED = 1.0
+EXPECTED = 2.0
 """Units of each column that equal, normal ones make suspects on either side, however many there are."""
 NORMAL_PER_MAD = 1 / NormalDist().inv_cdf(0.75)
 """Standard deviation of normal values over their median absolute deviation."""
@@ -56,20 +56,19 @@ def scores(levels: np.ndarray, margin: float) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         spread = NORMAL_PER_MAD * np.nanmedian(np.abs(found), axis=0)
-    quantile = np.array([NormalDist().inv_cdf(1 - min(0.25, EXPECTED / max(1, each))) for each in number])
+    quantile = np.array([NormalDist().inv_cdf(1 - min(0.5, EXPECTED / max(1, each))) for each in number])
     return np.asarray(found / np.fmax(margin / 2, quantile * spread))
 
 
 def suspects(found: np.ndarray, nodes: Sequence[int]) -> list[tuple[int, int]]:
     """Return the suspicious (unit, column) of scores; `nodes` is the number of the node of each unit.
 
-    At most a third of the nodes are suspects, but at least one may be: those with the highest scores. There is none
-    among fewer than LEAST_NODES.
+    At most half of the nodes are suspects: those with the highest scores. There is none among fewer than LEAST_NODES.
     """
     distinct = set(nodes)
     if len(distinct) < LEAST_NODES:
         return []
-    most = max(1, (len(distinct) - 1) // 3)
+    most = len(distinct) // 2
     cells = [(int(unit), int(column)) for unit, column in np.argwhere(np.abs(found) > 1)]
     cells.sort(key=lambda cell: -abs(found[cell]))
     chosen = list(dict.fromkeys(nodes[unit] for unit, _ in cells))[:most]
@@ -84,6 +83,14 @@ def controls(found: np.ndarray, nodes: Sequence[int], suspected: Collection[int]
         if node not in suspected and len(known):
             largest[node] = max(largest.get(node, 0.0), float(known.max()))
     return sorted(largest, key=lambda node: largest[node])[: max(MOST_CONTROLS, len(suspected))]
+
+
+def references(node: int, chosen: Sequence[int], suspected: Collection[int], number: int) -> list[int]:
+    """Return the nodes against which one is judged, of so many nodes: the `chosen` controls, but all others if these
+    and the suspects are all that there are. Of few nodes, the controls alone may lie on one side of the median.
+    """
+    known = {*chosen, *suspected} if len({*chosen, *suspected}) == number else {*chosen}
+    return sorted(known - {node})
 
 
 def shift_of(suspect: np.ndarray, reference: np.ndarray) -> Shift | None:

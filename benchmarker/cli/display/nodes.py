@@ -35,7 +35,7 @@ def print_fleet(found: FleetResult, *, every: bool = False, wide: bool = False) 
         print_text(f"  note: {text}", "    ")
     if found.suspicions:
         print_text(
-            f"  {count(found.suspicions, 'suspicion')} tested together, against {count(len(found.controls), 'node')}; "
+            f"  {count(found.suspicions, 'suspicion')} tested together, against {found.against}; "
             f"at most {found.alpha:.0%} false alarms; δ {found.delta:.0%}",
             "    ",
         )
