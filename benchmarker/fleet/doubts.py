@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from benchmarker.fleet.words import MOST, grouped, listed, named
 from benchmarker.formatting import count, part
 from benchmarker.stats import outliers
@@ -74,8 +72,8 @@ def doubts(
     told += grouped({node.node: "; ".join(node.reasons) for node in nodes if node.reasons})
     if len({found.nodes[at] for at in range(len(found.units))}) < outliers.LEAST_NODES:
         told.append(f"of fewer than {outliers.LEAST_NODES} nodes, none can be told to be unlike the others")
-    if len(found.suspects) and (crowd := _crowd(found)):
-        told.append(crowd)
+    if kinds := _several_kinds(found):
+        told.append(kinds)
     told += _too_few(found, cells, alpha)
     told += grouped({node.node: listed(node.unlike) for node in nodes if node.unlike})
     if lacking := _lacking(found):
@@ -89,17 +87,16 @@ def doubts(
     return told
 
 
-def _crowd(found: Judgement) -> str:
-    """Return that more nodes are suspicious than can be suspects, as where a fleet is of two kinds."""
-    far = (np.abs(found.scores) > 1) & (np.abs(outliers.shifts(found.levels)) > found.margin)
-    conspicuous = {found.nodes[int(unit)] for unit in np.nonzero(np.any(far, axis=1))[0]}
-    suspected = len(found.suspected)
-    if len(conspicuous) <= max(suspected, len(found.names) // 2):
+def _several_kinds(found: Judgement) -> str:
+    """Return that most nodes differ among themselves, as where half of a fleet is slow: no median is typical then."""
+    spreads = outliers.spreads(found.levels)
+    wide = [at for at, spread in enumerate(spreads) if spread > max(found.margin, found.scatter())]
+    if not wide:
         return ""
+    widest = max(wide, key=lambda at: spreads[at])
     return (
-        f"{part(len(conspicuous), len(found.names), 'node')} stand out, more than can be judged against the others; "
-        f"only the {count(suspected, 'node')} furthest from the median {'is' if suspected == 1 else 'are'} judged: the "
-        "fleet may be of several kinds"
+        f"in {part(len(wide), len(found.columns), 'case')}, nodes differ among themselves more than trials of one, by "
+        f"{spreads[widest]:.1%} (standard deviation): the fleet may be of several kinds; compare those of one kind"
     )
 
 

@@ -228,7 +228,7 @@ def _cells(found: Judgement, called: Mapping[str, str], alpha: float) -> list[Ce
             cells.append(_unsuspected(common, float(shifts[at]), len(found.screening)))
         else:
             cells.append(_suspected(common, found, suspicion, float(shifts[at]), adjusted[at], alpha, needed))
-    rank = {"slower": 0, "faster": 1, "undecided": 2, "not judged": 2, "alike": 3, "not suspected": 3}
+    rank = {"slower": 0, "faster": 1, "undecided": 2, "not judged": 2, "alike": 3, "not suspected": 4}
     return sorted(cells, key=lambda cell: (rank[cell.verdict], -cell.shift))
 
 

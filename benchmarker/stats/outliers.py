@@ -1,11 +1,12 @@
 """Which units of many are not like the others: two stages with data of their own, so that false alarms stay rare.
 
 The first stage picks suspects, liberally: units whose level is far from the median of all. It decides nothing, so it
-may err as often as it likes. The second stage measures the suspects anew, together with controls, which are units near
-the median; of few units, these are all others. Its data alone decide, by the sign test: if a suspect's true shift against the controls is within the
-margin, each round exceeds the margin with a probability of at most 1/2, whatever the distribution of the noise, so all
-of n rounds do with at most 2**-n. Rounds are differences of what was measured at the same time, so a drift of all units
-cancels. Holm's correction over the suspects then bounds the probability that any unit is called unlike wrongly.
+may err as often as it likes. The second stage measures the suspects anew, together with controls: units near the
+median, which of few units are all others. Its data alone decide, by the sign test: if a suspect's true shift against
+the controls is within the margin, each round exceeds the margin with a probability of at most 1/2, whatever the
+distribution of the noise, so all of n rounds do with at most 2**-n. Rounds are differences of what was measured at the
+same time, so a drift of all units cancels. Holm's correction over the suspects then bounds the probability that any
+unit is called unlike wrongly.
 
 Rank tests that pool the rounds of all controls would need fewer rounds. But they assume that a suspect scatters no more
 than the controls, and a unit that scatters more is a suspect more often.
@@ -46,6 +47,13 @@ def shifts(levels: np.ndarray) -> np.ndarray:
         return np.asarray(levels - np.nanmedian(levels, axis=0))
 
 
+def spreads(levels: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of the levels of each column, robustly: from their median absolute deviation."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(NORMAL_PER_MAD * np.nanmedian(np.abs(shifts(levels)), axis=0))
+
+
 def scores(levels: np.ndarray, margin: float) -> np.ndarray:
     """Return the shift of each level over the limit of its column; beyond ±1 it is suspicious, NaN if there is none.
 
@@ -53,11 +61,8 @@ def scores(levels: np.ndarray, margin: float) -> np.ndarray:
     """
     found = shifts(levels)
     number = np.sum(~np.isnan(found), axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        spread = NORMAL_PER_MAD * np.nanmedian(np.abs(found), axis=0)
     quantile = np.array([NormalDist().inv_cdf(1 - min(0.5, EXPECTED / max(1, each))) for each in number])
-    return np.asarray(found / np.fmax(margin / 2, quantile * spread))
+    return np.asarray(found / np.fmax(margin / 2, quantile * spreads(levels)))
 
 
 def suspects(found: np.ndarray, nodes: Sequence[int]) -> list[tuple[int, int]]:
@@ -86,8 +91,10 @@ def controls(found: np.ndarray, nodes: Sequence[int], suspected: Collection[int]
 
 
 def references(node: int, chosen: Sequence[int], suspected: Collection[int], number: int) -> list[int]:
-    """Return the nodes against which one is judged, of so many nodes: the `chosen` controls, but all others if these
-    and the suspects are all that there are. Of few nodes, the controls alone may lie on one side of the median.
+    """Return the nodes against which one is judged: the `chosen` controls.
+
+    If these and the suspects are all nodes, of which there are that `number`, it is all others. Of so few nodes, the
+    controls may lie on one side of the median.
     """
     known = {*chosen, *suspected} if len({*chosen, *suspected}) == number else {*chosen}
     return sorted(known - {node})

@@ -28,6 +28,7 @@ LAYERS = [
     "roofline",
     "bundles",
     "procurement",
+    "fleet",
     "report",
     "proving",
     "cli",
