@@ -51,4 +51,4 @@ def test_every_key_stands_on_the_page():
 def test_every_suite_stands_on_the_page():
     of_tables = set(re.findall(r"lm-[a-z]+", (Path(__file__).parents[2] / "docs/tables.md").read_text()))
     of_tables = {f"{name.removesuffix('-quick')}{end}" for name in of_tables for end in ("", "-quick")}
-    assert set(suites.names()) == of_tables | set(re.findall(r"^\| `((?:procurement|zoo)[\w-]*)`", PAGE, re.M))
+    assert set(suites.names()) == of_tables | set(re.findall(r"^\| `((?:procurement|zoo|node)[\w-]*)`", PAGE, re.M))

@@ -19,7 +19,8 @@ TABLES = ("lm-frameworks", "lm-warmup", "lm-precision", "lm-kernels")
 
 def test_every_plan_stands_in_the_index_and_every_entry_has_a_plan():
     files = {path.stem for path in suites.FOLDER.glob("*.toml")} - {"index"}
-    assert files == set(suites.names()) == {*PROCUREMENT, "zoo-quick", *TABLES, *(f"{name}-quick" for name in TABLES)}
+    others = {"zoo-quick", "node-health", *(f"{name}-quick" for name in TABLES)}
+    assert files == set(suites.names()) == {*PROCUREMENT, *TABLES, *others}
 
 
 @pytest.mark.parametrize("name", PROCUREMENT)
@@ -43,6 +44,7 @@ def test_a_suite_that_changes_needs_a_new_version():
         ("procurement-quick", "2"): "89b5d6673cb5",
         ("procurement", "2"): "75ddc9ac2865",
         ("zoo-quick", "3"): "1ec8bb056a1e",
+        ("node-health", "1"): "58fd7758380c",
         ("lm-frameworks", "1"): "d4109cae1917",
         ("lm-frameworks-quick", "1"): "9e1fb5bd3402",
         ("lm-warmup", "1"): "4c0c17b3d104",
