@@ -61,9 +61,7 @@ def unlike(measured: Measured) -> dict[str, list[str]]:
     return found
 
 
-def doubts(
-    found: Judgement, cells: Sequence[Cell], nodes: Sequence[NodeResult], alpha: float, delta: float
-) -> list[str]:
+def doubts(found: Judgement, cells: Sequence[Cell], nodes: Sequence[NodeResult], delta: float) -> list[str]:
     """Return what makes one doubt the result, the weightiest first."""
     told = []
     if not found.measured.complete:
@@ -74,7 +72,7 @@ def doubts(
         told.append(f"of fewer than {outliers.LEAST_NODES} nodes, none can be told to be unlike the others")
     if kinds := _several_kinds(found):
         told.append(kinds)
-    told += _too_few(found, cells, alpha)
+    told += _too_few(found, cells)
     told += grouped({node.node: listed(node.unlike) for node in nodes if node.unlike})
     if lacking := _lacking(found):
         told.append(lacking)
@@ -100,14 +98,14 @@ def _several_kinds(found: Judgement) -> str:
     )
 
 
-def _too_few(found: Judgement, cells: Sequence[Cell], alpha: float) -> list[str]:
+def _too_few(found: Judgement, cells: Sequence[Cell]) -> list[str]:
     """Return that suspicions are not judged, and what to do about it."""
     several = [cell for cell in cells if cell.verdict == "not judged"]
     if not several:
         return []
     suspects = named(list(dict.fromkeys(cell.node for cell in several)))
     tests = max(1, len(found.suspicions))
-    rounds = -(-3 * outliers.fewest_rounds(tests, alpha) // 2) + 1
+    rounds = -(-3 * outliers.fewest_rounds(tests, found.alpha) // 2) + 1
     return [
         f"{count(len(several), 'suspicion is', 'suspicions are')} not judged ({suspects}), because "
         f"{several[0].reason.split(';')[0]} cannot decide; measure with --rounds={rounds}, or let `nodes run` repeat "

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 """Confidence level of the intervals."""
+LOOKS = 2
+"""How often suspects are measured again at most: once more if the first time leaves some undecided."""
 SCREENING_SHARE = 3
 """Where nothing was repeated, one round of so many picks the suspects, and the others decide."""
 
@@ -52,7 +54,9 @@ class Judgement:
     """The numbers of a fleet: levels by unit and column, suspects, controls, and the test of each suspicion."""
 
     def __init__(self, measured: Measured, alpha: float, delta: float) -> None:
-        self.measured, self.alpha, self.margin = measured, alpha, math.log1p(delta)
+        self.measured, self.margin = measured, math.log1p(delta)
+        self.looks = LOOKS if measured.repeats else 1
+        self.alpha = alpha / self.looks
         self.names = list(measured.nodes)
         self.columns: list[Column] = list(dict.fromkeys(c for node in measured.nodes.values() for c in node.step_s))
         numbers = {name: number for number, name in enumerate(self.names)}
@@ -70,7 +74,7 @@ class Judgement:
                 for at in each
             }
         )
-        self.screening, self.deciding = _split(self.rounds, measured.repeated, alpha)
+        self.screening, self.deciding = _split(self.rounds, measured.repeats > 0, alpha)
 
     @cached_property
     def levels(self) -> np.ndarray:
@@ -98,7 +102,7 @@ class Judgement:
     def controls(self) -> list[str]:
         """The nodes near the median that are measured again beside the suspects; if all rounds are one, all others."""
         suspected = {self.nodes[unit] for unit, _ in self.suspects}
-        if not self.measured.repeated and self.deciding:
+        if not self.measured.repeats and self.deciding:
             return [name for number, name in enumerate(self.names) if number not in suspected]
         return [self.names[node] for node in outliers.controls(self.scores, self.nodes, suspected)]
 
@@ -177,7 +181,7 @@ def judge(measured: Measured, alpha: float, delta: float) -> FleetResult:
     ]
     return FleetResult(
         headline=headline(nodes, cells, delta),
-        doubts=doubts(found, cells, nodes, alpha, delta),
+        doubts=doubts(found, cells, nodes, delta),
         nodes=nodes,
         cells=cells,
         suspicions=len(found.suspicions),
@@ -189,13 +193,27 @@ def judge(measured: Measured, alpha: float, delta: float) -> FleetResult:
 
 
 def repeat(measured: Measured, alpha: float, delta: float) -> Stage | None:
-    """Return what is to be measured again: the suspicious cases, on the suspects and the controls; None if none is."""
-    found = Judgement(measured, alpha, delta)
-    if not found.suspects:
+    """Return what is to be measured again; None if nothing is, or if that was done as often as allowed.
+
+    It is the suspicious cases, or of these the undecided ones, on their nodes and on the controls. Nodes that have had
+    trouble are left alone.
+    """
+    if measured.repeats == LOOKS:
         return None
-    columns = dict.fromkeys(found.columns[column].case for _, column in found.suspects)
-    cases = [dict(measured.cases[case]) for case in columns]
-    return Stage([*found.suspected, *found.controls], outliers.enough_rounds(len(found.suspects), alpha), cases)
+    found = Judgement(measured, alpha, delta)
+    cells = found.suspects
+    if measured.repeats:
+        judged = _cells(found, {case: case for case in measured.cases}, alpha)
+        open_ = {(cell.node, cell.device, cell.case, cell.part) for cell in judged if cell.verdict == "undecided"}
+        cells = [cell for cell in cells if (*found.units[cell[0]], *found.columns[cell[1]]) in open_]
+    columns = dict.fromkeys(found.columns[column].case for _, column in cells)
+    nodes = dict.fromkeys(found.units[unit].node for unit, _ in cells)
+    beside = found.controls if len(found.controls) + len(found.suspected) < len(found.names) else found.names
+    well = [node for node in dict.fromkeys([*nodes, *beside]) if not measured.nodes[node].trouble]
+    if not set(well) & nodes.keys() or len(well) < outliers.LEAST_NODES:
+        return None
+    rounds = outliers.enough_rounds(len(found.suspects), alpha / LOOKS)
+    return Stage(well, rounds, [dict(measured.cases[case]) for case in columns])
 
 
 def _short(called: Names | None, cases: Sequence[Factors]) -> list[str]:
@@ -208,10 +226,10 @@ def _short(called: Names | None, cases: Sequence[Factors]) -> list[str]:
 def _cells(found: Judgement, called: Mapping[str, str], alpha: float) -> list[Cell]:
     """Return all cells: the named ones first, then the suspects, then the others, each from the slowest on."""
     suspicions = {(each.unit, each.column): each for each in found.suspicions}
-    p_values = [each.p_value(found.margin) for each in found.suspicions]
+    p_values = [min(1.0, found.looks * each.p_value(found.margin)) for each in found.suspicions]
     adjusted = dict(zip(suspicions, holm(p_values), strict=True))
     shifts = outliers.shifts(found.levels)
-    needed = outliers.fewest_rounds(max(1, len(suspicions)), alpha)
+    needed = outliers.fewest_rounds(max(1, len(suspicions)), found.alpha)
     cells = []
     for unit, column in zip(*np.nonzero(~np.isnan(shifts)), strict=True):
         at = (int(unit), int(column))

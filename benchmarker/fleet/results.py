@@ -19,9 +19,9 @@ METHOD = (
 class Cell(Struct, frozen=True, kw_only=True):
     """A case on a node, or on one of its devices: its shift against the others, as a ratio of step times less 1.
 
-    `low` and `high` are the ends of the 95% interval, null with fewer than six deciding rounds. `p_adjusted` is that
-    of a shift beyond δ, corrected for all suspicions (Holm); it decides. Cells that are not suspected have the shift of
-    the first rounds against the median of all. `reason` says why a suspicion is not judged; `evidence` is what goes
+    `low` and `high` are the ends of the 95% interval, null with fewer than six deciding rounds. `p_value` is that of a
+    shift beyond δ; `p_adjusted` is corrected for all suspicions (Holm) and for the repeats, and decides. Cells that are
+    not suspected have the shift of the first rounds against the median of all. `reason` says why a suspicion is not judged; `evidence` is what goes
     with it.
     """
 

@@ -98,12 +98,12 @@ def run(path: Path, asked: Asked, alpha: float, delta: float, repeats: bool, pro
     suite = build.suite_of(description_of(path / folder.PLAN_FILE, asked))
     trial_s = max(float(case.settings.get("timeout_s") or Measuring().timeout_s) for case in suite.cases)
     run_stage(path, asked, 0, trial_s, progress)
-    if repeats and (stage := repeat(read_fleet(path), alpha, delta)):
+    while repeats and (stage := repeat(read_fleet(path), alpha, delta)):
         progress.say(
             f"repeating {count(len(stage.cases), 'case')} with {count(stage.rounds, 'round')} on "
             f"{count(len(stage.nodes), 'node')}: suspects, and others near the median"
         )
         asked = msgspec.structs.replace(asked, stages=[*asked.stages, stage])
         folder.save_asked(path, asked)
-        run_stage(path, asked, 1, trial_s, progress)
+        run_stage(path, asked, len(asked.stages) - 1, trial_s, progress)
     folder.save_asked(path, msgspec.structs.replace(asked, ended_at=utc_now()))

@@ -72,11 +72,11 @@ class Node:
 class Measured:
     """The nodes of a fleet, in order, and what makes one doubt all of it.
 
-    `repeated` is whether the rounds of later runs are those that decide, as the suspects were measured again.
+    `repeats` is how often suspects were measured again; then the rounds of these runs decide.
     """
 
     nodes: dict[str, Node]
-    repeated: bool
+    repeats: int
     faults: list[Fault]
     complete: bool = True
 
@@ -100,7 +100,7 @@ def read_fleet(path: Path) -> Measured:
         runs = sorted(each for each in (path / name).glob("*/") if (each / store.PLAN).exists())
         for number, run in enumerate(runs):
             faults += _add_run(node, number, run)
-    return Measured(nodes, len(asked.stages) > 1, faults, complete=asked.ended_at is not None)
+    return Measured(nodes, len(asked.stages) - 1, faults, complete=asked.ended_at is not None)
 
 
 def read_hosts(results: Sequence[Path]) -> Measured:
@@ -117,7 +117,7 @@ def read_hosts(results: Sequence[Path]) -> Measured:
         of_host = runs.setdefault(host, {})
         number = of_host.setdefault(record.run_id, len(of_host))
         add(nodes.setdefault(host, Node(host)), number, record)
-    return Measured(dict(sorted(nodes.items())), False, faults)
+    return Measured(dict(sorted(nodes.items())), 0, faults)
 
 
 def read(results: Sequence[Path]) -> Measured:
