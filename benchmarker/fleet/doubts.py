@@ -12,8 +12,8 @@ from benchmarker.stats import outliers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarker.fleet.judge import Judgement
     from benchmarker.fleet.results import Cell, NodeResult
+    from benchmarker.fleet.suspicions import Judgement
     from benchmarker.fleet.values import Measured
 
 

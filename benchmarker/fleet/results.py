@@ -21,8 +21,8 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     `low` and `high` are the ends of the 95% interval, null with fewer than six deciding rounds. `p_value` is that of a
     shift beyond δ; `p_adjusted` is corrected for all suspicions (Holm) and for the repeats, and decides. Cells that are
-    not suspected have the shift of the first rounds against the median of all. `reason` says why a suspicion is not judged; `evidence` is what goes
-    with it.
+    not suspected have the shift of the first rounds against the median of all. `reason` says why a suspicion is not
+    judged; `evidence` is what goes with it.
     """
 
     node: str

@@ -10,7 +10,8 @@ from support.records import make_record
 
 from benchmarker import UserError
 from benchmarker.fleet import values
-from benchmarker.fleet.judge import Judgement, judge, repeat
+from benchmarker.fleet.judge import judge, repeat
+from benchmarker.fleet.suspicions import Judgement
 from benchmarker.fleet.values import Column, Measured, Node, Unit
 from benchmarker.records.energy import Conditions, Range
 from benchmarker.records.record import Failure, Local, Memory, Rank
