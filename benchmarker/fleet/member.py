@@ -9,8 +9,6 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
-from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING
 
@@ -18,26 +16,20 @@ from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
-from benchmarker.fleet.folder import Asked, NodeState, Stage
+from benchmarker.fleet.folder import NodeState
+from benchmarker.fleet.node_plan import plan_of
 from benchmarker.hooks import launchers
 from benchmarker.machine import description as machine
-from benchmarker.machine import gpus
-from benchmarker.planning import build, factors, plan_file
-from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import Ability, choose_device
-from benchmarker.records import configurations, store
+from benchmarker.records import store
 from benchmarker.records.job import differences
-from benchmarker.records.plan import make_plan
 from benchmarker.running import submission
 from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from benchmarker.api.case import Case
-    from benchmarker.planning.factors import Description
-    from benchmarker.records.plan import Plan
     from benchmarker.records.record import Record
     from benchmarker.worker.launch import Event
 
@@ -109,54 +101,3 @@ class _Listener:
         for error in errors:
             self.say(f"a trial failed in {error.stage}: {error.message}")
         self.change(done=self.state.done + len(records), failed=self.state.failed + len(errors))
-
-
-def description_of(file: Path, asked: Asked) -> Description:
-    """Return the description that all nodes share; raises `UserError` if the plan file is faulty."""
-    found = plan_file.read(file, asked.name)
-    if found.design != "rounds":
-        raise UserError(f"{asked.name} is a duet; a fleet measures cases in rounds")
-    axes = {**found.axes, "framework": asked.frameworks} if asked.frameworks else found.axes
-    return replace(found, base={**found.base, **asked.settings}, axes=axes, order_seed=asked.seed)
-
-
-def plan_of(path: Path, asked: Asked, stage: Stage) -> Plan:
-    """Return what this node is to measure in a stage; raises `UserError` if nothing is left of it."""
-    found = replace(description_of(path / folder.PLAN_FILE, asked), trials=stage.rounds)
-    plan = build.from_description(replace(found, base={}, axes={}, zips=(), cases=_on_all_devices(found)))
-    if not stage.cases:
-        return plan
-    chosen = [number for number, case in enumerate(plan.cases) if configurations.factors(case) in stage.cases]
-    if not chosen:
-        raise UserError("has none of the cases that are to be repeated")
-    suite = plan.suite
-    if suite:
-        cases = [
-            structs.replace(each, case_numbers=[chosen.index(at) for at in each.case_numbers if at in chosen])
-            for each in suite.cases
-        ]
-        suite = structs.replace(suite, cases=cases)
-    return make_plan([plan.cases[at] for at in chosen], stage.rounds, seed=asked.seed + 1, suite=suite)
-
-
-def _on_all_devices(description: Description) -> list[Mapping[str, object]]:
-    """Return the settings of each case, on all devices of this node unless the case states how many.
-
-    Each device works by itself, but for a problem that is made of devices, such as an exchange.
-    """
-    tables = factors.expand(description)
-    known: dict[tuple[object, object], Ability | UserError] = {}
-    found: list[Mapping[str, object]] = []
-    for table in tables:
-        problem, framework = str(table.get("problem")), str(table.get("framework"))
-        if (problem, framework) not in known:
-            environment = gpus.environment(None, os.environ, None)
-            known |= {(problem, name): each for name, each in abilities(problem, [framework], environment).items()}
-        ability = known[problem, framework]
-        more: dict[str, object] = {}
-        if isinstance(ability, Ability) and not {"devices", "gpu"} & table.keys():
-            with suppress(UserError):  # a device that the framework lacks is left out with its reason, later
-                count = choose_device(framework, ability.info, str(table.get("device", "auto"))).count or 1
-                more = {"devices": count, "each": "none" not in ability.support.parallel} if count > 1 else {}
-        found.append({**table, **more})
-    return found

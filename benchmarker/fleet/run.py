@@ -12,7 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
 from benchmarker.fleet.folder import Asked, Stage
 from benchmarker.fleet.judge import repeat
-from benchmarker.fleet.member import description_of
+from benchmarker.fleet.node_plan import description_of
 from benchmarker.fleet.parent import run_stage
 from benchmarker.fleet.values import read_fleet
 from benchmarker.fleet.words import named

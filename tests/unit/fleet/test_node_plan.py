@@ -1,0 +1,95 @@
+"""What a node measures, by the devices that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from unit.fleet.test_values import asked
+
+from benchmarker import Device, FrameworkInfo, Support, UserError
+from benchmarker.fleet import node_plan
+from benchmarker.fleet.folder import Stage
+from benchmarker.planning import build
+from benchmarker.planning.cases import Ability
+from benchmarker.records.configurations import factors
+
+PLAN = """
+framework = "torch"
+[[case]]
+problem = "gemm"
+m = 64
+n = 64
+k = 64
+[[case]]
+problem = "stream"
+n = 64
+[[case]]
+problem = "collective"
+bytes = 64
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes a node with so many GPUs; returns the folder of its fleet."""
+
+    def make(gpus: int, text: str = PLAN) -> Path:
+        (tmp_path / "fleet.toml").write_text(text)
+
+        def abilities(problem: str, names: list[str], environment: Mapping[str, str]) -> dict[str, Ability]:
+            device = (
+                Device("cuda", "Card", ("fp32",), count=gpus) if gpus else Device("cpu", "CPU", ("fp32",), count=None)
+            )
+            info = FrameworkInfo("torch", "2", (device,), "never", {}, gang="process_per_device")
+            parallel = ("none",) if problem == "collective" else ()
+            return {name: Ability(info, Support({"inference": ("fp32",)}, parallel=parallel)) for name in names}
+
+        monkeypatch.setattr(node_plan, "abilities", abilities)
+        monkeypatch.setattr(build, "abilities", abilities)
+        monkeypatch.setattr("benchmarker.machine.gpus.environment", lambda *_: {})
+        return tmp_path
+
+    return make
+
+
+def test_each_of_several_devices_works_by_itself_but_in_an_exchange(node) -> None:
+    plan = node_plan.plan_of(node(4), asked(["n1"]), Stage(["n1"], 2))
+    assert [(case.problem, case.devices, case.each) for case in plan.cases] == [
+        ("gemm", 4, True),
+        ("stream", 4, True),
+        ("collective", 4, False),
+    ]
+    assert (plan.trials, plan.left_out) == (2, [])
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_one_device_exchanges_nothing(node, gpus) -> None:
+    plan = node_plan.plan_of(node(gpus), asked(["n1"]), Stage(["n1"], 2))
+    assert [(case.problem, case.devices, case.each) for case in plan.cases] == [
+        ("gemm", 1, False),
+        ("stream", 1, False),
+    ]
+    assert plan.left_out == ["problem=collective: one device exchanges nothing"]
+
+
+def test_a_case_that_states_its_devices_is_left_as_it_is(node) -> None:
+    plan = node_plan.plan_of(node(4, PLAN.replace("m = 64", "m = 64\ndevices = 1")), asked(["n1"]), Stage(["n1"], 1))
+    assert (plan.cases[0].problem, plan.cases[0].devices, plan.cases[1].devices) == ("gemm", 1, 4)
+
+
+def test_a_repeat_has_the_chosen_cases_and_their_names(node) -> None:
+    path = node(4, PLAN.replace('problem = "stream"', 'name = "memory"\nproblem = "stream"'))
+    first = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 2))
+    again = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [factors(first.cases[1])]))
+    assert again.cases == [first.cases[1]]
+    assert (again.trials, again.suite_of(0).case) == (7, "memory")
+    with pytest.raises(UserError, match="has none of the cases"):
+        node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [{"problem": "other"}]))
+
+
+def test_nothing_left_is_an_error(node) -> None:
+    text = 'framework = "torch"\nproblem = "collective"\nbytes = 64\n'
+    with pytest.raises(UserError, match=r"nothing is left to run: .*one device exchanges nothing"):
+        node_plan.plan_of(node(1, text), asked(["n1"]), Stage(["n1"], 2))
