@@ -19,9 +19,6 @@ BEYOND = 1.05
 WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
 UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors that is not told."""
-PARTS_OF_A_CPU = (
-    "the devices are parts of one processor, all of whose cores one device has to itself: do not expect the ideal"
-)
 
 
 def crowded(group: Configuration, devices: Sequence[int]) -> list[str]:
@@ -40,7 +37,8 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     """Return what should make one doubt a series."""
     found = []
     if groups[0].records[0].case.device == "cpu":
-        found.append(PARTS_OF_A_CPU)
+        alone = "" if groups[0].records[0].case.threads else ", all of whose cores one device has to itself"
+        found.append(f"the devices are parts of one processor{alone}: do not expect the ideal")
     found += crowded(groups[0], [point.devices for point in points])
     if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
         found.append(
