@@ -80,3 +80,33 @@ def test_gradients_in_jax_are_those_of_the_reference(x64, rows, by_output):
     assert found.keys() == expected.keys()
     for name, exact in expected.items():
         assert np.linalg.norm(found[name] - exact) < 1e-13 * np.linalg.norm(exact), name
+
+
+@pytest.mark.parametrize("shape", [(8, 12), (8, 1, 12), (2, 1, 12)])
+def test_packed_weights_are_packed_again_when_they_change(shape):
+    torch = pytest.importorskip("torch")
+    from benchmarker_problems.layers.torch import product
+
+    if not torch.backends.mkl.is_available():
+        pytest.skip("PyTorch is without MKL here")
+    x, weight, bias = torch.randn(shape), torch.randn(5, 12), torch.randn(5)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(product(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+            weight.mul_(2)
+    assert len(weight.packed) == 1
+
+
+def test_weights_are_not_packed_for_prompts_gradients_or_other_types():
+    torch = pytest.importorskip("torch")
+    from benchmarker_problems.layers.torch import product
+
+    weight = torch.randn(5, 12)
+    product(torch.randn(8, 12), weight)
+    with torch.inference_mode():
+        product(torch.randn(2, 4, 12), weight)
+        product(torch.randn(1, 12), weight)
+        product(torch.randn(8, 12).double(), weight.double())
+        with torch.autocast("cpu", torch.bfloat16):
+            assert product(torch.randn(8, 12), weight).dtype == torch.bfloat16
+    assert "packed" not in weight.__dict__
