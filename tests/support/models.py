@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def _workload(
 
 
 def cpu_kernels() -> dict[Any, Any]:
-    """FLOPs of the fused attention of CPUs, by PyTorch's own formulas: its counter knows only the kernels of GPUs."""
+    """FLOPs of kernels of CPUs that PyTorch's counter does not know: fused attention, products with packed weights."""
     import torch
     from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 
@@ -70,6 +71,7 @@ def cpu_kernels() -> dict[Any, Any]:
         aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda d_out, q, k, v, *_, **__: (
             sdpa_backward_flop_count(d_out, q, k, v)
         ),
+        torch.ops.mkl._mkl_linear: lambda x, _, weight, *__, **___: 2 * prod(x) * weight[0],
     }
 
 

@@ -156,13 +156,13 @@ def _matrix_vector(call: _Call, matrix: int) -> _Cost:
     return 2 * rows * columns, call.bytes(*range(matrix + 2)) + rows * call.width(matrix)
 
 
-def _linear(call: _Call) -> _Cost:
-    """The product of x[..., K] and the transposed weight[N, K], and a bias; the weight may be a vector."""
-    x, weight = call.shape(0), call.shape(1, 1, 2)
+def _linear(call: _Call, at: int = 1) -> _Cost:
+    """The product of x[..., K] and the transposed weight[N, K], and a bias; the weight, `at`, may be a vector."""
+    x, weight = call.shape(0), call.shape(at, 1, 2)
     if not x or x[-1] != weight[-1]:
         raise _UnknownCostError
     results = prod(x[:-1]) * prod(weight[:-1])
-    return 2 * results * x[-1], call.bytes(0, 1) + results * call.width(0) + call.optional(2)
+    return 2 * results * x[-1], call.bytes(0, at) + results * call.width(0) + call.optional(at + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +300,7 @@ _OPS: dict[str, Callable[[_Call], _Cost]] = {
     "aten::mv": lambda call: _matrix_vector(call, 0),
     "aten::addmv": lambda call: _matrix_vector(call, 1),
     "aten::linear": _linear,
+    "mkl::_mkl_linear": lambda call: _linear(call, 2),  # the packed weight comes before the plain one
     **{f"aten::conv{n}d": lambda call: _convolution(call, _PLAIN) for n in (1, 2, 3)},
     **{f"aten::conv_transpose{n}d": lambda call: _convolution(call, _TRANSPOSED) for n in (1, 2, 3)},
     "aten::convolution": lambda call: _convolution(call, _GENERAL),

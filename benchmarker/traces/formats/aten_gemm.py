@@ -20,8 +20,10 @@ _LEFT = {
     "aten::mv": 0,
     "aten::addmv": 1,
     "aten::linear": 0,
+    "mkl::_mkl_linear": 0,
 }
-"""The argument that is the first factor; the second comes after it."""
+"""The argument that is the first factor; the second comes after it, or is the one below."""
+_RIGHT = {"mkl::_mkl_linear": 2}
 
 
 def aten_gemm(op: str, dims: Sequence[Any], types: Sequence[Any], strides: Any) -> Gemm | None:
@@ -32,10 +34,11 @@ def aten_gemm(op: str, dims: Sequence[Any], types: Sequence[Any], strides: Any) 
     left = _LEFT.get(op)
     if left is None:
         return None
-    a, b = dims[left : left + 2]
-    types_ = [ATEN_TYPES[name].name for name in types[left : left + 2]]
-    layouts = [_layout(dims[at], _strides(strides, at)) for at in (left, left + 1)]
-    if op == "aten::linear":
+    factors = (left, _RIGHT.get(op, left + 1))
+    a, b = (dims[at] for at in factors)
+    types_ = [ATEN_TYPES[types[at]].name for at in factors]
+    layouts = [_layout(dims[at], _strides(strides, at)) for at in factors]
+    if op in ("aten::linear", "mkl::_mkl_linear"):
         return Gemm(dtype(*types_), prod(a[:-1]), prod(b[:-1]), a[-1], 1, layouts[0] + _SWAPPED[layouts[1]])
     n = b[-1] if len(b) > 1 else 1
     return Gemm(dtype(*types_), a[-2], n, a[-1], prod(a[:-2]), "".join(layouts))

@@ -103,12 +103,16 @@ class Described:
             )
         except _UNREADABLE:
             return _UNKNOWN
-        if _has_sparse(dims, strides):
+        if op != _PACKED and _has_sparse(dims, strides):
             return _UNKNOWN
         found, other = (aten_cost(op, dims, types, concrete, each) for each in (self._causal, _OTHER[self._causal]))
         self.has_causal |= found != other
         gemm = aten_gemm(op, dims, types, strides) if found else None
         return (*found, self._interned.code(str(gemm)) if gemm else 0) if found else _UNKNOWN
+
+
+_PACKED = "mkl::_mkl_linear"
+"""An op with an input that is not sparse though no strides are recorded for it: the packed weight."""
 
 
 def _has_sparse(dims: Any, strides: Any) -> bool:

@@ -128,6 +128,16 @@ def test_a_linear_that_no_product_is_recorded_in_is_the_product(tmp_path):
     ]
 
 
+def test_a_product_with_a_packed_weight_has_the_size_of_the_plain_one(tmp_path):
+    """Arguments as PyTorch 2.13 records them: the packed weight is one long column."""
+    dims, strides = [[8, 1, 48], [1982689, 1], [64, 48], [64], []], [[48, 48, 1], [], [48, 1], [1], []]
+    events = read(tmp_path, [op("mkl::_mkl_linear", 0, dims, ["float"] * 4 + ["Scalar"], strides)]).events
+    table, _ = gemms(events)
+    assert table[["m", "n", "k", "layout", "flops", "bytes"]].values.tolist() == [
+        [8, 64, 48, "NT", 2 * 8 * 64 * 48, 4 * (8 * 48 + 64 * 48 + 8 * 64 + 64)]
+    ]
+
+
 def test_products_of_a_program_on_a_gpu_and_on_a_cpu(tmp_path):
     for content, count in ((profiles.small_gpu_space(), 1), (profiles.small_cpu_space(3), 3)):
         (tmp_path / "trace.pb").write_bytes(content)

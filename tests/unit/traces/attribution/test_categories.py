@@ -391,6 +391,7 @@ gemm           MmBackward0
 gemm           autograd::engine::evaluate_function: AddmmBackward0
 gemm           LinearBackward0
 gemm           mkldnn::_linear_pointwise
+gemm           mkl::_mkl_linear
 gemm           _C::gptq_gemm
 gemm           _C::cutlass_scaled_mm
 gemm           dot.5
