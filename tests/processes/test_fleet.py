@@ -133,7 +133,8 @@ def test_each_node_has_a_normal_run_in_its_own_folder(fleet: Fleet) -> None:
     assert plans[0] == plans[1] == plans[2]
     assert not (fleet.one / "node4").exists()
     assert fleet.program("validate", "results", env={"PYTHONPATH": fleet.path}).returncode == 0
-    assert "12" in fleet.program("show", "results", env={"PYTHONPATH": fleet.path}).stdout
+    shown = fleet.program("show", "results", "--json", env={"PYTHONPATH": fleet.path})
+    assert len(json.loads(shown.stdout)) == 12
 
 
 def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet) -> None:

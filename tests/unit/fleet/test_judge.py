@@ -88,7 +88,7 @@ def test_suspects_are_repeated_beside_controls_as_often_as_is_enough():
     assert stage.cases[0]["problem"] == "nap"
     many = repeat(fleet(100, 3, slow_third), 0.05, 0.02)
     assert many is not None
-    assert len(many.nodes) == 17
+    assert len(many.nodes) == 65
     assert many.nodes[0] == "n2"
 
 

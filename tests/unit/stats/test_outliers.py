@@ -154,9 +154,9 @@ def test_half_of_the_nodes_are_suspects_at_most_and_all_their_suspicious_units()
 def test_controls_are_the_nodes_nearest_to_the_median():
     found = np.array([[0.5, 0.9], [2.0, 0.0], [0.3, np.nan], [0.1, -0.2], [np.nan, np.nan]])
     assert outliers.controls(found, range(5), {1}) == [3, 2, 0]
-    many = np.linspace(0, 0.9, 100)[:, None]
-    assert outliers.controls(many, range(100), {99}) == list(range(16))
-    assert len(outliers.controls(many, range(100), set(range(80, 100)))) == 20
+    many = np.linspace(0, 0.9, 300)[:, None]
+    assert outliers.controls(many, range(300), {299}) == list(range(64))
+    assert len(outliers.controls(many, range(300), set(range(200, 300)))) == 100
 
 
 def test_a_suspect_is_judged_against_all_others_where_all_are_measured_again():
