@@ -39,8 +39,8 @@ CONTRADICTIONS = 2
 MOST_CONTROLS = 64
 """Most control nodes, unless there are more suspects.
 
-With 16 of 64 nodes that differ by up to δ, nodes were named wrongly in 6% of fleets (simulated): so few controls may lie
-to one side of the median.
+With 16 of 64 nodes that differ by up to δ, nodes were named wrongly in 6% of fleets (simulated): so few controls may
+lie to one side of the median.
 """
 
 
