@@ -83,6 +83,10 @@ class Launcher(ABC):
         """
         raise UserError("the launcher of this allocation starts nothing on other nodes; use one node")
 
+    def address(self, node: str) -> str:
+        """Return the address at which other nodes of the allocation reach this one, by its name if not told."""
+        return node
+
     def ending(self, allocation: Allocation) -> Ending:
         """Return why SIGTERM was sent to this process, which runs in the allocation."""
         return "cancelled"

@@ -11,6 +11,7 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.formatting import count
+from benchmarker.hooks.launchers import check_nodes
 from benchmarker.planning.estimate import TimeLeft
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record, location
@@ -51,6 +52,7 @@ def execute(
     loses only the process that is running.
     """
     plan = folder.plan
+    check_nodes(max(case.nodes for case in plan.cases), allocation)
     context = Context(folder, listener, allocation)
     finished = store.done(folder.path, plan)
     if finished:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.agent.conversation import converse_with_ranks
 from benchmarker.api.errors import TerminatedError
 from benchmarker.hooks import launchers
 from benchmarker.machine import counters
@@ -16,7 +17,6 @@ from benchmarker.power.samplers import Sampled, Sampling
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
-from benchmarker.worker.agent import converse_with_ranks
 from benchmarker.worker.launch import ending_text
 from benchmarker.worker.protocol import Request
 
@@ -86,17 +86,19 @@ def _run(context: Context, process: Process, environment: Environment, builders:
             builders[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())
         kills = counters.oom_kills()
-        ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather)
-        out_of_memory = ending.exit == -signal.SIGKILL and (counters.oom_kills() or 0) > (kills or 0)
+        ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather, context.nodes(first))
+        killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
+        out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
         sampled = sampling.gather()
     for each in builders:
         if each.failure is None and not each.done:
             if out_of_memory and not (ending.fault or ending.timed_out):
                 each.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)
             else:
-                each.fail(_ending_kind(ending), ending_text(ending, logs[ending.rank or 0]), ending.rank)
+                text = ending_text(ending, logs[ending.rank or 0])
+                each.fail(_ending_kind(ending), text, ending.rank, ending.node)
     for log in logs:
-        if log.stat().st_size == 0:
+        if log.exists() and log.stat().st_size == 0:
             log.unlink()
     if len(builders) == 1:
         silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
@@ -128,8 +130,10 @@ def _builders(process: Process, environment: Environment) -> list[RecordBuilder]
 
 
 def _ending_kind(ending: Ending) -> str:
+    if ending.lost:
+        return "node"
     if ending.fault:
         return "exception"
     if ending.timed_out:
         return "timeout"
-    return "killed" if ending.exit < 0 else "exception"
+    return "killed" if ending.exit is not None and ending.exit < 0 else "exception"

@@ -24,7 +24,7 @@ def profile(request: Request, events: Events, parent: Parent) -> None:
         folder = folder_of(Path(request.folder), request.rank)
         folder.mkdir()
         with stages("open"):
-            teams.append(open_team(case, request.rank, stages, parent, folder))
+            teams.append(open_team(request, case, stages, parent, folder))
         (team,) = teams
         variables = team.bench.describe()["variables"]
         if isinstance(team, Follower):

@@ -47,7 +47,7 @@ def measure(request: Request, events: Events, parent: Parent) -> None:
         with stages("open"):
             for number, case in enumerate(request.cases):
                 stages.of = number
-                team = open_team(case, request.rank, stages, parent)
+                team = open_team(request, case, stages, parent)
                 stages.send(part=team.bench.describe())
                 teams.append(team)
         if _run(teams, request, stages):
@@ -70,13 +70,15 @@ def failures_sent(teams: Sequence[Solo | Follower], stages: Stages) -> Iterator[
 
 
 def open_team(
-    case: Case, rank: int, stages: Stages, parent: Parent, profile_into: Path | None = None
+    request: Request, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
 ) -> Solo | Follower:
     """Open a case in this process, which is a rank of a gang if the case has several."""
     bench = Bench(case, profile_into)
     if case.ranks == 1:
         return Solo(bench)
-    channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish)
+    rank = request.rank
+    channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish, request.towards)
+    channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
     if not case.each:
         bench.framework.join(channel)
@@ -241,7 +243,7 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> int:
     stopped_by: StoppedBy = "failure"
     least_s = measuring.power_min_s if measuring.wants_power and edges.tell_power else 0.0
     team.all("quiet")
-    before = counters.together(team.all("look"))
+    before = _look(team)
     if isinstance(team, Leader):
         team.blocks_ns.clear()
     edges.mark("begin")
@@ -251,13 +253,18 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> int:
     finally:
         edges.mark("end")
         if stopped_by != "failure" or not isinstance(team, Leader):  # a gang that failed cannot be asked
-            part["interference"] = counters.between(before, counters.together(team.all("look")))
+            part["interference"] = counters.between(before, _look(team))
         if durations:
             part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
         if isinstance(team, Leader):
             part["ranks"] = team.ranks([None] * team.bench.case.ranks)
         stages.send(part=part)
     return steps
+
+
+def _look(team: Solo) -> counters.Snapshot:
+    """Return the counters of this node, with what all its processes count of themselves."""
+    return counters.together(team.all("look")[: team.bench.case.ranks_per_node])
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:

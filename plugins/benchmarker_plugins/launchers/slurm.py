@@ -85,6 +85,11 @@ class Slurm(Launcher):
             *program,
         ]
 
+    def address(self, node: str) -> str:
+        """Return the address by which Slurm itself reaches the node."""
+        found = re.search(r"\bNodeAddr=(\S+)", _call("scontrol", "--oneliner", "show", "node", node))
+        return found[1] if found else node
+
     def directives(self, name: str, log: Path, nodes: int) -> Sequence[str]:
         """Return the lines that sbatch reads; options of the user come last, so they count."""
         given = {
