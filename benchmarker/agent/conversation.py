@@ -250,19 +250,21 @@ def _of_rank(event: Event, rank: _Rank) -> Event:
 
 def _where(gang: Sequence[_Rank]) -> tuple[int | None, str]:
     """Return the rank for which the others wait, if it is known, and where all ranks are."""
-    silent = [rank.number for rank in gang if not rank.place]
-    busy: dict[str, list[int]] = {}
+    silent = [rank for rank in gang if not rank.place]
+    busy: dict[str, list[_Rank]] = {}
     for rank in gang:
         if rank.place and not rank.waits:
-            busy.setdefault(rank.place, []).append(rank.number)
+            busy.setdefault(rank.place, []).append(rank)
     groups = sorted(busy.items(), key=lambda item: len(item[1]))
     texts = [f"{_ranks(silent)} did not answer"] if silent else []
     texts += [f"{_ranks(ranks)} in {place}" for place, ranks in groups]
-    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank.number for rank in gang if rank.waits]) else []
+    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in gang if rank.waits]) else []
     first = silent or next((ranks for _, ranks in groups), [])
     unlike = len(first) == 1 and (bool(silent) or len(groups) == 1 or len(groups[1][1]) > 1 or bool(waiting))
-    return first[0] if unlike else None, "; ".join(texts)
+    return first[0].number if unlike else None, "; ".join(texts)
 
 
-def _ranks(numbers: Sequence[int]) -> str:
-    return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+def _ranks(ranks: Sequence[_Rank]) -> str:
+    if len(ranks) == 1:
+        return rank_text(ranks[0].number, ranks[0].node)
+    return f"ranks {', '.join(str(rank.number) for rank in ranks)}"

@@ -55,11 +55,28 @@ def test_the_allocation_is_the_node_of_the_job_or_of_the_step(in_job, play) -> N
     assert launchers.allocation() == Allocation("slurm", "12", ["node2"], 3)
 
 
-def test_what_cannot_be_measured_in_a_job_is_refused_with_the_remedy(in_job, play, monkeypatch) -> None:
-    play("scontrol", '[ "$*" = "show hostnames node[1-2]" ] && printf "node1\\nnode2\\n"')
-    in_job(SLURM_JOB_NODELIST="node[1-2]")
-    with pytest.raises(UserError, match=r"^job 12 has 2 nodes \(node1, node2\); a run uses one: .* srun --nodes=1$"):
-        launchers.allocation()
+def test_of_several_nodes_the_one_of_this_process_is_the_first(in_job, play) -> None:
+    play("scontrol", '[ "$*" = "show hostnames node[1-3]" ] && printf "node1\\nnode2\\nnode3\\n"')
+    in_job(SLURM_JOB_NODELIST="node[1-3]", SLURMD_NODENAME="node2")
+    assert launchers.allocation() == Allocation("slurm", "12", ["node2", "node1", "node3"], 0)
+
+
+def test_more_nodes_than_there_are_are_refused_with_the_remedy(in_job) -> None:
+    in_job()
+    launchers.check_nodes(1, None)
+    launchers.check_nodes(1, launchers.allocation())
+    with pytest.raises(UserError, match=r"^--nodes=2: job 12 has 1 node \(node1\); ask for more$"):
+        launchers.check_nodes(2, launchers.allocation())
+    with pytest.raises(UserError, match=r"^--nodes=2: this is no allocation of a launcher; use `submit --nodes=2`$"):
+        launchers.check_nodes(2, None)
+
+
+def test_the_address_of_a_node_is_that_by_which_slurm_reaches_it(play) -> None:
+    play("scontrol", 'echo "NodeName=node2 Arch=x86_64 NodeAddr=10.1.2.3 NodeHostName=n2 Port=6818"')
+    assert make_launcher({}).address("node2") == "10.1.2.3"
+
+
+def test_what_cannot_be_measured_in_a_job_is_refused_with_the_remedy(in_job, monkeypatch) -> None:
     in_job(SLURM_STEP_NUM_TASKS="4")
     with pytest.raises(UserError, match="srun started this 4 times; start it once, with srun --ntasks=1"):
         launchers.allocation()
