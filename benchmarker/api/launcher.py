@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Phase = Literal["pending", "running", "ended", "unknown"]
-Ending = Literal["preempted", "time limit", "cancelled"]
+Ending = Literal["preempted", "time limit", "node failure", "cancelled"]
 
 
 class Allocation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +86,10 @@ class Launcher(ABC):
     def address(self, node: str) -> str:
         """Return the address at which other nodes of the allocation reach this one, by its name if not told."""
         return node
+
+    def lost_nodes(self, allocation: Allocation) -> Sequence[str]:
+        """Return the nodes of the allocation that the launcher knows to be lost."""
+        return ()
 
     def ending(self, allocation: Allocation) -> Ending:
         """Return why SIGTERM was sent to this process, which runs in the allocation."""

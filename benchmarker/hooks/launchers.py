@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -52,6 +52,14 @@ def ending(allocation: Allocation) -> Ending:
         return load_launcher(allocation.launcher).ending(allocation)
     except UserError:  # the launcher does not answer, and time is short
         return "cancelled"
+
+
+def lost_nodes(allocation: Allocation) -> Sequence[str]:
+    """Return the nodes of the allocation that its launcher knows to be lost."""
+    try:
+        return load_launcher(allocation.launcher).lost_nodes(allocation)
+    except UserError:  # the launcher does not answer, and time is short
+        return ()
 
 
 def requeue(allocation: Allocation) -> None:

@@ -50,7 +50,9 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     allocation: Annotated[Allocation | None, NULL_IS_AN_ANSWER]
     started_at: str
     ended_at: Annotated[str | None, NULL_IS_AN_ANSWER] = None
-    ending: Annotated[Literal["done", "preempted", "time limit", "cancelled", "error"] | None, NULL_IS_AN_ANSWER] = None
+    ending: Annotated[
+        Literal["done", "preempted", "time limit", "node failure", "cancelled", "error"] | None, NULL_IS_AN_ANSWER
+    ] = None
     message: str = ""
 
     @property

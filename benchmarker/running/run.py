@@ -133,7 +133,9 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     except PreemptedError as preempted:
         for record in preempted.records:
             folder.save(record)
-        say(f"preempted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
+        (first, *_) = preempted.records
+        what = "a node was lost" if first.error and first.error.kind == "node" else "preempted"
+        say(f"{what}: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
         raise
     except KeyboardInterrupt:
         for log in log_paths(folder, process):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.api.case import Case
+    from benchmarker.api.launcher import Allocation
     from benchmarker.records.store import RunFolder
     from benchmarker.running.context import Context
     from benchmarker.worker.launch import Ending, Environment, Event
@@ -39,7 +40,7 @@ class Outcome:
 
 
 class PreemptedError(TerminatedError):
-    """The launcher takes the allocation away; `records` are those of the process that this has ended."""
+    """The launcher takes the allocation away, or a node; `records` are those of the process that this has ended."""
 
     def __init__(self, records: list[Record]) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class PreemptedError(TerminatedError):
 def run_process(context: Context, process: Process) -> Outcome:
     """Measure in a fresh worker while the available meters are read; any failure is in the records.
 
-    Raises `PreemptedError` if the launcher takes the allocation away meanwhile.
+    Raises `PreemptedError` if the launcher takes the allocation away meanwhile, or a node of the case is lost.
     """
     environment = context.environment(process.cases[0])
     builders = _builders(process, environment)
@@ -57,12 +58,27 @@ def run_process(context: Context, process: Process) -> Outcome:
     try:
         return _run(context, process, environment, builders)
     except TerminatedError as error:
-        if not context.allocation or launchers.ending(context.allocation) != "preempted":
+        if not context.allocation:
             raise
+        lost = _lost_node(process.cases[0], context.allocation)
+        if lost is None and launchers.ending(context.allocation) != "preempted":
+            raise
+        where = launchers.named(context.allocation)
         for each in builders:
             if each.failure is None and not each.done:
-                each.fail("preempted", f"the allocation was taken away: {launchers.named(context.allocation)}")
+                if lost is None:
+                    each.fail("preempted", f"the allocation was taken away: {where}")
+                else:
+                    node = context.allocation.nodes[lost]
+                    rank = lost * each.case.ranks_per_node
+                    each.fail("node", f"node {node} was lost, and with it {where}", rank, node)
         raise PreemptedError([each.record(time.monotonic() - start, None) for each in builders]) from error
+
+
+def _lost_node(case: Case, allocation: Allocation) -> int | None:
+    """Return the place of a node that was lost while it computed a case with others; None if none was."""
+    lost = launchers.lost_nodes(allocation) if case.nodes > 1 else ()
+    return next((number for number, node in enumerate(allocation.nodes[: case.nodes]) if node in lost), None)
 
 
 def _run(context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]) -> Outcome:

@@ -130,7 +130,13 @@ class Slurm(Launcher):
         """Cancel the job."""
         _call("scancel", job)
 
-    def ending(self, allocation: Allocation) -> Literal["preempted", "time limit", "cancelled"]:
+    def lost_nodes(self, allocation: Allocation) -> Sequence[str]:
+        """Return the nodes that are down, or do not answer the controller."""
+        told = _call("scontrol", "--oneliner", "show", "node", ",".join(allocation.nodes))
+        states = dict(re.findall(r"\bNodeName=(\S+).*?\bState=(\S+)", told))
+        return [node for node, state in states.items() if "DOWN" in state or "NOT_RESPONDING" in state or "*" in state]
+
+    def ending(self, allocation: Allocation) -> Literal["preempted", "time limit", "node failure", "cancelled"]:
         """Tell it from what the controller says of the job meanwhile.
 
         A job that goes back to the queue counts one more restart at once. A job that is warned before its time limit
@@ -139,6 +145,8 @@ class Slurm(Launcher):
         fields = _fields(allocation.job)
         if int(fields["Restarts"]) > allocation.restarts or fields.get("PreemptTime", "None") != "None":
             return "preempted"
+        if fields.get("Reason") == "NodeDown":
+            return "node failure"
         return "time limit" if fields["JobState"] in ("RUNNING", "SIGNALING") else "cancelled"
 
     def requeue(self, allocation: Allocation) -> None:
