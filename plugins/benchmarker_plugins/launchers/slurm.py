@@ -75,15 +75,14 @@ class Slurm(Launcher):
         return os.environ.get("SLURMD_NODENAME")
 
     def command(self, nodes: Sequence[str], program: Sequence[str]) -> Sequence[str]:
-        """Return a step of the job; it has all its GPUs of these nodes, because it asks for none."""
-        return [
-            "srun",
-            f"--nodes={len(nodes)}",
-            f"--ntasks={len(nodes)}",
-            f"--nodelist={','.join(nodes)}",
-            *_STEP,
-            *program,
-        ]
+        """Return a step of the job, with as many GPUs of each node as the job has of this one.
+
+        What was asked for all nodes together, with --gpus, a step would otherwise ask of its own nodes.
+        """
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
+        words = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}", *_STEP]
+        words += [f"--gpus-per-node={gpus}"] if gpus else []
+        return ["env", "-u", "SLURM_GPUS", "srun", *words, *program]
 
     def address(self, node: str) -> str:
         """Return the address by which Slurm itself reaches the node."""

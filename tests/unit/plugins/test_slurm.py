@@ -93,6 +93,15 @@ def test_a_program_runs_once_on_each_node_of_a_step_beside_others(play, in_job, 
     asked = (tmp_path / "asked").read_text().split()
     assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node1,node3", "--overlap"} <= set(asked)
     assert {"--kill-on-bad-exit=0", "--wait=0"} <= set(asked)
+    assert not any("gpus" in word for word in asked)
+    play("srun", f'echo "$* gpus=$SLURM_GPUS" >{tmp_path}/asked')
+    in_job(SLURM_GPUS="8", SLURM_GPUS_ON_NODE="4")
+    subprocess.run(launcher.command(["node1"], ["true"]), check=True)
+    assert {"--gpus-per-node=4", "gpus="} <= set((tmp_path / "asked").read_text().split())
+
+
+def test_the_node_of_this_process_is_what_slurm_calls_it(in_job) -> None:
+    launcher = make_launcher({})
     assert launcher.node() is None
     in_job(SLURMD_NODENAME="node1")
     assert launcher.node() == "node1"
@@ -151,11 +160,25 @@ def test_states_are_told_for_all_jobs_at_once_and_a_forgotten_one_has_ended(play
         ("JobState=SIGNALING Restarts=0 PreemptTime=None", "time limit"),
         ("JobState=RUNNING Restarts=0", "time limit"),
         ("JobState=COMPLETING Restarts=0 PreemptTime=None", "cancelled"),
+        ("JobState=COMPLETING Reason=NodeDown Restarts=0 PreemptTime=None", "node failure"),
+        ("JobState=PENDING Reason=BeginTime Restarts=1 PreemptTime=None", "preempted"),
     ],
 )
 def test_why_a_job_gets_sigterm(play, told: str, ending: str) -> None:
     play("scontrol", f'[ "$*" = "--oneliner show job 12" ] && echo "JobId=12 {told}"')
     assert launchers.ending(Allocation("slurm", "12", ["node1"], 0)) == ending
+
+
+def test_lost_nodes_are_those_that_are_down_or_do_not_answer(play) -> None:
+    lines = "".join(
+        f"NodeName=node{number} Arch=x86_64 CPUAlloc=1 State={state} ThreadsPerCore=1\\n"
+        for number, state in enumerate(("MIXED", "DOWN*", "IDLE*", "MIXED+NOT_RESPONDING", "IDLE+DRAIN"))
+    )
+    play("scontrol", f'[ "$4" = node0,node1,node2,node3,node4 ] && printf "{lines}"')
+    allocation = Allocation("slurm", "12", [f"node{number}" for number in range(5)], 0)
+    assert launchers.lost_nodes(allocation) == ["node1", "node2", "node3"]
+    play("scontrol", "exit 1")
+    assert launchers.lost_nodes(allocation) == ()
 
 
 @pytest.mark.parametrize(
