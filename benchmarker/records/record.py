@@ -329,6 +329,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         timed = len(self.blocks.duration_ns) if self.blocks else 0
         if any(len(rank.duration_ns) != timed for rank in self.ranks):
             raise ValueError("each of `ranks` must have the duration of every timed block")
+        if self.machines and not (1 < len(self.machines) == self.case.nodes):
+            raise ValueError("`machines` must be those of all nodes of the case, if it has several")
         if any(rank.node >= max(1, len(self.machines)) for rank in self.ranks):
             raise ValueError("the node of each of `ranks` must be one of `machines`")
         if self.local and not _is_whole(self.local, self.case):

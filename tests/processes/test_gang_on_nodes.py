@@ -197,6 +197,24 @@ def test_what_a_site_writes_before_a_program_disturbs_nothing(run, rack, tmp_pat
     assert done.returncode == 0, done.stderr
 
 
+def test_a_probe_leaves_out_what_needs_several_nodes(run, tmp_path):
+    (tmp_path / "plan.toml").write_text(
+        'problem = "nap"\nframework = "toy"\ndevices = 2\ntrials = 1\n[measuring]\npower = "none"\nblocks = 2\n'
+        "[axes]\nnodes = [1, 2]\n"
+    )
+    done = run("plan", "show", "plan.toml", "--probe", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [case["nodes"] for case in json.loads(done.stdout)["cases"]] == [1, 2]
+
+
+def test_each_device_of_all_nodes_can_be_measured_by_itself(run):
+    words = [word for word in TOY if not word.startswith("--problem")]
+    record = one(run(*words, "--problem=nap", "--each", "--blocks=2", "--json"))
+    assert record["status"] == "ok"
+    assert [rank["node"] for rank in record["ranks"]] == [0, 0, 1, 1]
+    assert sorted(set(record["local"]["alone_device"])) == [0, 1, 2, 3]
+
+
 def test_software_that_differs_on_a_node_is_refused_in_one_line(run, rack, tmp_path):
     info = tmp_path / "other" / "left_over-2.0.dist-info"
     info.mkdir(parents=True)
