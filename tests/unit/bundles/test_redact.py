@@ -108,9 +108,12 @@ def test_the_nodes_of_a_gang_have_pseudonyms_wherever_they_stand():
     second = msgspec.structs.replace(plain.machine, host="secret-9")
     case = msgspec.structs.replace(plain.case, devices=2, nodes=2, ranks=2)
     failure = Failure("node", "node node9 was lost: cannot reach secret-9", "timed", node="node9")
+    of_machine = {path: why for path, why in plain.reasons.items() if path.startswith("machine.")}
+    reasons = {path.replace("machine", f"machines[{at}]", 1): why for path, why in of_machine.items() for at in (0, 1)}
     made = msgspec.structs.replace(
         plain,
         case=case,
+        reasons=plain.reasons | reasons,
         machines=[plain.machine, second],
         allocation=Allocation("slurm", "7", ["node7", "node9"], 0),
         status="failed",

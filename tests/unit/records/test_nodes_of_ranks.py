@@ -14,6 +14,9 @@ def ranks(*nodes):
 def made(nodes, machines, *of_ranks):
     plain = make_record()
     reasons = plain.reasons | {f"ranks[{number}].memory": "unknown" for number in range(len(of_ranks))}
+    of_machine = {path: why for path, why in reasons.items() if path.startswith("machine.")}
+    for at in range(machines):
+        reasons |= {path.replace("machine", f"machines[{at}]", 1): why for path, why in of_machine.items()}
     case = {"devices": 4, "nodes": nodes, "ranks": 4}
     return make_record(case=case, machines=[plain.machine] * machines, ranks=ranks(*of_ranks), reasons=reasons)
 
