@@ -183,6 +183,7 @@ def _split(
         product=size * times.contention * times.imbalance * times.communication,
         slowest=times.slowest,
         score=times.scores[times.slowest],
+        step_s=times.synchronised_s,
     ), ""
 
 

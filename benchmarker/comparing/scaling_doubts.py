@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.formatting import DOUBTS
-from benchmarker.formatting import count, rounded
+from benchmarker.formatting import count, rounded, si
 from benchmarker.records.local_times import STRAGGLER, longer
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ BEYOND = 1.05
 WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
 UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors that is not told."""
-PARTS_OF_A_CPU = (
-    "the devices are parts of one processor, all of whose cores one device has to itself: do not expect the ideal"
-)
 
 
 def crowded(group: Configuration, devices: Sequence[int]) -> list[str]:
@@ -40,7 +37,8 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     """Return what should make one doubt a series."""
     found = []
     if groups[0].records[0].case.device == "cpu":
-        found.append(PARTS_OF_A_CPU)
+        alone = "" if groups[0].records[0].case.threads else ", all of whose cores one device has to itself"
+        found.append(f"the devices are parts of one processor{alone}: do not expect the ideal")
     found += crowded(groups[0], [point.devices for point in points])
     if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
         found.append(
@@ -49,24 +47,28 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
         found.append("too few trials for an interval; --trials=6 or more give one")
-    found += [f"{count(point.devices, 'device')}: {point.unsplit}" for point in points if point.unsplit]
-    found += [f"{count(devices, 'device')}: {text}" for devices, text in _doubts_of_splits(points)]
+    about: dict[str, list[str]] = {}
+    for devices, text in _of_points(points):
+        about.setdefault(text, []).append(str(devices))
+    found += [f"{', '.join(devices)} devices: {text}" for text, devices in about.items()]
     disturbed = disturbances.count(group.records for group in groups)
     return [*found, str(disturbed)] if disturbed.number else found
 
 
-def _doubts_of_splits(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
-    """Yield what should make one doubt how efficiencies are split, and stragglers, by number of devices."""
+def _of_points(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
+    """Yield why efficiencies are not split, or what should make one doubt how, and stragglers, by number of devices."""
     for point in points:
         if (split := point.split) is None:
+            if point.unsplit:
+                yield point.devices, point.unsplit
             continue
         if split.score < STRAGGLER:
             yield point.devices, f"device {split.slowest} is a straggler: {longer(split.score)} on the fastest"
         if abs(split.product / point.efficiency.value - 1) > UNLIKE:
             yield (
                 point.devices,
-                f"the factors multiply to {rounded(100 * split.product, 3)}%, not to the efficiency: the machine was "
-                "not the same in the timed part and in the local phase",
+                f"the factors multiply to {rounded(100 * split.product, 3)}%, not to the efficiency: a step took "
+                f"{si(point.step_s, 's')} in the timed part and {si(split.step_s, 's')} in the local phase",
             )
 
 

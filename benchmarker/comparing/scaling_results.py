@@ -31,7 +31,8 @@ class Ratio(Struct, frozen=True):
 class Split(Struct, frozen=True, kw_only=True):
     """The factors of an efficiency, geometric means over trials, and their product.
 
-    `slowest` is the number of the slowest device, `score` the time of the fastest over its own.
+    `slowest` is the number of the slowest device, `score` the time of the fastest over its own. `step_s` is the step of
+    all devices in the local phase.
     """
 
     size: float
@@ -41,6 +42,7 @@ class Split(Struct, frozen=True, kw_only=True):
     product: float
     slowest: int
     score: float
+    step_s: float
 
 
 class Point(Struct, frozen=True, kw_only=True):

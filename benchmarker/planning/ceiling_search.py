@@ -17,7 +17,7 @@ import psutil
 from benchmarker.api.case import Measuring
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.planning import build, estimate
-from benchmarker.records.ceilings import MATVEC_ROWS, Ceiling, key_of
+from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.plan import make_plan
 from benchmarker.worker.bench import BATCHES
@@ -46,6 +46,8 @@ LEAST_ARRAY_BYTES = 2**27
 ACCELERATOR_ARRAY_BYTES = 2**30
 MATRIX_K = 8192
 """Rows of a matrix of weights."""
+SMALL_WIDTH = 1024
+"""Rows and columns of a small matrix of weights."""
 CACHES = 4
 """An array is at least this many times as large as all last-level caches together: the rule of STREAM (McCalpin)."""
 ARRAYS = 12
@@ -73,7 +75,10 @@ def resource_of(case: Case) -> Resource:
     """The resource of a device that a case measures."""
     if case.problem == "stream":
         return "memory"
-    return next((name for name, rows in MATVEC_ROWS.items() if rows == case.params["m"]), "compute")
+    of_small = case.problem == "mlp"
+    rows = case.params["batch_size" if of_small else "m"]
+    resources = [SMALL[name] if of_small else name for name, few in MATVEC_ROWS.items() if few == rows]
+    return resources[0] if resources else "compute"
 
 
 def final(searched: Sequence[Record], trials: int) -> Plan | None:
@@ -143,6 +148,8 @@ def kind(case: Case) -> tuple[str, ...]:
 
 def _sizes(case: Case) -> Iterator[Mapping[str, int | bool]]:
     """Sizes to try for the resource that a case measures."""
+    if case.problem == "mlp":
+        return _small_matrices(case)
     resource = resource_of(case)
     return _shapes(case) if resource == "compute" else _arrays(case) if resource == "memory" else _matrices(case)
 
@@ -164,6 +171,13 @@ def _matrices(case: Case) -> Iterator[Mapping[str, int | bool]]:
     n = _beyond_caches(case) // (BATCHES * MATRIX_K * PRECISIONS[case.precision].parameter_bytes)
     for transpose_b in (False, True):
         yield {"k": MATRIX_K, "n": n, "transpose_b": transpose_b}
+
+
+def _small_matrices(case: Case) -> Iterator[Mapping[str, int | bool]]:
+    """Numbers of small matrices, stored either way, that together do not fit into the last-level caches."""
+    layers = _beyond_caches(case) // (SMALL_WIDTH**2 * PRECISIONS[case.precision].parameter_bytes)
+    for by_output in (False, True):
+        yield {"width": SMALL_WIDTH, "layers": layers, "by_output": by_output}
 
 
 def _beyond_caches(case: Case) -> int:

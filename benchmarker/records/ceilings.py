@@ -27,11 +27,12 @@ from benchmarker.records.store import CEILINGS
 if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
-Resource = Literal["compute", "memory", "matvec", "matvec_8"]
+Resource = Literal["compute", "memory", "matvec", "matvec_8", "matvec_small", "matvec_8_small"]
 VARIABLE = "BENCHMARKER_CEILINGS"
-UNITS: dict[Resource, str] = {"compute": "FLOP/s", "memory": "B/s", "matvec": "B/s", "matvec_8": "B/s"}
 MATVEC_ROWS: dict[Resource, int] = {"matvec": 1, "matvec_8": 8}
 """Rows of x in the products y = x·W that measure how fast a matrix of weights is read."""
+SMALL: dict[Resource, Resource] = {"matvec": "matvec_small", "matvec_8": "matvec_8_small"}
+"""The same of small matrices, one after the other."""
 
 
 class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):

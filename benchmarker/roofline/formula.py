@@ -24,18 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of a step, which runs `count` times in it; the work is that of one time, as a whole and by scope."""
+    """A phase of a step, which runs `count` times in it.
+
+    The work is that of one time, as a whole and by scope; `runs` is how often a scope is entered in it.
+    """
 
     count: int
     cost: Cost
     parts: Mapping[str, Work]
+    runs: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The work of a step by scope, and its phases by name; both are empty if there is no formula, with the reason."""
+    """The work of a step by scope, and how often it `runs`; and its phases by name.
+
+    All are empty if there is no formula, with the reason.
+    """
 
     parts: Mapping[str, Work] = field(default_factory=dict)
+    runs: Mapping[str, int] = field(default_factory=dict)
     phases: Mapping[str, Phase] = field(default_factory=dict)
     reason: str | None = None
 
@@ -62,9 +70,9 @@ def predicted_step(record: Record, roof: Roof) -> PredictedStep:
     return _predicted(roof, *_key(record.case))
 
 
-def of_part(work: Work, roof: Roof) -> float:
-    """Return the least time, s, of a part of a step."""
-    return roof.time_s(work.flops, work.bytes, work.weight_bytes)
+def of_part(work: Work, runs: int, roof: Roof) -> float:
+    """Return the least time, s, of a part of a step that runs so often; each time has one product with weights."""
+    return roof.time_s(work.flops, work.bytes, work.weight_bytes, runs)
 
 
 _Key = tuple["Plugin | None", str, "Mode", str, tuple[tuple[str, Any], ...]]
@@ -89,17 +97,26 @@ def _formula(
         if not parts:
             return Formula(reason=f"{name} has no formula for the work of its scopes")
         phases = {
-            phase: Phase(count, problem.cost(own, mode, precision), problem.parts(own, mode, precision))
+            phase: Phase(
+                count,
+                problem.cost(own, mode, precision),
+                problem.parts(own, mode, precision),
+                problem.scopes(own, mode),
+            )
             for phase, (count, own) in problem.phases(made).items()
         }
+        runs = problem.scopes(made, mode)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its predictions alone
         return Formula(reason=f"{name} gives no formula for these parameters: {one_line(str(error))}")
-    return Formula(parts, phases)
+    return Formula(parts, runs, phases)
 
 
 @cache
 def _predicted(roof: Roof, *key: Any) -> PredictedStep:
     found = _formula(*key)
-    phases_s = {name: sum(of_part(work, roof) for work in phase.parts.values()) for name, phase in found.phases.items()}
+    phases_s = {
+        name: sum(of_part(work, phase.runs.get(scope, 0), roof) for scope, work in phase.parts.items())
+        for name, phase in found.phases.items()
+    }
     time_s = sum(phase.count * phases_s[name] for name, phase in found.phases.items())
     return PredictedStep(time_s=time_s if phases_s else None, phases_s=phases_s, reason=found.reason)

@@ -18,17 +18,16 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
 from benchmarker.hooks import names
-from benchmarker.records.ceilings import MATVEC_ROWS, computed_in, key_of
+from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, computed_in, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline import vendor_peaks
-from benchmarker.roofline.formula import formula, predicted_step
+from benchmarker.roofline.formula import formula, of_part, predicted_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from benchmarker.api.problem import Work
-    from benchmarker.records.ceilings import Ceilings, DeviceKey
+    from benchmarker.records.ceilings import Ceiling, Ceilings, DeviceKey
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
 
@@ -43,18 +42,29 @@ BEYOND = (
 _BEYOND = 0.05
 
 
+class FewRows(Struct, frozen=True):
+    """How long a product of few rows takes that executes so many FLOP per byte of its matrix of weights.
+
+    It takes `start_s` in any case, and reads the matrix at `bytes_per_s`. (The model t = t₀ + n/r of Hockney, "The
+    communication challenge for MPP", Parallel Computing 20(3), 1994, there of messages.)
+    """
+
+    flop_per_byte: float
+    bytes_per_s: float
+    start_s: float = 0.0
+
+
 class Roof(Struct, frozen=True):
     """The limits of a device: its peak in FLOP/s and its bandwidth in bytes/s, and their source.
 
-    `weights` are the bytes/s at which products of few rows read a matrix of weights, by their FLOP per byte of it, in
-    ascending order; empty if they were not measured.
+    `few_rows` are those of products of few rows, by ascending FLOP per byte; empty if they were not measured.
     """
 
     flop_per_s: float
     bytes_per_s: float
     name: str = ""
     source: str = ""
-    weights: tuple[tuple[float, float], ...] = ()
+    few_rows: tuple[FewRows, ...] = ()
 
     @property
     def ridge(self) -> float:
@@ -69,16 +79,21 @@ class Roof(Struct, frozen=True):
         """Return whether compute or memory limits work of an intensity (FLOP/byte)."""
         return "compute" if intensity >= self.ridge else "memory"
 
-    def time_s(self, flops: float, bytes_: float, weight_bytes: float = 0) -> float:
+    def time_s(self, flops: float, bytes_: float, weight_bytes: float = 0, products: int = 0) -> float:
         """Return the least time, s, of a piece of work, which may have no FLOPs.
 
-        Of its bytes, so many are weights. Products read them at the measured rate of as many rows, if it is known.
+        Of its bytes, so many are weights, which so many products read. If it is known how long products of as many
+        rows take, it counts.
         """
-        per_byte_s = 1 / self.bytes_per_s
-        if flops and weight_bytes and self.weights:
-            intensities, rates = zip(*self.weights, strict=True)
-            per_byte_s = float(np.interp(flops / weight_bytes, intensities, [1 / rate for rate in rates]))
-        return max(flops / self.flop_per_s, (bytes_ - weight_bytes) / self.bytes_per_s + weight_bytes * per_byte_s)
+        weights_s = weight_bytes / self.bytes_per_s
+        if flops and weight_bytes and self.few_rows:
+            at = [each.flop_per_byte for each in self.few_rows]
+            per_byte_s, start_s = (
+                float(np.interp(flops / weight_bytes, at, values))
+                for values in zip(*((1 / each.bytes_per_s, each.start_s) for each in self.few_rows), strict=True)
+            )
+            weights_s = weight_bytes * per_byte_s + products * start_s
+        return max(flops / self.flop_per_s, (bytes_ - weight_bytes) / self.bytes_per_s + weights_s)
 
     def bound_of(self, flops: float, least_s: float) -> Bound:
         """Return whether compute or memory limits work that takes at least a time, s, by `time_s`."""
@@ -127,10 +142,13 @@ def beyond(found: Sequence[Roofline]) -> bool:
 
 
 def point(
-    level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof, weight_bytes: float = 0
+    level: Level, name: str, flops: float, bytes_: float, time_s: float, roof: Roof, predicted_s: float | None = None
 ) -> Point:
-    """Return the point of a piece of work; `bytes_` and `time_s` must be above 0."""
-    predicted_s = roof.time_s(flops, bytes_, weight_bytes)
+    """Return the point of a piece of work, predicted by its FLOPs and bytes alone if not otherwise.
+
+    `bytes_` and `time_s` must be above 0.
+    """
+    predicted_s = roof.time_s(flops, bytes_) if predicted_s is None else predicted_s
     return Point(
         level=level,
         name=name,
@@ -155,11 +173,23 @@ def _measured(ceilings: Ceilings, device: DeviceKey | None, precision: str) -> R
     compute, memory = ceilings.of(device, "compute", precision), ceilings.of(device, "memory")
     if compute is None or memory is None:
         return None
-    matvecs = [found for resource in MATVEC_ROWS if (found := ceilings.of(device, resource, precision))]
     source = f"measured {compute.measured_at[:10]} by {compute.framework} gemm, {memory.framework} stream"
-    source += "".join(f", {each.framework} {each.resource}" for each in matvecs)
-    weights = tuple((2 * MATVEC_ROWS[each.resource] / ITEM_BYTES[precision], each.value) for each in matvecs)
-    return Roof(compute.value, memory.value, f"{compute.device} {precision}", source, weights)
+    few_rows = []
+    for resource, rows in MATVEC_ROWS.items():
+        if large := ceilings.of(device, resource, precision):
+            small = ceilings.of(device, SMALL[resource], precision)
+            source += "".join(f", {each.framework} {each.resource}" for each in (large, small) if each)
+            few_rows.append(_few_rows(rows, ITEM_BYTES[precision], large.value, small))
+    return Roof(compute.value, memory.value, f"{compute.device} {precision}", source, tuple(few_rows))
+
+
+def _few_rows(rows: int, item_bytes: float, bytes_per_s: float, small: Ceiling | None) -> FewRows:
+    """Return how long products of so many rows take, from the rates of a large matrix and of small ones."""
+    start_s = 0.0
+    if small:
+        small_bytes = int(small.params["width"]) ** 2 * item_bytes
+        start_s = max(0.0, small_bytes / small.value - small_bytes / bytes_per_s)
+    return FewRows(2 * rows / item_bytes, bytes_per_s, start_s)
 
 
 def vendor_roof(record: Record) -> Roof | None:
@@ -190,8 +220,7 @@ def rooflines(
             reasons[(source == "measured" and ceilings.lacking(first)) or lacking] = None
             continue
         model_s = predicted_step(first, roof).time_s
-        parts = formula(first.case).parts
-        points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, parts, roof), *_kernels(good, roof)]
+        points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, roof), *_kernels(good, roof)]
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
         found.append(
             Roofline(
@@ -234,8 +263,9 @@ def _phases(records: Sequence[Record], roof: Roof) -> list[Point]:
     ]
 
 
-def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) -> list[Point]:
+def _scopes(records: Sequence[Record], roof: Roof) -> list[Point]:
     """Return points of the scopes that the problem has a formula for; the phases of a scope are added up."""
+    parts, runs = formula(records[0].case).parts, formula(records[0].case).runs
     by_scope: dict[str, list[float]] = defaultdict(list)
     for record in records:
         own: dict[str, float] = defaultdict(float)
@@ -245,9 +275,9 @@ def _scopes(records: Sequence[Record], parts: Mapping[str, Work], roof: Roof) ->
         for name, time_s in own.items():
             by_scope[name].append(time_s)
     return _longest(
-        point("scope", name, parts[name].flops, parts[name].bytes, median(times), roof, parts[name].weight_bytes)
+        point("scope", name, work.flops, work.bytes, median(times), roof, of_part(work, runs.get(name, 0), roof))
         for name, times in by_scope.items()
-        if name in parts and parts[name].bytes and median(times) > 0
+        if (work := parts.get(name)) and work.bytes and median(times) > 0
     )
 
 

@@ -122,6 +122,8 @@ def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, pre
     parts = problem.parts(params, mode, precision)
     if not parts:
         raise UserError("the problem has no formula for the work of its scopes, so its time cannot be predicted")
+    runs = problem.scopes(params, mode)
+    timed = [_part(scope, work, runs.get(scope, 0), roof) for scope, work in parts.items()]
     total = sum(parts.values(), Work(0, 0))
     least_s, bound = _whole(problem, params, mode, precision, roof)
     return Phase(
@@ -131,16 +133,16 @@ def _phase(problem: Problem, name: str, count: int, params: Any, mode: Mode, pre
         weight_bytes=total.weight_bytes,
         cache_bytes=total.cache_bytes,
         activation_bytes=total.bytes - total.weight_bytes - total.cache_bytes,
-        time_s=sum(of_part(work, roof) for work in parts.values()),
+        time_s=sum(each.time_s for each in timed),
         least_s=least_s,
         bound=bound,
         crossover_batch=_crossover(problem, params, mode, precision, roof),
-        parts=[_part(scope, work, roof) for scope, work in parts.items()],
+        parts=timed,
     )
 
 
-def _part(scope: str, work: Work, roof: Roof) -> Part:
-    time_s = of_part(work, roof)
+def _part(scope: str, work: Work, runs: int, roof: Roof) -> Part:
+    time_s = of_part(work, runs, roof)
     bound = roof.bound_of(work.flops, time_s)
     return Part(scope=scope, flops=work.flops, bytes=work.bytes, time_s=time_s, bound=bound)
 

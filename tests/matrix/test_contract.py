@@ -59,6 +59,7 @@ TINY = {
         "--seq-len=8",
         "--batch-size=2",
     ),
+    "mlp": ("--width=12", "--layers=2", "--batch-size=5"),
     "cg": ("--nx=9", "--ny=8", "--nz=7", "--iterations=3"),
     "dit": ("--n-layer=1", "--d-model=12", "--n-head=3", "--patch-size=2", "--image-size=48", "--classes=5"),
     "dlrm": ("--tables=3", "--rows=20", "--embedding-dim=6", "--bottom-mlp=9", "--top-mlp=11-7", "--batch-size=5"),

@@ -20,6 +20,7 @@ MODES_OF = {
     "llama": MODES,
     "lstm": MODES[:2],
     "lu": MODES[:1],
+    "mlp": MODES[:2],
     "moe": MODES,
     "spmv": MODES[:1],
     "stencil": MODES[:1],

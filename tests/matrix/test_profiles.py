@@ -181,6 +181,7 @@ def test_each_scope_of_a_scientific_kernel_runs_as_often_as_it_should(cli, tmp_p
 
 OTHERS = {
     "conv": ("--in-channels=16", "--out-channels=32", "--image-size=20", "--batch-size=4"),
+    "mlp": ("--width=64", "--layers=3", "--batch-size=16"),
     "lstm": ("--hidden-size=32", "--input-size=16", "--seq-len=8", "--batch-size=4"),
     "resnet": ("--size=18", "--stages=2", "--stage-blocks=2", "--width=16", "--image-size=64"),
 }

@@ -117,6 +117,16 @@ def test_a_search_tries_weights_stored_either_way_that_no_cache_holds(caches, re
         assert 4 * 4 * case.params["k"] * case.params["n"] > 0.99 * 4 * of_caches  # four take turns
 
 
+@pytest.mark.parametrize(("resource", "rows"), [("matvec_small", 1), ("matvec_8_small", 8)])
+def test_a_search_tries_small_matrices_that_no_cache_holds_together(caches, resource, rows):
+    of_caches = caches()
+    plan = search([{"problem": "mlp", "framework": "numpy", "batch_size": rows}])
+    assert [case.params["by_output"] for case in plan.cases] == [False, True]
+    for case in plan.cases:
+        assert (resource_of(case), case.params["batch_size"], case.params["width"]) == (resource, rows, 1024)
+        assert 4 * case.params["layers"] * 1024**2 > 0.99 * 4 * of_caches
+
+
 def test_products_of_few_rows_are_rated_by_their_bytes_and_win_apart():
     vector, product = make_product(1, 2.0), make_product(10, 1.0, number=1)
     assert (rate_of(vector), rate_of(product)) == (12 / 2, 2000)
@@ -150,6 +160,7 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
         "CPU_SIDES": (64, 128),
         "LEAST_ARRAY_BYTES": 2**20,
         "MATRIX_K": 64,
+        "SMALL_WIDTH": 32,
         "last_cache_bytes": lambda: 0,
         "SEARCH": msgspec.structs.replace(SEARCH, blocks=3, seconds=0.1),
         "MEASURE": msgspec.structs.replace(MEASURE, preheat=False, blocks=3, seconds=0.1),
@@ -161,9 +172,11 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     of_products = [
-        (resource, precision) for resource in ("compute", "matvec", "matvec_8") for precision in ("fp32", "fp64")
+        (resource, precision)
+        for resource in ("compute", "matvec", "matvec_8", "matvec_8_small", "matvec_small")
+        for precision in ("fp32", "fp64")
     ]
-    assert sorted((each["resource"], each["precision"]) for each in found) == [*of_products, ("memory", "fp32")]
+    assert sorted((each["resource"], each["precision"]) for each in found) == sorted([*of_products, ("memory", "fp32")])
     assert all(each["unit"] == "B/s" for each in found if each["resource"] == "matvec_8")
     assert all(each["low"] <= each["value"] <= each["high"] and each["trials"] == 2 for each in found)
     assert json.loads(cli("ceilings", "--known", "--json").stdout) == found

@@ -20,7 +20,7 @@ from benchmarker.formatting import clean, si
 from benchmarker.hooks import registry
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, search
 from benchmarker.records import ceilings, store
-from benchmarker.records.ceilings import MATVEC_ROWS, UNITS, Ceiling
+from benchmarker.records.ceilings import MATVEC_ROWS, Ceiling
 from benchmarker.records.configurations import Value, label, text
 from benchmarker.roofline.vendor_peaks import peak
 from benchmarker.running.ceilings import measure
@@ -89,7 +89,7 @@ def command(
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
     Also measured is how fast products of one row and of eight read a matrix of weights, in bytes/s: matvec and
-    matvec_8. They bound the generation of text.
+    matvec_8. They bound the generation of text. matvec_small and matvec_8_small are the same of small matrices.
 
     The search tries several matrix sizes, and arrays too large for any cache. The fastest of each kind is then measured
     again in --trials fresh processes. The ceiling is the median of these; LOW and HIGH are their minimum and maximum.
@@ -120,6 +120,11 @@ def command(
         {"problem": "gemm", "framework": name, "precision": precision, "m": rows, **where}
         for name, precision, rows in product(names, wanted, MATVEC_ROWS.values())
         if precision != "int8"  # which frameworks multiply by more rows only
+    ]
+    settings += [
+        {"problem": "mlp", "framework": name, "precision": precision, "batch_size": rows, **where}
+        for name, precision, rows in product(names, wanted, MATVEC_ROWS.values())
+        if precision != "int8" and name in registry.implementing("mlp")
     ]
     settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
     with working("querying the frameworks' capabilities"):
@@ -191,13 +196,17 @@ def _print(found: Sequence[Ceiling], as_json: bool) -> None:
     print_table(headings, rows, drop=drop, remedy="--json has")
 
 
+def _unit(each: Ceiling) -> str:
+    return "FLOP/s" if each.resource == "compute" else "B/s"
+
+
 def _row(each: Ceiling) -> list[str]:
     return [
         str(each.device),
         each.resource,
         each.precision,
         each.framework,
-        *(si(value, UNITS[each.resource]) for value in (each.value, each.low, each.high)),
+        *(si(value, _unit(each)) for value in (each.value, each.low, each.high)),
         text(each.trials),
         label(each.params, list(_shown(each))),
         each.measured_at[:10],
@@ -207,7 +216,7 @@ def _row(each: Ceiling) -> list[str]:
 def _beside(each: Ceiling) -> list[str]:
     """Return the vendor's peak and the share of it that was reached."""
     vendor = _vendor(each)
-    return [si(vendor, UNITS[each.resource]), "-" if vendor is None else f"{each.value / vendor:.0%}"]
+    return [si(vendor, _unit(each)), "-" if vendor is None else f"{each.value / vendor:.0%}"]
 
 
 def _shown(ceiling: Ceiling) -> dict[str, Value]:
@@ -224,4 +233,4 @@ def _vendor(ceiling: Ceiling) -> float | None:
 
 
 def _plain(ceiling: Ceiling) -> dict[str, Any]:
-    return {**msgspec.to_builtins(ceiling), "unit": UNITS[ceiling.resource], "vendor_peak": _vendor(ceiling)}
+    return {**msgspec.to_builtins(ceiling), "unit": _unit(ceiling), "vendor_peak": _vendor(ceiling)}

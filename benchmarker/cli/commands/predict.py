@@ -191,9 +191,12 @@ def _room(fit: Fit) -> str:
 
 
 def _doubt(roof: Roof, source: Source) -> str:
-    doubt = "no overlap of scopes, no launches, and nothing that stays in a cache is in the model"
+    launches = (
+        "no launches" if not any(each.start_s for each in roof.few_rows) else "of launches only those of products"
+    )
+    doubt = f"no overlap of scopes, {launches}, and nothing that stays in a cache is in the model"
     if source == "vendor":
         return f"{doubt}; no device reaches the vendor's peaks, so measured ceilings predict better"
-    if not roof.weights:
+    if not roof.few_rows:
         return f"{doubt}; products of few rows may read weights more slowly: `benchmarker ceilings` measures it now"
     return doubt

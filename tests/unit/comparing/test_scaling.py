@@ -171,7 +171,7 @@ def test_an_efficiency_is_split_into_factors_that_multiply_to_it():
 def test_a_local_phase_unlike_the_timed_part_is_told():
     slower = {"local": local(1.0, 2)}
     notes = found(trials([1.0] * 6), trials([0.625] * 6, 2, **slower)).series[0].notes
-    assert any("2 devices: the factors multiply to 50%, not to the efficiency" in note for note in notes)
+    assert any("2 devices: the factors multiply to 50%, not to the efficiency: a step took" in note for note in notes)
 
 
 def test_what_has_no_local_phase_says_why():

@@ -16,7 +16,7 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File
 from benchmarker.records.record import CostPart
-from benchmarker.roofline.model import Roof, measured_roof, named_roof, rooflines
+from benchmarker.roofline.model import FewRows, Roof, measured_roof, named_roof, rooflines
 from benchmarker.roofline.prediction import predict
 
 H200 = Roof(989.5e12, 4.8e12)
@@ -137,7 +137,7 @@ def test_any_problem_with_parts_is_predicted():
 
 
 def test_weights_are_read_at_the_rate_of_products_with_as_many_rows():
-    roof = Roof(1000.0, 100.0, weights=((0.5, 50.0), (4.0, 10.0)))
+    roof = Roof(1000.0, 100.0, few_rows=(FewRows(0.5, 50.0), FewRows(4.0, 10.0)))
     assert roof.time_s(50, 110, 100) == pytest.approx(100 / 50 + 10 / 100)
     assert roof.time_s(400, 110, 100) == pytest.approx(100 / 10 + 10 / 100)
     assert roof.time_s(225, 110, 100) == pytest.approx(100 * (1 / 50 + 1 / 10) / 2 + 10 / 100)  # half the way
@@ -145,6 +145,24 @@ def test_weights_are_read_at_the_rate_of_products_with_as_many_rows():
     assert roof.time_s(40000, 110, 100) == 40  # compute-bound
     assert roof.time_s(0, 110, 100) == 1.1
     assert roof.time_s(50, 110) == 1.1
+
+
+def test_each_product_of_few_rows_takes_a_time_of_its_own_to_start():
+    roof = Roof(1000.0, 100.0, few_rows=(FewRows(0.5, 50.0, 0.1), FewRows(4.0, 10.0, 0.3)))
+    assert roof.time_s(50, 110, 100, 7) == pytest.approx(100 / 50 + 7 * 0.1 + 10 / 100)
+    assert roof.time_s(225, 110, 100, 7) == pytest.approx(100 * (1 / 50 + 1 / 10) / 2 + 7 * 0.2 + 10 / 100)
+    assert roof.time_s(40000, 110, 100, 7) == 40  # compute-bound
+    assert roof.time_s(0, 110, 100, 7) == 1.1  # no product
+
+
+def test_the_start_of_products_is_counted_in_each_scope_that_has_weights():
+    gpt2 = problem_of("gpt2")
+    params = gpt2.params(n_layer=3, d_model=64, n_head=4, phase="decode")
+    at_once = Roof(1e12, 1e6, few_rows=(FewRows(0.5, 1e6),))
+    slowly = Roof(1e12, 1e6, few_rows=(FewRows(0.5, 1e6, 1.0),))
+    least, found = (predict(gpt2, params, "inference", "fp32", roof) for roof in (at_once, slowly))
+    products = 3 * 4 + 1  # four in a layer, and the head
+    assert found.time_s - least.time_s == pytest.approx(products)
 
 
 def test_ceilings_of_products_of_few_rows_are_part_of_a_measured_roof():
@@ -156,12 +174,22 @@ def test_ceilings_of_products_of_few_rows_are_part_of_a_measured_roof():
         make_ceiling(4e9, "matvec_8"),
     ]
     roof = measured_roof(make_record(), Ceilings(tuple(known)))
-    assert roof.weights == ((0.5, 8e9), (4.0, 4e9))
+    assert roof.few_rows == (FewRows(0.5, 8e9), FewRows(4.0, 4e9))
     assert roof.source == "measured 2026-01-01 by toy gemm, toy stream, toy matvec, toy matvec_8"
     in_bf16 = [make_ceiling(1e12, precision="bf16"), make_ceiling(9e9, "matvec", precision="bf16"), *known[1:]]
     device = str(known[0].device)
-    assert named_roof(device, "bf16", Ceilings(tuple(in_bf16)), "measured").weights == ((1.0, 9e9),)
-    assert measured_roof(make_record(), Ceilings(tuple(known[:2]))).weights == ()
+    assert named_roof(device, "bf16", Ceilings(tuple(in_bf16)), "measured").few_rows == (FewRows(1.0, 9e9),)
+    assert measured_roof(make_record(), Ceilings(tuple(known[:2]))).few_rows == ()
+    small = msgspec.structs.replace(make_ceiling(2e9, "matvec_small"), params={"width": 1000})
+    with_small = measured_roof(make_record(), Ceilings((*known, small)))
+    assert (
+        with_small.source == "measured 2026-01-01 by toy gemm, toy stream, toy matvec, toy matvec_small, toy matvec_8"
+    )
+    first, last = with_small.few_rows
+    assert first == FewRows(0.5, 8e9, pytest.approx(4e6 / 2e9 - 4e6 / 8e9))
+    assert last == FewRows(4.0, 4e9)
+    fast = msgspec.structs.replace(small, value=9e9)  # in a cache
+    assert measured_roof(make_record(), Ceilings((*known, fast))).few_rows[0].start_s == 0
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
@@ -192,7 +220,7 @@ def test_what_was_measured_stands_beside_what_was_predicted(command, tmp_path, p
 
 
 KNOWN = (make_ceiling(1e12), make_ceiling(1e6, "memory"), make_ceiling(5e5, "matvec"))
-ROOF = Roof(1e12, 1e6, weights=((0.5, 5e5),))
+ROOF = Roof(1e12, 1e6, few_rows=(FewRows(0.5, 5e5),))
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
@@ -283,7 +311,7 @@ def test_the_command_predicts_from_ceilings_of_another_machine(command, tmp_path
     of_card = [make_ceiling(700e12, device=CARD, precision="bf16"), make_ceiling(4e12, "memory", device=CARD)]
     (tmp_path / "h200.json").write_bytes(atomic.encode(File(1, of_card)))
     plain = json.loads(command(*WORDS, "--ceilings=h200.json", "--json").stdout)
-    assert (plain["roof"]["bytes_per_s"], plain["roof"]["weights"]) == (4e12, [])
+    assert (plain["roof"]["bytes_per_s"], plain["roof"]["few_rows"]) == (4e12, [])
     assert plain["fit"]["memory_bytes"] == 141e9  # by the name of the device
     assert plain["phases"][0]["parts"][0]["scope"] == "embed"
     assert "products of few rows may read weights more slowly" in command(*WORDS, "--ceilings=h200.json").stdout
