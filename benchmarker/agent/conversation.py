@@ -94,7 +94,7 @@ def converse_with_ranks(
     if timed_out:
         stuck, where = _where(gang)
         of = gang[stuck or 0]
-        return Ending(of.worker.status, True, wall_s, rank=stuck, where=where, node=of.node if stuck else None)
+        return Ending(of.worker.status, True, wall_s, rank=stuck, where=where, node=None if stuck is None else of.node)
     if not failed:
         return Ending(0, False, wall_s)
     cause = min(failed, key=lambda rank: (_likelihood(rank), rank.failed_s))

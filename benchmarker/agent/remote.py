@@ -142,10 +142,9 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
         for agent in found:
             agent.is_silent = agent.here is None and agent.process.returncode is None
             if agent.here and (changed := differences(nodes.installed, agent.here.installed)):
-                more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+                first = nodes.names[0]
                 raise UserError(
-                    f"the software of node {agent.node} is not that of {nodes.names[0]}: "
-                    f"{', '.join(changed[:3])}{more}; install the same on both"
+                    f"the software of node {agent.node} is not that of {first}: {changed}; install the same on both"
                 )
         yield found
     finally:

@@ -143,10 +143,7 @@ def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, str]
 def _check_installed(path: Path, job: Job) -> None:
     """Raise `UserError` if the software is not that of the submission."""
     if changed := jobs.differences(job.installed, installed()):
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise UserError(
-            f"the software here is not that of the submission: {', '.join(changed[:3])}{more}; submit {path} again"
-        )
+        raise UserError(f"the software here is not that of the submission: {changed}; submit {path} again")
 
 
 @contextmanager

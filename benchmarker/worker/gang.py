@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Memory
     from benchmarker.worker.bench import Bench
     from benchmarker.worker.protocol import Address
-    from benchmarker.worker.trial import Stages
+    from benchmarker.worker.stages import Stages
 
 LOOPBACK = "127.0.0.1"
 HELLO_S = 10.0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.worker.gang import Follower, Leader
 from benchmarker.worker.protocol import folder_of
-from benchmarker.worker.trial import Stages, failures_sent, open_team
+from benchmarker.worker.stages import Stages
+from benchmarker.worker.trial import failures_sent, open_team
 
 if TYPE_CHECKING:
     from benchmarker.worker.parent import Parent
