@@ -82,7 +82,7 @@ class Agent(Child):
     """The agent of a node: `here` is where it runs, as soon as it has told, `ranks` are those that it has started."""
 
     def __init__(self, node: str, process: subprocess.Popen[bytes]) -> None:
-        super().__init__(process, Lines(LINE_BYTES, self._hear).take, self._remember)
+        super().__init__(process, Lines(2 * LINE_BYTES, self._hear).take, self._remember)
         self.node = node
         self.here: Here | None = None
         self.ranks: dict[int, RemoteRank] = {}

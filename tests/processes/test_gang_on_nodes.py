@@ -137,8 +137,9 @@ def test_a_failure_of_one_rank_ends_all_and_is_named_with_its_node(run, rack, fa
 
 def started(rack, toy_folder, tmp_path, *words):
     path = os.pathsep.join(map(str, (toy_folder, rack)))
+    default = ("env", "--default-signal=INT")  # which a shell ignores in the background
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarker", *TOY, "--blocks=100000", "--seconds=100", *words],
+        [*default, sys.executable, "-m", "benchmarker", *TOY, "--blocks=100000", "--seconds=100", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
@@ -170,7 +171,7 @@ def test_a_killed_agent_is_a_lost_node(rack, toy_folder, tmp_path):
     none_left(rack)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_the_parent_ends(rack, toy_folder, tmp_path, number):
     with started(rack, toy_folder, tmp_path) as process:
         assert len(wait_for_ranks(rack, tmp_path)) == 2
