@@ -205,7 +205,7 @@ def _devices(group: Configuration) -> Devices | None:
         ],
         notes=[
             *([ONE_TRIAL] if len(found) == 1 else []),
-            *crowded(group, [len(times.scores)]),
+            *crowded([group]),
             *([str(disturbed)] if disturbed.number else []),
         ],
     )
