@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from benchmarker.api.errors import UserError
 from benchmarker.api.numbers import Count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Phase = Literal["pending", "running", "ended", "unknown"]
-Ending = Literal["preempted", "time limit", "cancelled"]
+Ending = Literal["preempted", "time limit", "node failure", "cancelled"]
 
 
 class Allocation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,10 +51,11 @@ class Launcher(ABC):
         """
 
     @abstractmethod
-    def directives(self, name: str, log: Path) -> Sequence[str]:
+    def directives(self, name: str, log: Path, nodes: int) -> Sequence[str]:
         """Return the lines of a script that tell the launcher what a job needs; `log` is where its output goes.
 
-        The job has one node and one task, may be restarted, and gets SIGTERM some time before it must end.
+        The script runs once, on the first of the job's nodes. The job may be restarted, and gets SIGTERM some time
+        before it must end. Raises `UserError` if a job cannot have so many nodes.
         """
 
     @abstractmethod
@@ -67,6 +69,27 @@ class Launcher(ABC):
     @abstractmethod
     def cancel(self, job: str) -> None:
         """End a job, or take it off the queue."""
+
+    def node(self) -> str | None:
+        """Return the name of the allocation's node on which this process runs, None if it is not known."""
+        return None
+
+    def command(self, nodes: Sequence[str], program: Sequence[str]) -> Sequence[str]:
+        """Return the command that runs a program once on each of these nodes of the allocation, until all have ended.
+
+        Such commands run at the same time as others, each with all cores and devices of its nodes. What the command
+        reads goes to each program, also that there is no more; one that ends leaves the others alone. Lines of output
+        arrive whole if there is one node. Raises `UserError` if this launcher starts nothing on nodes.
+        """
+        raise UserError("the launcher of this allocation starts nothing on other nodes; use one node")
+
+    def address(self, node: str) -> str:
+        """Return the address at which other nodes of the allocation reach this one, by its name if not told."""
+        return node
+
+    def lost_nodes(self, allocation: Allocation) -> Sequence[str]:
+        """Return the nodes of the allocation that the launcher knows to be lost."""
+        return ()
 
     def ending(self, allocation: Allocation) -> Ending:
         """Return why SIGTERM was sent to this process, which runs in the allocation."""

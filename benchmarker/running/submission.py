@@ -7,7 +7,6 @@ import shutil
 import socket
 import sys
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,11 @@ from benchmarker.api.errors import TerminatedError, UserError
 from benchmarker.files.atomic import encode, write
 from benchmarker.hooks import launchers
 from benchmarker.machine import description
+from benchmarker.machine.software import installed
 from benchmarker.planning import build, plan_file
 from benchmarker.records import job as jobs
 from benchmarker.records import store
-from benchmarker.records.job import LOG, SCRIPT, Attempt, Installed, Job
+from benchmarker.records.job import LOG, SCRIPT, Attempt, Job
 from benchmarker.records.store import PLAN_FILE
 
 if TYPE_CHECKING:
@@ -32,19 +32,16 @@ if TYPE_CHECKING:
     from benchmarker.running.site import Site
 
 
-def installed() -> Installed:
-    """Return the software that this Python would run."""
-    distributions = {each.name: each.version for each in metadata.distributions() if each.name}
-    return Installed(description.python_version(), description.commit(), dict(sorted(distributions.items())))
+def script(launcher: Launcher, folder: Path, site: Site, nodes: int) -> str:
+    """Return the script of a job of so many nodes that goes on with the run in `folder`, however often it starts.
 
-
-def script(launcher: Launcher, folder: Path, site: Site) -> str:
-    """Return the script of a job that goes on with the run in `folder`, with this Python, however often it starts."""
+    It runs this Python, on the first of the nodes.
+    """
     folder = folder.absolute()
     program = [*site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", str(folder)]
     lines = [
         "#!/bin/bash",
-        *launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG),
+        *launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes),
         f"cd {shlex.quote(str(Path.cwd()))} || exit",
         *site.setup,
         f"exec {shlex.join(program)}",
@@ -62,7 +59,7 @@ def check(path: Path, name: str) -> None:
 
 
 def submit(
-    plan: Path, results: Path, name: str, options: Mapping[str, str], launcher: Launcher, site: Site
+    plan: Path, results: Path, name: str, options: Mapping[str, str], launcher: Launcher, site: Site, nodes: int
 ) -> tuple[Path, Job]:
     """Submit a plan file, or the unfinished run in a folder; returns the folder of the run, and its job.
 
@@ -74,13 +71,14 @@ def submit(
     job = Job(
         launcher=name,
         options=dict(options),
+        nodes=nodes,
         plan=stem,
         submitted_at=description.utc_now(),
         installed=installed(),
     )
     path = plan if earlier else store.new_submission(results, source.read_bytes())
     try:
-        write(path / SCRIPT, script(launcher, path, site).encode())
+        write(path / SCRIPT, script(launcher, path, site, nodes).encode())
         jobs.save_job(path, job)
         number = launcher.submit(path / SCRIPT, path / LOG)
     except BaseException as error:
@@ -145,10 +143,7 @@ def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, str]
 def _check_installed(path: Path, job: Job) -> None:
     """Raise `UserError` if the software is not that of the submission."""
     if changed := jobs.differences(job.installed, installed()):
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise UserError(
-            f"the software here is not that of the submission: {', '.join(changed[:3])}{more}; submit {path} again"
-        )
+        raise UserError(f"the software here is not that of the submission: {changed}; submit {path} again")
 
 
 @contextmanager

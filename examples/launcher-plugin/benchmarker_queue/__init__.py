@@ -41,8 +41,10 @@ class Queue(Launcher):
             return None
         return Allocation("queue", number_of(psutil.Process()), [socket.gethostname()], 0)
 
-    def directives(self, name, log):
+    def directives(self, name, log, nodes):
         """None: whoever has the lock has the machine."""
+        if nodes > 1:
+            raise UserError(f"launcher.queue has this machine alone; leave --nodes={nodes} out")
         return []
 
     def submit(self, script, log):

@@ -32,8 +32,10 @@ class Local(Launcher):
     def allocation(self) -> None:
         """None: a job in the background has no more of the machine than any other program."""
 
-    def directives(self, name: str, log: Path) -> Sequence[str]:
+    def directives(self, name: str, log: Path, nodes: int) -> Sequence[str]:
         """None: the job begins at once, and nothing limits it."""
+        if nodes > 1:
+            raise UserError(f"launcher.local has this machine alone; leave --nodes={nodes} out")
         return ()
 
     def submit(self, script: Path, log: Path) -> str:

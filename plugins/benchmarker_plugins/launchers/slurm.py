@@ -1,4 +1,4 @@
-"""Slurm, by its programs: sbatch, squeue, scontrol and scancel. Accounting (sacct) is not needed."""
+"""Slurm, by its programs: sbatch, srun, squeue, scontrol and scancel. Accounting (sacct) is not needed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 _OWN = ("array", "chdir", "error", "nodes", "ntasks", "open-mode", "output", "wrap")
 """Options of sbatch that are decided here."""
+_REMEDIES = {"nodes": "; use --nodes=N", "ntasks": "; a job has one task a node"}
+_STEP = (
+    "--ntasks-per-node=1",
+    "--overlap",
+    "--cpu-bind=none",
+    "--kill-on-bad-exit=0",
+    "--wait=0",
+    "--no-kill",
+    "--mpi=none",
+)
+"""One task a node, beside other steps, on all cores of the job; one that ends leaves the others alone."""
 _WARNING_S = 60
 """Time before the time limit at which a job gets SIGTERM; Slurm may send it a minute earlier."""
 _ANSWER_S = 30.0
@@ -32,7 +43,7 @@ def make_launcher(options: Mapping[str, str]) -> Launcher:
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             raise UserError(f"-o {name}: not a long option of sbatch; write it without dashes, such as partition=gpu")
         if name in _OWN:
-            raise UserError(f"-o {name}: launcher.slurm decides it; a job has one node and one task")
+            raise UserError(f"-o {name}: launcher.slurm decides it{_REMEDIES.get(name, '')}")
         if not value.isprintable():
             raise UserError(f"-o {name}: {value!r} is not a value of one line")
     return Slurm(options)
@@ -59,12 +70,31 @@ class Slurm(Launcher):
         nodes = _call("scontrol", "show", "hostnames", names).split() if {*"[,"} & {*names} else [names]
         return Allocation("slurm", job, nodes, int(os.environ.get("SLURM_RESTART_COUNT", "0")))
 
-    def directives(self, name: str, log: Path) -> Sequence[str]:
+    def node(self) -> str | None:
+        """Return Slurm's name of this node, which need not be that of the host."""
+        return os.environ.get("SLURMD_NODENAME")
+
+    def command(self, nodes: Sequence[str], program: Sequence[str]) -> Sequence[str]:
+        """Return a step of the job, with as many GPUs of each node as the job has of this one.
+
+        What was asked for all nodes together, with --gpus, a step would otherwise ask of its own nodes.
+        """
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
+        words = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}", *_STEP]
+        words += [f"--gpus-per-node={gpus}"] if gpus else []
+        return ["env", "-u", "SLURM_GPUS", "srun", *words, *program]
+
+    def address(self, node: str) -> str:
+        """Return the address by which Slurm itself reaches the node."""
+        found = re.search(r"\bNodeAddr=(\S+)", _call("scontrol", "--oneliner", "show", "node", node))
+        return found[1] if found else node
+
+    def directives(self, name: str, log: Path, nodes: int) -> Sequence[str]:
         """Return the lines that sbatch reads; options of the user come last, so they count."""
         given = {
             "job-name": name,
-            "nodes": "1",
-            "ntasks": "1",
+            "nodes": str(nodes),
+            "ntasks": str(nodes),
             "output": str(log).replace("%", "%%"),
             "open-mode": "append",
             "requeue": "",
@@ -99,7 +129,13 @@ class Slurm(Launcher):
         """Cancel the job."""
         _call("scancel", job)
 
-    def ending(self, allocation: Allocation) -> Literal["preempted", "time limit", "cancelled"]:
+    def lost_nodes(self, allocation: Allocation) -> Sequence[str]:
+        """Return the nodes that are down, or do not answer the controller."""
+        told = _call("scontrol", "--oneliner", "show", "node", ",".join(allocation.nodes))
+        states = dict(re.findall(r"\bNodeName=(\S+).*?\bState=(\S+)", told))
+        return [node for node, state in states.items() if "DOWN" in state or "NOT_RESPONDING" in state or "*" in state]
+
+    def ending(self, allocation: Allocation) -> Literal["preempted", "time limit", "node failure", "cancelled"]:
         """Tell it from what the controller says of the job meanwhile.
 
         A job that goes back to the queue counts one more restart at once. A job that is warned before its time limit
@@ -108,6 +144,8 @@ class Slurm(Launcher):
         fields = _fields(allocation.job)
         if int(fields["Restarts"]) > allocation.restarts or fields.get("PreemptTime", "None") != "None":
             return "preempted"
+        if fields.get("Reason") == "NodeDown":
+            return "node failure"
         return "time limit" if fields["JobState"] in ("RUNNING", "SIGNALING") else "cancelled"
 
     def requeue(self, allocation: Allocation) -> None:
