@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -36,6 +38,9 @@ ANSWER_S = 120.0
 END_S = 10.0
 """Time in which an agent that is not told anything any more must have ended all its ranks."""
 _KILL_S = 3.0
+_FILES = 4
+"""Files that an agent takes here: three pipes, and the one that tells when it has ended."""
+_OTHER_FILES = 512
 _SAID_BYTES = 4096
 """How much is kept of what an agent's command writes beside messages: the last says why it ended."""
 
@@ -133,6 +138,7 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
     Raises `UserError` if the software of a node is not that of this one.
     """
     found: list[Agent] = []
+    _allow_files(_FILES * len(nodes.names))
     try:
         for node in nodes.names:
             process = _process(nodes.launcher.command([node], PROGRAM))
@@ -151,6 +157,15 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
         _end(found)
 
 
+def _allow_files(number: int) -> None:
+    """Let this process open so many more files, if the system lets it: the limit is often 1024 at first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _process(command: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, so that it ends in order when the terminal is interrupted."""
     try:
@@ -164,7 +179,8 @@ def _process(command: Sequence[str]) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except OSError as error:
-        raise UserError(f"{command[0]} cannot be started: {error.strerror}; use one node, with --nodes=1") from error
+        few = "use fewer nodes, or allow more files with ulimit -n" if error.errno == errno.EMFILE else "use --nodes=1"
+        raise UserError(f"{command[0]} cannot be started: {error.strerror}; {few}") from error
 
 
 def _end(found: Sequence[Agent]) -> None:

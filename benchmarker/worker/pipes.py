@@ -64,23 +64,25 @@ class Child:
 def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool]) -> bool:
     """Pass on what processes write until all have ended (True), or until the deadline or until it is enough (False)."""
     watched: dict[Child, list[int]] = {}
+    unannounced: set[Child] = set()
     with selectors.DefaultSelector() as selector, ExitStack() as stack:
-        longest = math.inf
         for child in children:
             watched[child] = list(child.readers)
             for descriptor, take in child.readers.items():
                 selector.register(descriptor, selectors.EVENT_READ, take)
             ended = stack.enter_context(_ended(child.process))
             if ended is None:
-                longest = POLL_S
+                unannounced.add(child)
             else:
                 watched[child].append(ended)
-                selector.register(ended, selectors.EVENT_READ)
+                selector.register(ended, selectors.EVENT_READ, child)
         while watched:
             left = deadline - time.monotonic()
-            _pass_on(selector, max(0.0, min(left, longest)))
-            for child in [each for each in watched if each.process.poll() is not None]:
+            ready = _pass_on(selector, max(0.0, min(left, POLL_S if unannounced else math.inf)))
+            ended_now = [key.data for key in ready if isinstance(key.data, Child)]
+            for child in [each for each in (*ended_now, *unannounced) if each.process.poll() is not None]:
                 child.drain()
+                unannounced.discard(child)
                 for descriptor in watched.pop(child):
                     with suppress(KeyError):  # it was closed before
                         selector.unregister(descriptor)
@@ -112,16 +114,16 @@ class Lines:
                 self._hear(line)
 
 
-def _pass_on(selector: selectors.BaseSelector, wait_s: float) -> bool:
-    """Wait for descriptors and pass on what they have to their readers; returns whether any was ready."""
+def _pass_on(selector: selectors.BaseSelector, wait_s: float) -> list[selectors.SelectorKey]:
+    """Wait for descriptors and pass on what they have to their readers; returns those that were ready."""
     ready = [key for key, _ in selector.select(None if wait_s == math.inf else wait_s)]
     for key in ready:
-        if key.data is not None:
+        if not isinstance(key.data, Child):
             if chunk := os.read(key.fd, CHUNK_BYTES):
                 key.data(chunk)
             else:
                 selector.unregister(key.fd)
-    return bool(ready)
+    return ready
 
 
 @contextmanager
