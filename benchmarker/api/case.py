@@ -64,8 +64,9 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
     the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
     `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
-    processes that do so: either one for all devices, or one for each, with `threads` CPU threads of its own. With
-    `each`, they do not compute together: each does all of the work of one device, at the same time.
+    processes that do so: either one for all devices, or one for each, with `threads` CPU threads of its own. They run
+    on `nodes` of an allocation, as many on each. With `each`, they do not compute together: each does all of the work
+    of one device, at the same time.
     """
 
     problem: str
@@ -81,5 +82,11 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     devices: Positive = 1
     parallel: Parallel = "none"
     each: bool = False
+    nodes: Positive = 1
     ranks: Positive = 1
     measuring: Measuring = Measuring()
+
+    @property
+    def ranks_per_node(self) -> int:
+        """The number of processes on each node."""
+        return self.ranks // self.nodes

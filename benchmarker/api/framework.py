@@ -53,11 +53,17 @@ StepMarker = Callable[[int], AbstractContextManager[object]]
 
 
 class Gang(Protocol):
-    """The processes of a trial that compute together, as one of them sees them: its rank, their number, their host."""
+    """The processes of a trial that compute together, as one of them sees them: its rank, and their number.
+
+    `local_rank` is its rank among those of its own node. `host` is the address of rank 0, by which all others reach
+    it, and `own_host` that of this process, by which rank 0 does.
+    """
 
     rank: int
+    local_rank: int
     ranks: int
     host: str
+    own_host: str
 
     def tell(self, value: Any) -> Any:
         """Return, in every process, the value that rank 0 gives; the others' are ignored."""
@@ -94,7 +100,7 @@ class Framework(ABC):
         raise UserError("it has no profiler")
 
     def join(self, gang: Gang) -> None:
-        """Make this process a rank of a gang: it computes on the device whose number is its rank.
+        """Make this process a rank of a gang: it computes on the device whose number is its local rank.
 
         Called after the framework is opened, and only where `FrameworkInfo.gang` is `process_per_device`.
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Phase = Literal["pending", "running", "ended", "unknown"]
-Ending = Literal["preempted", "time limit", "cancelled"]
+Ending = Literal["preempted", "time limit", "node failure", "cancelled"]
 
 
 class Allocation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +82,14 @@ class Launcher(ABC):
         arrive whole if there is one node. Raises `UserError` if this launcher starts nothing on nodes.
         """
         raise UserError("the launcher of this allocation starts nothing on other nodes; use one node")
+
+    def address(self, node: str) -> str:
+        """Return the address at which other nodes of the allocation reach this one, by its name if not told."""
+        return node
+
+    def lost_nodes(self, allocation: Allocation) -> Sequence[str]:
+        """Return the nodes of the allocation that the launcher knows to be lost."""
+        return ()
 
     def ending(self, allocation: Allocation) -> Ending:
         """Return why SIGTERM was sent to this process, which runs in the allocation."""

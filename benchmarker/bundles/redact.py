@@ -37,15 +37,16 @@ class Redactor:
         self._changed = 0
 
     def learn(self, record: Record) -> None:
-        """Give a pseudonym to the host and the nodes of a record, and to each card in it."""
+        """Give a pseudonym to each host and node of a record, and to each card in it."""
         suffix = record.run_id[-8:]
         self._trials.add(record.trial_id)
-        self._hosts.setdefault(record.machine.host, f"host-{len(self._hosts) + 1}-{suffix}")
-        for node in record.allocation.nodes if record.allocation else ():
+        machines = [record.machine, *record.machines]
+        nodes = record.allocation.nodes if record.allocation else []
+        for node in [*(machine.host for machine in machines), *nodes]:
             self._hosts.setdefault(node, f"host-{len(self._hosts) + 1}-{suffix}")
         sensors = record.energy.sensors if record.energy else ()
         for uuid in (
-            *(gpu.uuid for gpu in record.machine.gpus),
+            *(gpu.uuid for machine in machines for gpu in machine.gpus),
             *(device.uuid for device in [record.device] if device and device.uuid),
             *(each.id for each in (*sensors, *record.telemetry)),
         ):
@@ -97,7 +98,7 @@ class Redactor:
             return [self._walk(item, key if key == "nodes" else "", is_message) for item in value]
         if not isinstance(value, str):
             return value
-        if key in ("host", "nodes"):
+        if key in ("host", "node", "nodes"):
             return self._hosts.get(value, value)
         return self._message(value) if is_message else self._uuid(value)
 

@@ -110,7 +110,7 @@ def _kind(one: Configuration, several: Configuration) -> Scaling | None:
         return None
     alone, together = _case(one), _case(several)
     params = alone.params.keys() | together.params.keys()
-    free = {"devices", "parallel", *params}
+    free = {"devices", "nodes", "parallel", *params}
     if any(one.factors[name] != several.factors.get(name) for name in one.factors if name not in free):
         return None
     grown = [name for name in params if alone.params.get(name) != together.params.get(name)]
@@ -205,7 +205,7 @@ def _devices(group: Configuration) -> Devices | None:
         ],
         notes=[
             *([ONE_TRIAL] if len(found) == 1 else []),
-            *crowded(group, [len(times.scores)]),
+            *crowded([group]),
             *([str(disturbed)] if disturbed.number else []),
         ],
     )

@@ -21,25 +21,28 @@ UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors that is not told."""
 
 
-def crowded(group: Configuration, devices: Sequence[int]) -> list[str]:
-    """Return a note if a processor has fewer cores than it is divided into devices."""
-    cores = group.records[0].machine.cpu.usable_cores
-    several = [str(number) for number in devices if number > cores]
-    if group.records[0].case.device != "cpu" or not several:
-        return []
+def crowded(groups: Sequence[Configuration]) -> list[str]:
+    """Return a note for each number of cores that processors are divided into more devices than."""
+    several: dict[int, list[str]] = {}
+    for record in (group.records[0] for group in groups):
+        cores = sum(machine.cpu.usable_cores for machine in record.machines or [record.machine])
+        if record.case.device == "cpu" and record.case.devices > cores:
+            several.setdefault(cores, []).append(str(record.case.devices))
     return [
-        f"{', '.join(several)} devices on {count(cores, 'core')}: this shows how they take turns, not how they work "
+        f"{', '.join(devices)} devices on {count(cores, 'core')}: this shows how they take turns, not how they work "
         "together"
+        for cores, devices in several.items()
     ]
 
 
 def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
     """Return what should make one doubt a series."""
     found = []
-    if groups[0].records[0].case.device == "cpu":
+    on_one_node = all(group.records[0].case.nodes == 1 for group in groups)
+    if groups[0].records[0].case.device == "cpu" and on_one_node:
         alone = "" if groups[0].records[0].case.threads else ", all of whose cores one device has to itself"
         found.append(f"the devices are parts of one processor{alone}: do not expect the ideal")
-    found += crowded(groups[0], [point.devices for point in points])
+    found += crowded(groups)
     if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
         found.append(
             f"{', '.join(beyond)} devices: more than ideal, so one device was slower than it can be: {WHY_SLOW}"

@@ -17,7 +17,7 @@ from benchmarker.fleet.parent import run_stage
 from benchmarker.fleet.values import read_fleet
 from benchmarker.fleet.words import named
 from benchmarker.formatting import count
-from benchmarker.hooks.launchers import whole_allocation
+from benchmarker.hooks.launchers import allocation
 from benchmarker.machine.description import utc_now
 from benchmarker.planning import build
 from benchmarker.running import submission
@@ -35,7 +35,7 @@ SBATCH = "`sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m be
 
 def allocated() -> Allocation:
     """Return the allocation of this process; raises `UserError` if there is none, or if it has one node."""
-    found = whole_allocation()
+    found = allocation()
     if found is None or len(found.nodes) == 1:
         what = "this machine" if found is None else f"{found.nodes[0]}, the one node of job {found.job},"
         raise UserError(
@@ -71,16 +71,16 @@ def begin(
     settings: Mapping[str, str | int] | None = None,
 ) -> tuple[Path, Asked]:
     """Create the folder of a fleet that is to run a plan file; raises `UserError` if it could not run anywhere."""
-    allocation = allocated()
+    within = allocated()
     asked = Asked(
         name=name,
         frameworks=list(frameworks),
         settings=dict(settings or {}),
         seed=secrets.randbits(32),
-        allocation=allocation,
+        allocation=within,
         installed=submission.installed(),
         started_at=utc_now(),
-        stages=[Stage(chosen(allocation.nodes, nodes), rounds)],
+        stages=[Stage(chosen(within.nodes, nodes), rounds)],
     )
     try:
         content = plan_file.read_bytes()

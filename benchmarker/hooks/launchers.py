@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+
+import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import Allocation, Ending, Launcher
+from benchmarker.formatting import count
 from benchmarker.hooks import registry
 
 
@@ -16,25 +19,31 @@ def load_launcher(name: str, options: Mapping[str, str] | None = None) -> Launch
     return launcher
 
 
-def whole_allocation() -> Allocation | None:
-    """Return the allocation that this process runs in, as the first launcher knows it; None outside of any."""
-    plugins = registry.registered("launcher").values()
-    usable = (load_launcher(plugin.name) for plugin in plugins if registry.trouble(plugin) is None)
-    return next(filter(None, (launcher.allocation() for launcher in usable)), None)
-
-
 def allocation() -> Allocation | None:
-    """Return the allocation that this process runs in, None outside of any; raises `UserError` if it has several nodes.
+    """Return the allocation that this process runs in, as the first launcher knows it; None outside of any.
 
-    A run uses one node; what uses several calls `whole_allocation`.
+    The node of this process is the first of its nodes.
     """
-    found = whole_allocation()
-    if found and len(found.nodes) > 1:
-        raise UserError(
-            f"job {found.job} has {len(found.nodes)} nodes ({', '.join(found.nodes[:4])}); a run uses one: "
-            "ask for one, or start it on one, such as with srun --nodes=1"
-        )
-    return found
+    plugins = registry.registered("launcher").values()
+    for plugin in plugins:
+        if registry.trouble(plugin) is None:
+            launcher = load_launcher(plugin.name)
+            if found := launcher.allocation():
+                here = launcher.node()
+                return msgspec.structs.replace(found, nodes=sorted(found.nodes, key=lambda node: node != here))
+    return None
+
+
+def check_nodes(needed: int, allocation: Allocation | None) -> None:
+    """Raise `UserError` if the allocation has fewer nodes than are needed, or if its launcher starts nothing there."""
+    if needed == 1:
+        return
+    if allocation is None:
+        raise UserError(f"--nodes={needed}: this is no allocation of a launcher; use `submit --nodes={needed}`")
+    if needed > len(allocation.nodes):
+        has = f"job {allocation.job} has {count(len(allocation.nodes), 'node')}"
+        raise UserError(f"--nodes={needed}: {has} ({', '.join(allocation.nodes[:4])}); ask for more")
+    load_launcher(allocation.launcher).command(allocation.nodes[:1], [])
 
 
 def ending(allocation: Allocation) -> Ending:
@@ -43,6 +52,14 @@ def ending(allocation: Allocation) -> Ending:
         return load_launcher(allocation.launcher).ending(allocation)
     except UserError:  # the launcher does not answer, and time is short
         return "cancelled"
+
+
+def lost_nodes(allocation: Allocation) -> Sequence[str]:
+    """Return the nodes of the allocation that its launcher knows to be lost."""
+    try:
+        return load_launcher(allocation.launcher).lost_nodes(allocation)
+    except UserError:  # the launcher does not answer, and time is short
+        return ()
 
 
 def requeue(allocation: Allocation) -> None:

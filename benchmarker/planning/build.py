@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from benchmarker.api.case import MODES, Case, Measuring, Parallel
 from benchmarker.api.errors import UserError
+from benchmarker.api.numbers import Positive
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.formatting import duration_s
 from benchmarker.hooks import parameters, registry
@@ -38,7 +39,13 @@ _CASE: dict[str, Any] = {
     field.name: field.type
     for field in msgspec.structs.fields(Case)
     if field.name not in ("params", "ranks", "measuring")
-} | {"gpu": Annotated[int, Meta(ge=0)] | None, "precision": str, "mode": str, "parallel": Parallel | None}
+} | {
+    "gpu": Annotated[int, Meta(ge=0)] | None,
+    "precision": str,
+    "mode": str,
+    "parallel": Parallel | None,
+    "nodes": Positive | None,
+}
 _MEASURING: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Measuring)} | {
     "median_precision": Annotated[float, Meta(gt=0, le=1)] | None
 }
@@ -50,6 +57,7 @@ _DEFAULTS = {
     "devices": 1,
     "parallel": None,
     "each": False,
+    "nodes": None,
     "threads": None,
     "compile": False,
     "seed": 0,

@@ -12,7 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
-from benchmarker.hooks import parameters
+from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus
 from benchmarker.machine.cores import usable_cores
 
@@ -26,7 +26,7 @@ DEVICES_PER_CORE = 4
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A user's request; `params` contains only what was given, `device` may be `auto`, and `parallel` left open."""
+    """A user's request: `params` are those given, `device` may be `auto`, `parallel` and `nodes` left open."""
 
     problem: str
     mode: Mode
@@ -41,6 +41,7 @@ class Asked:
     devices: int = 1
     parallel: Parallel | None = None
     each: bool = False
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     """The fully decided case in one framework. Raises `UserError` if the framework does not support it."""
     device = choose_device(framework, ability.info, asked.device)
     values = parameters.resolve(problem, asked.params, device.platform)
-    _refuse_devices(asked, framework, ability, device)
+    nodes = _nodes(asked, framework, ability, device)
+    _refuse_devices(asked, framework, ability, device, nodes)
     parallel = _parallel(asked, framework, ability.support)
     _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
     problem.on(1 if asked.each else asked.devices, parallel).refuse(problem.params(**values), asked.mode)
@@ -99,6 +101,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         devices=asked.devices,
         parallel=parallel,
         each=asked.each,
+        nodes=nodes,
         ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else 1,
         measuring=asked.measuring,
     )
@@ -144,7 +147,29 @@ def _refuse_unsupported(
             raise UserError(f"{who} does not support {what}")
 
 
-def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device) -> None:
+def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> int:
+    """The number of nodes: as requested, or as few of the allocation's as have so many devices, evenly spread.
+
+    Raises `UserError` if the framework or the devices cannot be spread over them, or if they are not there.
+    """
+    if asked.devices == 1 and asked.nodes in (None, 1):
+        return 1
+    is_spread = asked.each or ability.info.gang == "process_per_device"
+    if asked.nodes is None:
+        allocation = launchers.allocation()
+        most = len(allocation.nodes) if allocation and is_spread else 1
+        here = usable_cores() if device.count is None else device.count
+        return next((n for n in range(1, most + 1) if asked.devices % n == 0 and asked.devices <= n * here), 1)
+    option = f"--nodes={asked.nodes}"
+    if asked.nodes > 1 and not is_spread:
+        raise UserError(f"{framework} computes in one process, on one node; omit {option}")
+    if asked.devices % asked.nodes:
+        raise UserError(f"{option}: --devices={asked.devices} cannot be spread evenly over so many nodes")
+    launchers.check_nodes(asked.nodes, launchers.allocation())
+    return asked.nodes
+
+
+def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device, nodes: int) -> None:
     """Refuse more devices than there are, and what is not measured on several."""
     if asked.devices == 1:
         if asked.each:
@@ -159,10 +184,17 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         raise UserError(f"{framework} computes on one device; omit {option}")
     if not asked.each and not ability.support.parallel:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
-    if device.count is None and asked.devices > (most := DEVICES_PER_CORE * usable_cores()):
+    on_each = asked.devices // nodes
+    if device.count is None and on_each > (most := DEVICES_PER_CORE * usable_cores()):
         raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
-    if device.count is not None and asked.devices > device.count:
+    if device.count is not None and on_each > device.count:
         raise UserError(f"{option}: {framework} sees {device.count} {device.platform} ({device.name}) here")
+    for given, name in (
+        (nodes > 1 and asked.measuring.profiling != "no", "--profile"),
+        (nodes > 1 and asked.measuring.wants_power, f"--power={asked.measuring.power}"),
+    ):
+        if given:
+            raise UserError(f"{name} cannot be used on {nodes} nodes; omit it, or use --nodes=1")
     for given, name in (
         (asked.gpu is not None, "--gpus"),
         (asked.compile and ability.info.compile == "optional" and not asked.each, "--compile"),
@@ -196,7 +228,7 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "parallel", "each")),
+        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "nodes", "parallel", "each")),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

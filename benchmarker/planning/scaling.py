@@ -74,7 +74,7 @@ def _on_several(
 ) -> Iterator[Asked]:
     """Yield what is asked, for each scaling, strategy and number of devices."""
     device = choose_device(framework, ability.info, asked.device)
-    every = usable_cores() if device.count is None else device.count
+    every = (asked.nodes or 1) * (usable_cores() if device.count is None else device.count)
     for scaling, parallel, number in product(scalings, parallels, devices):
         count = every if number == ALL else number
         is_same = scaling == "strong" or asked.each

@@ -26,6 +26,7 @@ _OF_CASE = (
     "device",
     "gpu",
     "devices",
+    "nodes",
     "parallel",
     "each",
     "threads",

@@ -18,6 +18,8 @@ from benchmarker.records import store
 
 SCRIPT = "job.sh"
 LOG = "job.log"
+_LISTED = 3
+"""Most differences of software that are listed."""
 
 
 class Installed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +52,9 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     allocation: Annotated[Allocation | None, NULL_IS_AN_ANSWER]
     started_at: str
     ended_at: Annotated[str | None, NULL_IS_AN_ANSWER] = None
-    ending: Annotated[Literal["done", "preempted", "time limit", "cancelled", "error"] | None, NULL_IS_AN_ANSWER] = None
+    ending: Annotated[
+        Literal["done", "preempted", "time limit", "node failure", "cancelled", "error"] | None, NULL_IS_AN_ANSWER
+    ] = None
     message: str = ""
 
     @property
@@ -85,13 +89,15 @@ def attempts_of(path: Path) -> list[Attempt]:
     return found
 
 
-def differences(before: Installed, now: Installed) -> list[str]:
-    """Return what software differs from what was there before: `torch 2.9.0 -> 2.8.0`."""
+def differences(before: Installed, now: Installed) -> str:
+    """Return what software differs from what was there before, if any: `torch 2.9.0 -> 2.8.0, jax 0.9 -> none`."""
     sides: list[Mapping[str, str | None]] = [
         {"Python": each.python, "commit": each.commit, **each.distributions} for each in (before, now)
     ]
-    return [
+    changed = [
         f"{name} {sides[0].get(name) or 'none'} -> {sides[1].get(name) or 'none'}"
         for name in dict.fromkeys([*sides[0], *sides[1]])
         if sides[0].get(name) != sides[1].get(name)
     ]
+    more = f" and {len(changed) - _LISTED} more" if len(changed) > _LISTED else ""
+    return ", ".join(changed[:_LISTED]) + more

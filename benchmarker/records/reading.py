@@ -74,4 +74,8 @@ def _upgraded(fields: dict[str, Any], version: int) -> dict[str, Any]:
         if "case" in fields:
             fields["case"] = with_strategy(fields["case"])
         reasons |= {"local": new, "allocation": new}
+    if version < 11:
+        fields["machines"] = []
+        for rank in fields["ranks"]:
+            rank["node"] = 0
     return fields | {"schema_version": SCHEMA_VERSION, "reasons": reasons}

@@ -13,6 +13,7 @@ Schema history (`SCHEMA_VERSION`):
 9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
 10 `case.parallel`, `case.each`; `local` (the work of each device without communication); `allocation`; failures of kind
    `preempted`
+11 `case.nodes`, `machines`, `ranks[].node`, `error.node`; failures of kind `node` (gangs over nodes)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[10] = 10
+SCHEMA_VERSION: Literal[11] = 11
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -45,14 +46,16 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
 
     `skipped` means that the trial was not started because the same or a smaller case had run out of memory. `partner`
     means that the other case of a duet failed. `preempted` means that the launcher took the allocation away
-    meanwhile; the trial is repeated when the run goes on. In a gang, `rank` is the rank that failed first.
+    meanwhile; the trial is repeated when the run goes on. In a gang, `rank` is the rank that failed first, and over
+    several nodes, `node` is its node. `node` as the kind means that this node was lost.
     """
 
-    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner", "preempted"]
+    kind: Literal["out_of_memory", "exception", "killed", "timeout", "check", "skipped", "partner", "preempted", "node"]
     message: str
     stage: str
     exit: Annotated[int | None, NULL_IS_AN_ANSWER] = None
     rank: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
+    node: Annotated[str | None, NULL_IS_AN_ANSWER] = None
 
 
 class Check(Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,9 +133,13 @@ class Memory(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rank(Struct, frozen=True, forbid_unknown_fields=True):
-    """One process of a gang: the numbers of its devices, its own duration of each timed block, its peak memory."""
+    """One process of a gang: the numbers of its devices, its own duration of each timed block, its peak memory.
+
+    `node` is the place of its node in `allocation.nodes`, and in `machines`; it is 0 if there is one.
+    """
 
     rank: Count
+    node: Count
     devices: list[Count]
     duration_ns: list[Positive]
     memory: Annotated[Memory | None, NOT_REACHED]
@@ -270,9 +277,13 @@ class Harness(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null."""
+    """One trial. A value that could not be obtained is null, and `reasons` states why, by the path of the null.
 
-    schema_version: Literal[10]
+    `machine` is where the parent ran. `machines` are those of all nodes, that one first, if a case has several and
+    they were reached; otherwise there are none.
+    """
+
+    schema_version: Literal[11]
     run_id: str
     trial_id: str
     trial: Count
@@ -284,6 +295,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     status: Literal["ok", "failed"]
     error: Annotated[Failure | None, NULL_IS_AN_ANSWER]
     machine: Machine
+    machines: list[Machine]
     allocation: Annotated[Allocation | None, null_because("it ran outside any allocation of a launcher")]
     software: Software
     device: Annotated[DeviceInfo | None, NOT_REACHED]
@@ -317,6 +329,10 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         timed = len(self.blocks.duration_ns) if self.blocks else 0
         if any(len(rank.duration_ns) != timed for rank in self.ranks):
             raise ValueError("each of `ranks` must have the duration of every timed block")
+        if self.machines and not (1 < len(self.machines) == self.case.nodes):
+            raise ValueError("`machines` must be those of all nodes of the case, if it has several")
+        if any(rank.node >= max(1, len(self.machines)) for rank in self.ranks):
+            raise ValueError("the node of each of `ranks` must be one of `machines`")
         if self.local and not _is_whole(self.local, self.case):
             raise ValueError("each turn of `local` must have a block of every rank, of every device, and of one alone")
         unexplained = sorted(set(nulls(self)) - self.reasons.keys())

@@ -246,8 +246,8 @@ def is_beside(name: str) -> bool:
 
 
 def is_cut(record: Record) -> bool:
-    """Return whether a trial is to be repeated, because its allocation was taken away meanwhile."""
-    return record.error is not None and record.error.kind == "preempted"
+    """Return whether a trial is to be repeated, because its allocation or a node was taken away meanwhile."""
+    return record.error is not None and record.error.kind in ("preempted", "node")
 
 
 def done(path: Path, plan: Plan) -> dict[PlannedTrial, Record]:

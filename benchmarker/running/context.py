@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from benchmarker.agent.remote import Nodes
+from benchmarker.hooks.launchers import load_launcher
 from benchmarker.machine import gpus
+from benchmarker.machine.software import installed
 from benchmarker.power import samplers
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.api.launcher import Allocation
     from benchmarker.power.sampler import Found
+    from benchmarker.records.job import Installed
     from benchmarker.records.record import Record
     from benchmarker.records.store import RunFolder
     from benchmarker.worker.launch import Environment, Event
@@ -46,18 +50,32 @@ class Context:
     allocation: Allocation | None = None
 
     def environment(self, case: Case) -> Environment:
-        """The environment variables that show a worker only the GPUs of a case."""
+        """The environment variables that show a worker only the GPUs of a case; several nodes find their own."""
+        if case.nodes > 1:
+            return {}
         shown = (case.gpu, case.devices)
         if shown not in self._environments:
             self._environments[shown] = gpus.environment(case.gpu, os.environ, case.devices)
         return self._environments[shown]
 
+    def nodes(self, case: Case) -> Nodes | None:
+        """The nodes of the allocation that compute a case, the first of which is this one; None if it has one."""
+        if case.nodes == 1:
+            return None
+        assert self.allocation is not None
+        names = tuple(self.allocation.nodes[: case.nodes])
+        return Nodes(names, load_launcher(self.allocation.launcher), self._installed)
+
+    @cached_property
+    def _installed(self) -> Installed:
+        return installed()
+
     def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
-        """What the meters can read here, for the cases of one process; nothing for two cases, as they share the power.
+        """What the meters can read here, for the cases of one process; nothing for two cases, or on several nodes.
 
         If power was requested, the listener is told which meters are read, and why a named one is not.
         """
-        if len(cases) > 1:
+        if len(cases) > 1 or cases[0].nodes > 1:
             return {}
         measuring = cases[0].measuring
         key = (measuring.power, cases[0].device, cases[0].gpu, cases[0].devices, measuring.wants_power)

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 
 def probe(plan: Plan, indices: Sequence[int], listener: Listener) -> dict[int, Record]:
-    """A short trial of each case with one of these indices, by index; nothing is stored."""
+    """A short trial of each case with one of these indices, by index; nothing is stored.
+
+    Cases of several nodes have none: nothing is written where other nodes would see it.
+    """
+    indices = [index for index in indices if plan.cases[index].nodes == 1]
+    if not indices:
+        return {}
     probes = make_plan([estimate.probe(plan.cases[index]) for index in indices], 1)
     found = {}
     with scratch() as path:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.agent.conversation import converse_with_ranks
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
-from benchmarker.worker.agent import converse_with_ranks
 from benchmarker.worker.launch import ending_text
 from benchmarker.worker.protocol import Request, folder_of
 

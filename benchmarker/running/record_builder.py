@@ -87,9 +87,9 @@ class RecordBuilder:
         is_known = self.case.device == "cuda" and "CUDA_VISIBLE_DEVICES" in self.environment
         return tuple(self.environment["CUDA_VISIBLE_DEVICES"].split(",")) if is_known else ()
 
-    def fail(self, kind: str, message: str, rank: int | None = None) -> None:
-        """Store a failure that no event reported, and the rank of a gang that failed."""
-        self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank}
+    def fail(self, kind: str, message: str, rank: int | None = None, node: str | None = None) -> None:
+        """Store a failure that no event reported, and the rank of a gang that failed, and its node."""
+        self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank, "node": node}
 
     def settle(self, sampled: Sequence[Sampled], rest_ns: tuple[int, int]) -> None:
         """Add what the meters read; called after the worker has ended."""
@@ -107,6 +107,9 @@ class RecordBuilder:
                 devices=self.case.devices,
                 others=self._uuids[1:],
             )
+        if self.case.nodes > 1:
+            self._energy_lost = "the meters of several nodes are not read"
+            return
         self.energy_account = energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
 
     def record(self, wall_s: float, status: int | None) -> Record:
@@ -130,6 +133,7 @@ class RecordBuilder:
     def _record(self, wall_s: float, status: int | None) -> Record:
         """Make the record; raises msgspec.ValidationError if it would not be read back."""
         case, parts = self.case, self.parts
+        machines = parts.get("machines", [])
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.process.run_id,
@@ -144,7 +148,8 @@ class RecordBuilder:
             ),
             "status": "failed" if self.failure else "ok",
             "error": {**self.failure, "exit": status} if self.failure else None,
-            "machine": self.machine,
+            "machine": machines[0] if machines else self.machine,
+            "machines": machines,
             "allocation": self.process.allocation,
             "software": {
                 "python": description.python_version(),

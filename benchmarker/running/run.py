@@ -11,6 +11,7 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
 from benchmarker.formatting import count
+from benchmarker.hooks.launchers import check_nodes
 from benchmarker.planning.estimate import TimeLeft
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record, location
@@ -51,6 +52,7 @@ def execute(
     loses only the process that is running.
     """
     plan = folder.plan
+    check_nodes(max(case.nodes for case in plan.cases), allocation)
     context = Context(folder, listener, allocation)
     finished = store.done(folder.path, plan)
     if finished:
@@ -131,7 +133,9 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     except PreemptedError as preempted:
         for record in preempted.records:
             folder.save(record)
-        say(f"preempted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
+        (first, *_) = preempted.records
+        what = "a node was lost" if first.error and first.error.kind == "node" else "preempted"
+        say(f"{what}: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
         raise
     except KeyboardInterrupt:
         for log in log_paths(folder, process):

@@ -7,7 +7,6 @@ import shutil
 import socket
 import sys
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,11 @@ from benchmarker.api.errors import TerminatedError, UserError
 from benchmarker.files.atomic import encode, write
 from benchmarker.hooks import launchers
 from benchmarker.machine import description
+from benchmarker.machine.software import installed
 from benchmarker.planning import build, plan_file
 from benchmarker.records import job as jobs
 from benchmarker.records import store
-from benchmarker.records.job import LOG, SCRIPT, Attempt, Installed, Job
+from benchmarker.records.job import LOG, SCRIPT, Attempt, Job
 from benchmarker.records.store import PLAN_FILE
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from benchmarker.records.plan import Plan
     from benchmarker.records.store import RunFolder
     from benchmarker.running.site import Site
-
-
-def installed() -> Installed:
-    """Return the software that this Python would run."""
-    distributions = {each.name: each.version for each in metadata.distributions() if each.name}
-    return Installed(description.python_version(), description.commit(), dict(sorted(distributions.items())))
 
 
 def script(launcher: Launcher, folder: Path, site: Site, nodes: int) -> str:
@@ -149,10 +143,7 @@ def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, str]
 def _check_installed(path: Path, job: Job) -> None:
     """Raise `UserError` if the software is not that of the submission."""
     if changed := jobs.differences(job.installed, installed()):
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise UserError(
-            f"the software here is not that of the submission: {', '.join(changed[:3])}{more}; submit {path} again"
-        )
+        raise UserError(f"the software here is not that of the submission: {changed}; submit {path} again")
 
 
 @contextmanager

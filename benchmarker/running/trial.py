@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.agent.conversation import converse_with_ranks
 from benchmarker.api.errors import TerminatedError
 from benchmarker.hooks import launchers
 from benchmarker.machine import counters
@@ -16,7 +17,6 @@ from benchmarker.power.samplers import Sampled, Sampling
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
-from benchmarker.worker.agent import converse_with_ranks
 from benchmarker.worker.launch import ending_text
 from benchmarker.worker.protocol import Request
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.api.case import Case
+    from benchmarker.api.launcher import Allocation
     from benchmarker.records.store import RunFolder
     from benchmarker.running.context import Context
     from benchmarker.worker.launch import Ending, Environment, Event
@@ -39,7 +40,7 @@ class Outcome:
 
 
 class PreemptedError(TerminatedError):
-    """The launcher takes the allocation away; `records` are those of the process that this has ended."""
+    """The launcher takes the allocation away, or a node; `records` are those of the process that this has ended."""
 
     def __init__(self, records: list[Record]) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class PreemptedError(TerminatedError):
 def run_process(context: Context, process: Process) -> Outcome:
     """Measure in a fresh worker while the available meters are read; any failure is in the records.
 
-    Raises `PreemptedError` if the launcher takes the allocation away meanwhile.
+    Raises `PreemptedError` if the launcher takes the allocation away meanwhile, or a node of the case is lost.
     """
     environment = context.environment(process.cases[0])
     builders = _builders(process, environment)
@@ -57,12 +58,27 @@ def run_process(context: Context, process: Process) -> Outcome:
     try:
         return _run(context, process, environment, builders)
     except TerminatedError as error:
-        if not context.allocation or launchers.ending(context.allocation) != "preempted":
+        if not context.allocation:
             raise
+        lost = _lost_node(process.cases[0], context.allocation)
+        if lost is None and launchers.ending(context.allocation) != "preempted":
+            raise
+        where = launchers.named(context.allocation)
         for each in builders:
             if each.failure is None and not each.done:
-                each.fail("preempted", f"the allocation was taken away: {launchers.named(context.allocation)}")
+                if lost is None:
+                    each.fail("preempted", f"the allocation was taken away: {where}")
+                else:
+                    node = context.allocation.nodes[lost]
+                    rank = lost * each.case.ranks_per_node
+                    each.fail("node", f"node {node} was lost, and with it {where}", rank, node)
         raise PreemptedError([each.record(time.monotonic() - start, None) for each in builders]) from error
+
+
+def _lost_node(case: Case, allocation: Allocation) -> int | None:
+    """Return the place of a node that was lost while it computed a case with others; None if none was."""
+    lost = launchers.lost_nodes(allocation) if case.nodes > 1 else ()
+    return next((number for number, node in enumerate(allocation.nodes[: case.nodes]) if node in lost), None)
 
 
 def _run(context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]) -> Outcome:
@@ -86,17 +102,19 @@ def _run(context: Context, process: Process, environment: Environment, builders:
             builders[0].stages["rest"] = rest_s
         request = msgspec.structs.replace(request, sensors=sampling.lines())
         kills = counters.oom_kills()
-        ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather)
-        out_of_memory = ending.exit == -signal.SIGKILL and (counters.oom_kills() or 0) > (kills or 0)
+        ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather, context.nodes(first))
+        killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
+        out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
         sampled = sampling.gather()
     for each in builders:
         if each.failure is None and not each.done:
             if out_of_memory and not (ending.fault or ending.timed_out):
                 each.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)
             else:
-                each.fail(_ending_kind(ending), ending_text(ending, logs[ending.rank or 0]), ending.rank)
+                text = ending_text(ending, logs[ending.rank or 0])
+                each.fail(_ending_kind(ending), text, ending.rank, ending.node)
     for log in logs:
-        if log.stat().st_size == 0:
+        if log.exists() and log.stat().st_size == 0:
             log.unlink()
     if len(builders) == 1:
         silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
@@ -128,8 +146,10 @@ def _builders(process: Process, environment: Environment) -> list[RecordBuilder]
 
 
 def _ending_kind(ending: Ending) -> str:
+    if ending.lost:
+        return "node"
     if ending.fault:
         return "exception"
     if ending.timed_out:
         return "timeout"
-    return "killed" if ending.exit < 0 else "exception"
+    return "killed" if ending.exit is not None and ending.exit < 0 else "exception"

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.api.errors import UserError
 from benchmarker.files.scratch import scratch
 from benchmarker.serving.open_loop import RequestError, Usage, drive
-from benchmarker.worker.launch import ending_text, listen, started
+from benchmarker.worker.launch import ending_text, started
+from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Order, Told
 from benchmarker.worker.protocol import Request as Task
 

@@ -37,7 +37,7 @@ class Bench:
     def __init__(self, case: Case, profile_into: Path | None = None) -> None:
         threads = case.threads
         if threads is None and case.ranks > 1 and case.device == "cpu":
-            threads = max(1, usable_cores() // case.ranks)
+            threads = max(1, usable_cores() // case.ranks_per_node)
         self.case = case
         self.hooks = registry.load(
             [

@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Memory
     from benchmarker.worker.bench import Bench
     from benchmarker.worker.protocol import Address
-    from benchmarker.worker.trial import Stages
+    from benchmarker.worker.stages import Stages
 
 LOOPBACK = "127.0.0.1"
+HELLO_S = 10.0
+"""Time in which a process that connects to rank 0 must show the token."""
+HELLO_BYTES = 100
+_DISCARD = 9
+"""A port; nothing is sent to it."""
 _END = ""
 """Sent instead of the name of a method: the trial is over."""
 
@@ -46,9 +51,11 @@ class LostPeerError(ConnectionError):
 class Channel:
     """The connections of a rank: rank 0 has one to every other, the others have one to rank 0."""
 
-    def __init__(self, rank: int, ranks: int, host: str, files: dict[int, BufferedRWPair]) -> None:
+    def __init__(self, rank: int, ranks: int, host: str, own_host: str, files: dict[int, BufferedRWPair]) -> None:
         self.rank = rank
+        self.local_rank = rank
         self.ranks = ranks
+        self.own_host = own_host
         self.host = host
         self._files = files
         self._waits = False
@@ -96,29 +103,63 @@ def _lost(rank: int) -> LostPeerError:
     return LostPeerError(f"rank {rank} has closed its connection")
 
 
-def lead(ranks: int, publish: Callable[[str, int, str], None]) -> Channel:
-    """Bind a port, publish its host and number and a token, and wait until all other ranks are connected."""
+def lead(ranks: int, publish: Callable[[str, int, str], None], towards: str = "") -> Channel:
+    """Bind a port, publish its host and number and a token, and wait until all other ranks are connected.
+
+    Only this machine reaches the port, unless there are ranks `towards` the address of another node.
+    """
     token = secrets.token_hex(16)
-    with socket.create_server((LOOPBACK, 0), backlog=ranks) as server:
-        publish(LOOPBACK, server.getsockname()[1], token)
-        files: dict[int, BufferedRWPair] = {}
+    host = _host_towards(towards) if towards else LOOPBACK
+    files: dict[int, BufferedRWPair] = {}
+    with socket.create_server((host, 0), family=_family(host), backlog=ranks) as server:
+        publish(host, server.getsockname()[1], token)
         while len(files) < ranks - 1:
             connection, _ = server.accept()
-            file = _opened(connection)
-            hello, _, rank = file.readline(100).decode(errors="replace").strip().partition(" ")
-            if secrets.compare_digest(hello, token):
-                files[int(rank)] = file
-            else:
-                file.close()
-    return Channel(0, ranks, LOOPBACK, dict(sorted(files.items())))
+            if hello := _hello(connection):
+                said, _, rank = hello.partition(" ")
+                if secrets.compare_digest(said.encode(), token.encode()):
+                    files[int(rank)] = _opened(connection)
+                    continue
+            connection.close()
+    return Channel(0, ranks, host, host, dict(sorted(files.items())))
+
+
+def _hello(connection: socket.socket) -> str:
+    """Return the first line that a process sends which connects; empty if it takes too long, or is too long."""
+    connection.settimeout(HELLO_S)
+    hello = b""
+    try:
+        while not hello.endswith(b"\n"):
+            byte = connection.recv(1)
+            if not byte or len(hello) == HELLO_BYTES:
+                return ""
+            hello += byte
+    except OSError:
+        return ""
+    connection.settimeout(None)
+    return hello.decode(errors="replace").strip()
+
+
+def _host_towards(address: str) -> str:
+    """Return this machine's own address on the way to another one; nothing is sent."""
+    kind, _, _, _, to = socket.getaddrinfo(address, _DISCARD, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(kind, socket.SOCK_DGRAM) as way:
+        way.connect(to)
+        return str(way.getsockname()[0])
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def join(rank: int, ranks: int, address: Address) -> Channel:
     """Connect to rank 0."""
-    file = _opened(socket.create_connection((address.host, address.port)))
+    connection = socket.create_connection((address.host, address.port))
+    own_host = connection.getsockname()[0]
+    file = _opened(connection)
     file.write(f"{address.token} {rank}\n".encode())
     file.flush()
-    return Channel(rank, ranks, address.host, {0: file})
+    return Channel(rank, ranks, address.host, own_host, {0: file})
 
 
 def _opened(connection: socket.socket) -> BufferedRWPair:
@@ -159,7 +200,13 @@ class Leader(Solo):
     def ranks(self, memory: Sequence[Memory | None]) -> list[Rank]:
         """Return what is measured of each rank: its durations of the blocks, and its memory."""
         return [
-            Rank(rank=number, devices=[number], duration_ns=[block[number] for block in self.blocks_ns], memory=each)
+            Rank(
+                rank=number,
+                node=number // self.bench.case.ranks_per_node,
+                devices=[number],
+                duration_ns=[block[number] for block in self.blocks_ns],
+                memory=each,
+            )
             for number, each in enumerate(memory)
         ]
 

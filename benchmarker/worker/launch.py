@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import os
-import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from benchmarker import guard
+from benchmarker.machine import gpus
+from benchmarker.worker.pipes import Child, Lines, listen
 from benchmarker.worker.protocol import InvalidEventError, decode
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+    from benchmarker.api.case import Case
     from benchmarker.worker.protocol import Request
 
 GRACE_S = 2.0
@@ -31,12 +31,6 @@ LINE_BYTES = 64 << 20
 """Longest event: a million blocks take a fifth of it."""
 LOG_BYTES = 8 << 20
 """Longest log of a worker's standard error."""
-CHUNK_BYTES = 1 << 16
-DRAIN_S = 1.0
-"""Longest time for reading what an ended worker left in its pipes."""
-POLL_S = 0.1
-"""Time between looks at the process where the system cannot tell that it has ended."""
-
 Event = Mapping[str, Any]
 Environment = Mapping[str, str]
 
@@ -46,15 +40,19 @@ class Ending:
     """How a worker ended: its exit status (negative: the signal), whether it timed out, and how long it ran.
 
     `fault` states, if it is not empty, why the worker was ended: what it sent is not valid. In a gang, all this is
-    about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout.
+    about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout. Over
+    several nodes, `node` is that of the rank, and `lost` states, if it is not empty, why it was lost; the exit status
+    is then not known.
     """
 
-    exit: int
+    exit: int | None
     timed_out: bool
     wall_s: float
     fault: str = ""
     rank: int | None = None
     where: str = ""
+    node: str | None = None
+    lost: str = ""
 
 
 def converse(
@@ -75,43 +73,43 @@ def converse(
     return worker.ending(timed_out)
 
 
-class Worker:
-    """A worker that was started at `start_s`: its process, what it writes, and `fault`, if that is not valid."""
+def environment_of(case: Case, number: int, environment: Environment) -> Environment:
+    """Return the environment of a rank, by its number on this machine.
+
+    It sees all GPUs of the gang that are here, or its own if each computes by itself.
+    """
+    return (
+        {**environment, **gpus.one_of(case.device, number, {**os.environ, **environment})} if case.each else environment
+    )
+
+
+class Worker(Child):
+    """A worker of this machine, started at `start_s`; `fault` says what it sent that is not valid, if anything."""
+
+    lost = ""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], start_s: float, request: Request, errors: _Log, lines: _Lines
+        self,
+        process: subprocess.Popen[bytes],
+        start_s: float,
+        request: Request,
+        errors: _Log,
+        hear: Callable[[Event], None],
     ) -> None:
-        self.process = process
+        super().__init__(process, self._take, errors.take)
         self.start_s = start_s
         self.fault = ""
         self._request = request
-        self._lines = lines
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.readers: Mapping[int, Callable[[bytes], None]] = {
-            process.stdout.fileno(): self._take,
-            process.stderr.fileno(): errors.take,
-        }
+        self._lines = Lines(LINE_BYTES, lambda line: hear(decode(line)))
 
-    def send(self, message: Struct) -> None:
-        """Send a line; a worker that has ended does not get it, and its standard error says why."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(msgspec.json.encode(message) + b"\n")
+    @property
+    def status(self) -> int | None:
+        """The exit status of the process (negative: the signal), None until it is seen to have ended."""
+        return self.process.returncode
 
-    def hang_up(self) -> None:
-        """Close the pipe to the worker, which then ends."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    def drain(self) -> None:
-        """Pass on what the ended process left, but do not wait for a child that still writes."""
-        deadline = time.monotonic() + DRAIN_S
-        with selectors.DefaultSelector() as selector:
-            for descriptor, take in self.readers.items():
-                selector.register(descriptor, selectors.EVENT_READ, take)
-            while _pass_on(selector, 0) and time.monotonic() < deadline:
-                pass
+    def terminate(self) -> None:
+        """Send SIGTERM: the worker sends what it has, and ends."""
+        self.process.terminate()
 
     def ending(self, timed_out: bool) -> Ending:
         """Return how the process ended, which it has."""
@@ -144,7 +142,7 @@ def started(request: Request, environment: Environment, log: Path, hear: Callabl
     ):
         errors = _Log(file)
         try:
-            worker = Worker(process, start, request, errors, _Lines(hear))
+            worker = Worker(process, start, request, errors, hear)
             worker.send(msgspec.structs.replace(request, spawned_s=start))
             yield worker
         finally:
@@ -152,71 +150,10 @@ def started(request: Request, environment: Environment, log: Path, hear: Callabl
             errors.end()
 
 
-def listen(workers: Sequence[Worker], deadline: float, enough: Callable[[], bool]) -> bool:
-    """Pass on what workers write until all have ended (True), or until the deadline or until it is enough (False)."""
-    watched: dict[Worker, list[int]] = {}
-    with selectors.DefaultSelector() as selector, ExitStack() as stack:
-        longest = math.inf
-        for worker in workers:
-            watched[worker] = list(worker.readers)
-            for descriptor, take in worker.readers.items():
-                selector.register(descriptor, selectors.EVENT_READ, take)
-            ended = stack.enter_context(_ended(worker.process))
-            if ended is None:
-                longest = POLL_S
-            else:
-                watched[worker].append(ended)
-                selector.register(ended, selectors.EVENT_READ)
-        while watched:
-            left = deadline - time.monotonic()
-            _pass_on(selector, max(0.0, min(left, longest)))
-            for worker in [each for each in watched if each.process.poll() is not None]:
-                worker.drain()
-                for descriptor in watched.pop(worker):
-                    with suppress(KeyError):  # it was closed before
-                        selector.unregister(descriptor)
-            if watched and (left <= 0 or enough()):
-                return False
-    return True
-
-
-def _pass_on(selector: selectors.BaseSelector, wait_s: float) -> bool:
-    """Wait for descriptors and pass on what they have to their readers; returns whether any was ready."""
-    ready = [key for key, _ in selector.select(None if wait_s == math.inf else wait_s)]
-    for key in ready:
-        if key.data is not None:
-            if chunk := os.read(key.fd, CHUNK_BYTES):
-                key.data(chunk)
-            else:
-                selector.unregister(key.fd)
-    return bool(ready)
-
-
 def _plugins(request: Request) -> list[str]:
     """Return the addresses of the plugins that speak in a worker."""
     problems = dict.fromkeys([*filter(None, [request.problem]), *(case.problem for case in request.cases)])
     return [f"framework.{request.framework}", *(f"workload.{name}.{request.framework}" for name in problems)]
-
-
-class _Lines:
-    """Passes on each whole line that arrives as an event; raises InvalidEventError if one is too long or not valid."""
-
-    def __init__(self, hear: Callable[[Event], None]) -> None:
-        self._hear = hear
-        self._chunks: list[bytes] = []
-        self._length = 0
-
-    def take(self, chunk: bytes) -> None:
-        first, *rest = chunk.split(b"\n")
-        self._chunks.append(first)
-        self._length += len(first)
-        if self._length > LINE_BYTES:
-            raise InvalidEventError(f"a line of more than {LINE_BYTES >> 20} MiB")
-        if rest:
-            lines = [b"".join(self._chunks), *rest]
-            self._chunks, self._length = [lines[-1]], len(lines[-1])
-            for line in lines[:-1]:
-                self._hear(decode(line))
 
 
 class _Log:
@@ -238,24 +175,17 @@ class _Log:
             self._file.write(f"\n[benchmarker: {self._left_out} more bytes are left out]\n".encode())
 
 
-@contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[int | None]:
-    """A descriptor that becomes readable when the process ends; None where the system has none (Linux 5.3 has)."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        yield None
-        return
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def ending_text(ending: Ending, log: Path) -> str:
     """One line on how a worker ended without completing its task; `log` is the worker's, or that of its rank."""
-    of_rank = "" if ending.rank is None or ending.timed_out else f"rank {ending.rank}: "
-    return f"{of_rank}{_ending_text(ending, log)}"
+    if ending.lost:
+        return ending.lost
+    whose = "" if ending.rank is None or ending.timed_out else f"{rank_text(ending.rank, ending.node)}: "
+    return f"{whose}{_ending_text(ending, log)}"
+
+
+def rank_text(rank: int, node: str | None) -> str:
+    """Return a rank in words, with its node if there are several."""
+    return f"rank {rank}" + (f" on {node}" if node else "")
 
 
 def _ending_text(ending: Ending, log: Path) -> str:
@@ -264,9 +194,9 @@ def _ending_text(ending: Ending, log: Path) -> str:
     if ending.timed_out:
         where = f" ({ending.where})" if ending.where else ""
         return f"not finished after {ending.wall_s:.0f} s{where}; allow more time with --timeout"
-    if ending.exit < 0:
+    if ending.exit is not None and ending.exit < 0:
         name = signal.Signals(-ending.exit).name
         hint = "; the system may have run out of memory" if name == "SIGKILL" else ""
         return f"the worker was ended by {name}{hint}"
-    lines = log.read_text(errors="replace").strip().splitlines()
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     return f"the worker ended with status {ending.exit}" + (f": {lines[-1][:300]}" if lines else "")

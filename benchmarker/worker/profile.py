@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.worker.gang import Follower, Leader
 from benchmarker.worker.protocol import folder_of
-from benchmarker.worker.trial import Stages, failures_sent, open_team
+from benchmarker.worker.stages import Stages
+from benchmarker.worker.trial import failures_sent, open_team
 
 if TYPE_CHECKING:
     from benchmarker.worker.parent import Parent
@@ -24,7 +25,7 @@ def profile(request: Request, events: Events, parent: Parent) -> None:
         folder = folder_of(Path(request.folder), request.rank)
         folder.mkdir()
         with stages("open"):
-            teams.append(open_team(case, request.rank, stages, parent, folder))
+            teams.append(open_team(request, case, stages, parent, folder))
         (team,) = teams
         variables = team.bench.describe()["variables"]
         if isinstance(team, Follower):

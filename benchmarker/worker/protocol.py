@@ -38,7 +38,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
     A trial has one case, of which the worker may be a `rank` of several, or the two of a duet, whose order is drawn
     from `seed`. A profile is written to a file in the rank's own folder in `folder`. `sensors` are the connections to
-    the samplers of its meters. `spawned_s` is when the worker was started, by the monotonic clock, which processes
+    the samplers of its meters. Over several nodes, `towards` is the address of another one, as rank 0 reaches it.
+    `spawned_s` is when the worker was started, by the monotonic clock, which processes
     share.
     """
 
@@ -48,6 +49,7 @@ class Request(Struct, frozen=True, kw_only=True):
     cases: tuple[Case, ...] = ()
     seed: int = 0
     rank: int = 0
+    towards: str = ""
     modes: tuple[Mode, ...] = ()
     steps: int = 0
     folder: str = ""

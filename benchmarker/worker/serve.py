@@ -11,7 +11,7 @@ from benchmarker.records.record import Check
 from benchmarker.worker import timing
 from benchmarker.worker.batching import Batching, Sequence
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.trial import Stages
+from benchmarker.worker.stages import Stages
 
 if TYPE_CHECKING:
     from queue import SimpleQueue

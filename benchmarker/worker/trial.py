@@ -21,8 +21,8 @@ from benchmarker.worker.bench import Bench
 from benchmarker.worker.correctness import worst_of
 from benchmarker.worker.gang import Follower, Leader, LostPeerError, join, lead
 from benchmarker.worker.local import local_phase
-from benchmarker.worker.protocol import Address
 from benchmarker.worker.share import Solo
+from benchmarker.worker.stages import Stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 GANG_TRIES = 3
 """Blocks of a gang that must be long enough before their steps are chosen: one late rank makes a step seem long."""
-TELL_EVERY_S = 1.0
-"""Shortest time between progress reports: sending and showing them takes processor time from the measurement."""
 
 
 def measure(request: Request, events: Events, parent: Parent) -> None:
@@ -47,7 +45,7 @@ def measure(request: Request, events: Events, parent: Parent) -> None:
         with stages("open"):
             for number, case in enumerate(request.cases):
                 stages.of = number
-                team = open_team(case, request.rank, stages, parent)
+                team = open_team(request, case, stages, parent)
                 stages.send(part=team.bench.describe())
                 teams.append(team)
         if _run(teams, request, stages):
@@ -70,13 +68,15 @@ def failures_sent(teams: Sequence[Solo | Follower], stages: Stages) -> Iterator[
 
 
 def open_team(
-    case: Case, rank: int, stages: Stages, parent: Parent, profile_into: Path | None = None
+    request: Request, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
 ) -> Solo | Follower:
     """Open a case in this process, which is a rank of a gang if the case has several."""
     bench = Bench(case, profile_into)
     if case.ranks == 1:
         return Solo(bench)
-    channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish)
+    rank = request.rank
+    channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish, request.towards)
+    channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
     if not case.each:
         bench.framework.join(channel)
@@ -94,46 +94,6 @@ def _run(teams: list[Solo | Follower], request: Request, stages: Stages) -> bool
     if isinstance(first, Leader):
         first.end()
     return ok
-
-
-class Stages:
-    """Reports to the parent when each stage begins and ends, and events of the case whose number is `of`."""
-
-    def __init__(self, events: Events) -> None:
-        self.events = events
-        self.of = 0
-        self.current = "open"
-        self._last_told = 0.0
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Return the context of a stage."""
-        self.current = name
-        self._last_told = 0.0
-        self.events.send(stage=name)
-        start = time.perf_counter()
-        yield
-        self.events.send(took=[name, time.perf_counter() - start])
-
-    def send(self, **event: Any) -> None:
-        """Send an event of the case."""
-        self.events.send(of=self.of, **event)
-
-    def tell(self, done: int, step_s: float) -> None:
-        """Report progress, unless that was done just now."""
-        now = time.perf_counter()
-        if now - self._last_told >= TELL_EVERY_S:
-            self._last_told = now
-            self.send(progress=[done, step_s])
-
-    def publish(self, host: str, port: int, token: str) -> None:
-        """Send the address of this process, rank 0, for the others."""
-        self.events.send(address=Address(host, port, token))
-
-    def fail(self, kind: str, message: str, lost_peer: bool = False) -> None:
-        """Report a failure, which may be that another rank was lost."""
-        failure = {"kind": kind, "message": message, "stage": self.current}
-        self.send(failure=failure, **({"lost_peer": True} if lost_peer else {}))
 
 
 def _measure(teams: list[Solo], stages: Stages, rng: random.Random, edges: Edges) -> bool:
@@ -241,7 +201,7 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> int:
     stopped_by: StoppedBy = "failure"
     least_s = measuring.power_min_s if measuring.wants_power and edges.tell_power else 0.0
     team.all("quiet")
-    before = counters.together(team.all("look"))
+    before = _look(team)
     if isinstance(team, Leader):
         team.blocks_ns.clear()
     edges.mark("begin")
@@ -251,13 +211,18 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> int:
     finally:
         edges.mark("end")
         if stopped_by != "failure" or not isinstance(team, Leader):  # a gang that failed cannot be asked
-            part["interference"] = counters.between(before, counters.together(team.all("look")))
+            part["interference"] = counters.between(before, _look(team))
         if durations:
             part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
         if isinstance(team, Leader):
             part["ranks"] = team.ranks([None] * team.bench.case.ranks)
         stages.send(part=part)
     return steps
+
+
+def _look(team: Solo) -> counters.Snapshot:
+    """Return the counters of this node, with what all its processes count of themselves."""
+    return counters.together(team.all("look")[: team.bench.case.ranks_per_node])
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:

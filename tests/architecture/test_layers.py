@@ -20,6 +20,7 @@ LAYERS = [
     "power",
     "traces",
     "worker",
+    "agent",
     "planning",
     "running",
     "serving",

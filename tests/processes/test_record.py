@@ -78,7 +78,7 @@ def test_no_private_folder_is_in_a_record(cli):
     assert "someone" not in done.stdout
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(version):
     records, faults = store.read([FIXTURES / f"v{version}"])
     assert (len(records), faults) == (4, [])
@@ -86,8 +86,9 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
     for record in records:
         raw = json.loads((FIXTURES / f"v{version}" / f"{record.trial_id}.json").read_text())
         assert raw["schema_version"] == version
-        assert record.schema_version == 10
+        assert record.schema_version == 11
         assert (record.case.devices, record.case.ranks, record.case.parallel, record.ranks) == (1, 1, "none", [])
+        assert (record.case.nodes, record.machines) == (1, [])
         assert record.blocks.duration_ns == raw["blocks"]["duration_ns"]
         assert record.design.kind == "rounds"
         missing = {path for path, why in record.reasons.items() if why == new}
@@ -101,7 +102,8 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             7: set(),
             8: set(),
             9: set(),
-        }[version] | {"local", "allocation"} | ({"token_times"} if version < 8 else set())
+            10: set(),
+        }[version] | ({"local", "allocation"} if version < 10 else set()) | ({"token_times"} if version < 8 else set())
         if version > 1:
             before = raw["witnesses" if version < 5 else "interference"]
             assert record.interference.own_busy_cores == before["own_busy_cores"]
@@ -125,13 +127,23 @@ def test_several_devices_that_trained_were_data_parallel(devices, mode, way):
     assert plan.read(json.dumps(planned).encode()).cases[0].parallel == way
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9, 10])
+def test_the_ranks_of_an_earlier_version_were_on_one_node():
+    raw = json.loads(next((FIXTURES / "v10").glob("2*.json")).read_text())
+    durations = raw["blocks"]["duration_ns"]
+    raw["ranks"] = [{"rank": 0, "devices": [0], "duration_ns": durations, "memory": raw["memory"]}]
+    (rank,) = reading.read(
+        json.dumps(raw | {"reasons": {**raw["reasons"], "ranks[0].memory.device_peak_bytes": "none"}}).encode()
+    ).ranks
+    assert rank.node == 0
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
 def test_a_run_of_every_version_has_its_plan(version):
     plan = store.read_plan(FIXTURES / f"v{version}/plan.json")
     assert (plan.design, plan.trials, len(plan.order)) == ("rounds", 2, 4)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
 def test_records_of_every_version_compare_and_report_as_expected(command, tmp_path, version):
     expected = EXPECTED[f"v{version}"]
     shutil.copytree(FIXTURES / f"v{version}", tmp_path / "old")
@@ -150,10 +162,10 @@ def test_records_of_every_version_compare_and_report_as_expected(command, tmp_pa
 
 
 def test_a_record_of_a_newer_version_says_so(command, tmp_path):
-    path = next((FIXTURES / "v10").glob("2*.json"))
-    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 11}))
+    path = next((FIXTURES / "v11").glob("2*.json"))
+    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 12}))
     done = command("validate", "new.json")
-    assert "new.json: made by a newer version of benchmarker (schema 11); update this one" in done.stdout
+    assert "new.json: made by a newer version of benchmarker (schema 12); update this one" in done.stdout
 
 
 @pytest.mark.parametrize("change", [{"reasons": []}, {"design": "blocks"}, {"meters": [5]}, {"witnesses": "none"}])

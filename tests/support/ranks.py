@@ -14,10 +14,10 @@ LIMIT_S = 300
 class Gang:
     """What `Framework.join` takes; rank 0 sends to the others through a pipe for each."""
 
-    host = "127.0.0.1"
+    host = own_host = "127.0.0.1"
 
     def __init__(self, rank: int, queues: list[Any]) -> None:
-        self.rank = rank
+        self.rank = self.local_rank = rank
         self.ranks = len(queues)
         self._queues = queues
 

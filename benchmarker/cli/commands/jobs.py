@@ -87,7 +87,8 @@ def _by_failure(records: Sequence[Record]) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = {}
     for record in records:
         assert record.error is not None
-        where = ", ".join(record.allocation.nodes) if record.allocation else record.machine.host
+        nodes = record.allocation.nodes if record.allocation else [record.machine.host]
+        where = record.error.node or ", ".join(nodes)
         rank = "" if record.error.rank is None else f", rank {record.error.rank}"
         text = f"on {where}{rank} in {record.error.stage} ({record.error.kind}): {record.error.message}"
         found.setdefault(text, []).append(record)

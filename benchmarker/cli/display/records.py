@@ -205,6 +205,8 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
     rows += machine_rows(record.machine)
     if record.allocation:
         rows.append(["allocation", named(record.allocation)])
+    if record.machines:
+        rows.append(["machines", ", ".join(machine.host for machine in record.machines)])
     rows += [
         ["Python", record.software.python],
         ["libraries", ", ".join(f"{name} {version}" for name, version in record.software.libraries.items())],
@@ -263,7 +265,11 @@ def _how(record: Record) -> list[list[str]]:
         )
     if record.ranks and record.blocks:
         steps = record.blocks.steps_per_block
-        medians = [si(median(rank.duration_ns) / steps / 1e9, "s") for rank in record.ranks]
+        names = record.allocation.nodes if record.allocation and record.machines else []
+        medians = [
+            si(median(rank.duration_ns) / steps / 1e9, "s") + (f" on {names[rank.node]}" if names else "")
+            for rank in record.ranks
+        ]
         rows.append(["ranks", f"median step time of each: {', '.join(medians)}; the slowest of each block counts"])
     if times := local_times(record):
         medians = [si(each, "s") for each in times.together_s]

@@ -46,6 +46,12 @@ _DIVIDED = (
     "How several devices divide a training step: the batch (dp); the weights too (fsdp); or every layer (tp). "
     "[default: dp]"
 )
+_NODES = click.option(
+    "--nodes",
+    type=Integer(min=1),
+    metavar="N",
+    help="Nodes of the allocation over which the devices are spread evenly. [default: as few as have them]",
+)
 DEVICES = (
     click.option(
         "--devices",
@@ -55,6 +61,7 @@ DEVICES = (
         show_default=True,
         help="Number of devices that compute together; a processor is divided into so many.",
     ),
+    _NODES,
     click.option("--parallel", type=click.Choice(_STRATEGIES), help=_DIVIDED),
 )
 SEVERAL_DEVICES = (
@@ -66,6 +73,7 @@ SEVERAL_DEVICES = (
         show_default=True,
         help="Numbers of devices that compute together; a processor is divided into so many.",
     ),
+    _NODES,
     click.option(
         "--parallel",
         "parallels",

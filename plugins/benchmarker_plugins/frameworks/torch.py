@@ -1,5 +1,8 @@
 """PyTorch: eager by default, `torch.compile` on request."""
 
+import ipaddress
+import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+import psutil
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, Store, TCPStore
@@ -27,9 +31,11 @@ _VARIABLES = (
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
     "DNNL_MAX_CPU_ISA",
+    "GLOO_SOCKET_IFNAME",
     "KMP_AFFINITY",
     "KMP_BLOCKTIME",
     "MKL_NUM_THREADS",
+    "NCCL_SOCKET_IFNAME",
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
     "PYTORCH_ALLOC_CONF",
@@ -119,25 +125,44 @@ def scope(name: str) -> AbstractContextManager[Any]:
 _NO_SCOPE = nullcontext()
 
 
+def _first_store(gang: Gang) -> TCPStore:
+    """Return the store of a gang, whose port is open at the address of rank 0 alone."""
+    kind = socket.AF_INET6 if ":" in gang.host else socket.AF_INET
+    with socket.create_server((gang.host, 0), family=kind, backlog=gang.ranks) as server:
+        port = server.getsockname()[1]
+        descriptor = server.detach()  # the store closes it
+    return TCPStore(gang.host, port, gang.ranks, True, wait_for_workers=False, master_listen_fd=descriptor)
+
+
+def _choose_interface(host: str) -> None:
+    """Let gloo use the interface with this address, unless the user has chosen one; by itself it looks up a name."""
+    addresses = psutil.net_if_addrs()
+    name = next((name for name, found in addresses.items() if any(each.address == host for each in found)), None)
+    if name:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
 class TorchFramework(Framework):
-    """PyTorch on one device, or on one of a gang's: the one whose number is `rank`, of `ranks`; `mesh` has all.
+    """PyTorch on one device, or on that of a `rank` of a gang, the `local_rank`th of its node; `mesh` has all.
 
     It `sends` to the others, unless it is `silent`.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.rank = 0
+        self.rank = self.local_rank = 0
         self.ranks = 1
         self.mesh: DeviceMesh | None = None
         self.sends = True
 
     def join(self, gang: Gang) -> None:
         """Join the processes of the gang in the default process group."""
-        self.rank, self.ranks = gang.rank, gang.ranks
+        self.rank, self.local_rank, self.ranks = gang.rank, gang.local_rank, gang.ranks
         if self.device.type == "cuda":
-            torch.cuda.set_device(gang.rank)
-        first = TCPStore(gang.host, 0, gang.ranks, True, wait_for_workers=False) if gang.rank == 0 else None
+            torch.cuda.set_device(gang.local_rank)
+        if not ipaddress.ip_address(gang.own_host).is_loopback:
+            _choose_interface(gang.own_host)
+        first = _first_store(gang) if gang.rank == 0 else None
         port = gang.tell(first.port if first else None)
         self._group(first or TCPStore(gang.host, port, gang.ranks, False))
         self.mesh = init_device_mesh(self.device.type, (gang.ranks,))
@@ -179,7 +204,7 @@ class TorchFramework(Framework):
         )
 
     def _own(self) -> torch.device | None:
-        return torch.device("cuda", self.rank) if self.device.type == "cuda" else None
+        return torch.device("cuda", self.local_rank) if self.device.type == "cuda" else None
 
     def is_lost_peer(self, error: BaseException) -> bool:
         """Whether gloo or NCCL reports that a connection was closed."""

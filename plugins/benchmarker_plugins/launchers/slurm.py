@@ -75,15 +75,19 @@ class Slurm(Launcher):
         return os.environ.get("SLURMD_NODENAME")
 
     def command(self, nodes: Sequence[str], program: Sequence[str]) -> Sequence[str]:
-        """Return a step of the job; it has all its GPUs of these nodes, because it asks for none."""
-        return [
-            "srun",
-            f"--nodes={len(nodes)}",
-            f"--ntasks={len(nodes)}",
-            f"--nodelist={','.join(nodes)}",
-            *_STEP,
-            *program,
-        ]
+        """Return a step of the job, with as many GPUs of each node as the job has of this one.
+
+        What was asked for all nodes together, with --gpus, a step would otherwise ask of its own nodes.
+        """
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
+        words = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}", *_STEP]
+        words += [f"--gpus-per-node={gpus}"] if gpus else []
+        return ["env", "-u", "SLURM_GPUS", "srun", *words, *program]
+
+    def address(self, node: str) -> str:
+        """Return the address by which Slurm itself reaches the node."""
+        found = re.search(r"\bNodeAddr=(\S+)", _call("scontrol", "--oneliner", "show", "node", node))
+        return found[1] if found else node
 
     def directives(self, name: str, log: Path, nodes: int) -> Sequence[str]:
         """Return the lines that sbatch reads; options of the user come last, so they count."""
@@ -125,7 +129,13 @@ class Slurm(Launcher):
         """Cancel the job."""
         _call("scancel", job)
 
-    def ending(self, allocation: Allocation) -> Literal["preempted", "time limit", "cancelled"]:
+    def lost_nodes(self, allocation: Allocation) -> Sequence[str]:
+        """Return the nodes that are down, or do not answer the controller."""
+        told = _call("scontrol", "--oneliner", "show", "node", ",".join(allocation.nodes))
+        states = dict(re.findall(r"\bNodeName=(\S+).*?\bState=(\S+)", told))
+        return [node for node, state in states.items() if "DOWN" in state or "NOT_RESPONDING" in state or "*" in state]
+
+    def ending(self, allocation: Allocation) -> Literal["preempted", "time limit", "node failure", "cancelled"]:
         """Tell it from what the controller says of the job meanwhile.
 
         A job that goes back to the queue counts one more restart at once. A job that is warned before its time limit
@@ -134,6 +144,8 @@ class Slurm(Launcher):
         fields = _fields(allocation.job)
         if int(fields["Restarts"]) > allocation.restarts or fields.get("PreemptTime", "None") != "None":
             return "preempted"
+        if fields.get("Reason") == "NodeDown":
+            return "node failure"
         return "time limit" if fields["JobState"] in ("RUNNING", "SIGNALING") else "cancelled"
 
     def requeue(self, allocation: Allocation) -> None:

@@ -103,6 +103,31 @@ def test_no_host_user_path_or_serial_number_is_left_anywhere(theirs):
         assert not [word for word in SECRETS if word.encode() in content], path.name
 
 
+def test_the_nodes_of_a_gang_have_pseudonyms_wherever_they_stand():
+    plain = record(0)
+    second = msgspec.structs.replace(plain.machine, host="secret-9")
+    case = msgspec.structs.replace(plain.case, devices=2, nodes=2, ranks=2)
+    failure = Failure("node", "node node9 was lost: cannot reach secret-9", "timed", node="node9")
+    of_machine = {path: why for path, why in plain.reasons.items() if path.startswith("machine.")}
+    reasons = {path.replace("machine", f"machines[{at}]", 1): why for path, why in of_machine.items() for at in (0, 1)}
+    made = msgspec.structs.replace(
+        plain,
+        case=case,
+        reasons=plain.reasons | reasons,
+        machines=[plain.machine, second],
+        allocation=Allocation("slurm", "7", ["node7", "node9"], 0),
+        status="failed",
+        error=failure,
+    )
+    redactor = Redactor()
+    redactor.learn(made)
+    told = json.loads(redactor.content(atomic.encode(made)))
+    assert [machine["host"] for machine in told["machines"]] == ["host-1-89abcdef", "host-2-89abcdef"]
+    assert told["allocation"]["nodes"] == ["host-3-89abcdef", "host-4-89abcdef"]
+    assert told["error"]["node"] == "host-4-89abcdef"
+    assert told["error"]["message"] == "node host-4-89abcdef was lost: cannot reach host-2-89abcdef"
+
+
 def test_the_same_machine_and_card_have_the_same_pseudonym_everywhere(theirs):
     records, faults = store.read([theirs])
     assert faults == []

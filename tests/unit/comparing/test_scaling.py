@@ -211,3 +211,25 @@ def test_frameworks_are_told_apart_by_labels_and_share_notes():
     assert "fp32 on cpu" in shared
     assert any("parts of one processor" in note for note in shared_notes(several))
     assert shared_notes(several[:1]) == []
+
+
+def on_nodes(step_s, devices, nodes, cores):
+    """Trials on nodes with so many cores each."""
+    plain = make_record().machine
+    machine = msgspec.structs.replace(plain, cpu=msgspec.structs.replace(plain.cpu, usable_cores=cores))
+    of_machine = {path: why for path, why in make_record().reasons.items() if path.startswith("machine.")}
+    reasons = make_record().reasons | {
+        path.replace("machine", f"machines[{at}]", 1): why for path, why in of_machine.items() for at in range(nodes)
+    }
+    machines = [machine] * nodes if nodes > 1 else []
+    case = {"devices": devices, "nodes": nodes, "ranks": devices, "params": {"batch_size": 8, "ms": 1.0}}
+    return trials(step_s, devices, case=case, machine=machine, machines=machines, reasons=reasons)
+
+
+@pytest.mark.parametrize(("nodes", "is_crowded"), [(1, True), (2, False)])
+def test_a_series_goes_on_over_nodes_whose_cores_all_count(nodes, is_crowded):
+    several = [on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 4, nodes, 2)]
+    (series,) = found(*several).series
+    assert [point.devices for point in series.points] == [1, 4]
+    assert any("4 devices on 2 cores" in note for note in series.notes) == is_crowded
+    assert any("parts of one processor" in note for note in series.notes) == is_crowded

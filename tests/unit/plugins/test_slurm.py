@@ -55,11 +55,28 @@ def test_the_allocation_is_the_node_of_the_job_or_of_the_step(in_job, play) -> N
     assert launchers.allocation() == Allocation("slurm", "12", ["node2"], 3)
 
 
-def test_what_cannot_be_measured_in_a_job_is_refused_with_the_remedy(in_job, play, monkeypatch) -> None:
-    play("scontrol", '[ "$*" = "show hostnames node[1-2]" ] && printf "node1\\nnode2\\n"')
-    in_job(SLURM_JOB_NODELIST="node[1-2]")
-    with pytest.raises(UserError, match=r"^job 12 has 2 nodes \(node1, node2\); a run uses one: .* srun --nodes=1$"):
-        launchers.allocation()
+def test_of_several_nodes_the_one_of_this_process_is_the_first(in_job, play) -> None:
+    play("scontrol", '[ "$*" = "show hostnames node[1-3]" ] && printf "node1\\nnode2\\nnode3\\n"')
+    in_job(SLURM_JOB_NODELIST="node[1-3]", SLURMD_NODENAME="node2")
+    assert launchers.allocation() == Allocation("slurm", "12", ["node2", "node1", "node3"], 0)
+
+
+def test_more_nodes_than_there_are_are_refused_with_the_remedy(in_job) -> None:
+    in_job()
+    launchers.check_nodes(1, None)
+    launchers.check_nodes(1, launchers.allocation())
+    with pytest.raises(UserError, match=r"^--nodes=2: job 12 has 1 node \(node1\); ask for more$"):
+        launchers.check_nodes(2, launchers.allocation())
+    with pytest.raises(UserError, match=r"^--nodes=2: this is no allocation of a launcher; use `submit --nodes=2`$"):
+        launchers.check_nodes(2, None)
+
+
+def test_the_address_of_a_node_is_that_by_which_slurm_reaches_it(play) -> None:
+    play("scontrol", 'echo "NodeName=node2 Arch=x86_64 NodeAddr=10.1.2.3 NodeHostName=n2 Port=6818"')
+    assert make_launcher({}).address("node2") == "10.1.2.3"
+
+
+def test_what_cannot_be_measured_in_a_job_is_refused_with_the_remedy(in_job, monkeypatch) -> None:
     in_job(SLURM_STEP_NUM_TASKS="4")
     with pytest.raises(UserError, match="srun started this 4 times; start it once, with srun --ntasks=1"):
         launchers.allocation()
@@ -76,6 +93,15 @@ def test_a_program_runs_once_on_each_node_of_a_step_beside_others(play, in_job, 
     asked = (tmp_path / "asked").read_text().split()
     assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=node1,node3", "--overlap"} <= set(asked)
     assert {"--kill-on-bad-exit=0", "--wait=0"} <= set(asked)
+    assert not any("gpus" in word for word in asked)
+    play("srun", f'echo "$* gpus=$SLURM_GPUS" >{tmp_path}/asked')
+    in_job(SLURM_GPUS="8", SLURM_GPUS_ON_NODE="4")
+    subprocess.run(launcher.command(["node1"], ["true"]), check=True)
+    assert {"--gpus-per-node=4", "gpus="} <= set((tmp_path / "asked").read_text().split())
+
+
+def test_the_node_of_this_process_is_what_slurm_calls_it(in_job) -> None:
+    launcher = make_launcher({})
     assert launcher.node() is None
     in_job(SLURMD_NODENAME="node1")
     assert launcher.node() == "node1"
@@ -134,11 +160,25 @@ def test_states_are_told_for_all_jobs_at_once_and_a_forgotten_one_has_ended(play
         ("JobState=SIGNALING Restarts=0 PreemptTime=None", "time limit"),
         ("JobState=RUNNING Restarts=0", "time limit"),
         ("JobState=COMPLETING Restarts=0 PreemptTime=None", "cancelled"),
+        ("JobState=COMPLETING Reason=NodeDown Restarts=0 PreemptTime=None", "node failure"),
+        ("JobState=PENDING Reason=BeginTime Restarts=1 PreemptTime=None", "preempted"),
     ],
 )
 def test_why_a_job_gets_sigterm(play, told: str, ending: str) -> None:
     play("scontrol", f'[ "$*" = "--oneliner show job 12" ] && echo "JobId=12 {told}"')
     assert launchers.ending(Allocation("slurm", "12", ["node1"], 0)) == ending
+
+
+def test_lost_nodes_are_those_that_are_down_or_do_not_answer(play) -> None:
+    lines = "".join(
+        f"NodeName=node{number} Arch=x86_64 CPUAlloc=1 State={state} ThreadsPerCore=1\\n"
+        for number, state in enumerate(("MIXED", "DOWN*", "IDLE*", "MIXED+NOT_RESPONDING", "IDLE+DRAIN"))
+    )
+    play("scontrol", f'[ "$4" = node0,node1,node2,node3,node4 ] && printf "{lines}"')
+    allocation = Allocation("slurm", "12", [f"node{number}" for number in range(5)], 0)
+    assert launchers.lost_nodes(allocation) == ["node1", "node2", "node3"]
+    play("scontrol", "exit 1")
+    assert launchers.lost_nodes(allocation) == ()
 
 
 @pytest.mark.parametrize(

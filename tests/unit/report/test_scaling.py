@@ -12,6 +12,7 @@ def trials(step_s, devices, ranks=1, **case):
     of_ranks = [
         Rank(
             number,
+            0,
             [number],
             [round(1e9 * step_s * (1.0 if number == ranks - 1 else 0.9))],
             Memory(2**30, 2**20 + number),

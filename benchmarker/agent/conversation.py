@@ -1,0 +1,270 @@
+"""The parent's side of a gang: start the ranks, listen until all have ended, and find what failed.
+
+Each rank is a worker with pipes of its own, on this machine or behind the agent of its node. Rank 0 binds a port and
+tells its address, which is passed on to the others; from then on the ranks talk to each other (`worker.gang`). If one
+of them fails, the others usually fail because of it, or wait for it without end: so failures are gathered for a
+moment, the likeliest cause is chosen among them, and all ranks are ended.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from benchmarker.agent.remote import RemoteRank, agents
+from benchmarker.worker.launch import GRACE_S, Ending, converse, environment_of, rank_text, started
+from benchmarker.worker.pipes import listen
+from benchmarker.worker.protocol import Address, Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from benchmarker.agent.remote import Nodes
+    from benchmarker.worker.launch import Environment, Event
+    from benchmarker.worker.pipes import Child
+    from benchmarker.worker.protocol import Request
+
+GATHER_S = 2.0
+"""Time after the first failure in which others are heard: the first is seldom the cause."""
+PLACES_S = 1.0
+"""Time that the ranks are given after the timeout to tell where they are."""
+
+
+class Running(Protocol):
+    """A worker that was started, wherever: what it sent that is not valid, why it is lost, and its exit status."""
+
+    fault: str
+
+    @property
+    def lost(self) -> str:
+        """Why nothing is known of it any more; empty if it is heard of, or has ended."""
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, None until it is seen to have ended."""
+
+    def send(self, message: Told) -> None:
+        """Tell it something."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM to it."""
+
+
+def converse_with_ranks(
+    request: Request,
+    environment: Environment,
+    timeout_s: float,
+    logs: Sequence[Path],
+    hear: Callable[[Event], None],
+    nodes: Nodes | None = None,
+) -> Ending:
+    """Run a worker to its end, or a gang, whose ranks have a log each, and pass on what it or rank 0 sends.
+
+    If a rank fails, all are ended within seconds, and the likeliest cause is passed on or is in the ending that is
+    returned. However this function ends, even by an interrupt, all ranks and what they started are ended too. Over
+    several nodes, each finds its own `environment`, and their machines are passed on too; raises `UserError` if their
+    software differs.
+    """
+    if len(logs) == 1:
+        return converse(request, environment, timeout_s, logs[0], hear)
+    start = time.monotonic()
+    requests = [
+        msgspec.structs.replace(request, rank=rank, sensors=request.sensors if rank == 0 else {})
+        for rank in range(len(logs))
+    ]
+    gang = [_Rank(rank, hear if rank == 0 else _ignore) for rank in range(len(logs))]
+    with ExitStack() as stack:
+        try:
+            children = (
+                _start_on_nodes(stack, nodes, requests, logs, gang, hear)
+                if nodes
+                else _start_here(stack, environment, requests, logs, gang)
+            )
+        except LostNodeError as error:
+            return Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
+        timed_out, failed = _listen_until_failure(gang, children, start + timeout_s)
+    wall_s = time.monotonic() - start
+    if timed_out:
+        stuck, where = _where(gang)
+        of = gang[stuck or 0]
+        return Ending(of.worker.status, True, wall_s, rank=stuck, where=where, node=None if stuck is None else of.node)
+    if not failed:
+        return Ending(0, False, wall_s)
+    cause = min(failed, key=lambda rank: (_likelihood(rank), rank.failed_s))
+    if cause.failure is not None and not cause.lost:
+        hear(_of_rank(cause.failure, cause))
+    status = cause.worker.status if cause.failed_with is None else cause.failed_with
+    return Ending(status, False, wall_s, cause.worker.fault, cause.number, node=cause.node, lost=cause.lost)
+
+
+class LostNodeError(Exception):
+    """A node was lost before anything was started on it."""
+
+    def __init__(self, node: str, why: str) -> None:
+        super().__init__(why)
+        self.node = node
+
+
+def _start_here(
+    stack: ExitStack,
+    environment: Environment,
+    requests: Sequence[Request],
+    logs: Sequence[Path],
+    gang: Sequence[_Rank],
+) -> list[Child]:
+    """Start all ranks on this machine; returns whom to listen to."""
+    children: list[Child] = []
+    for rank, request, log in zip(gang, requests, logs, strict=True):
+        shown = environment_of(request.cases[0], rank.number, environment)
+        worker = stack.enter_context(started(request, shown, log, partial(_hear, rank, gang)))
+        rank.worker = worker
+        children.append(worker)
+    return children
+
+
+def _start_on_nodes(
+    stack: ExitStack,
+    nodes: Nodes,
+    requests: Sequence[Request],
+    logs: Sequence[Path],
+    gang: Sequence[_Rank],
+    hear: Callable[[Event], None],
+) -> list[Child]:
+    """Start the ranks by an agent on each node, each as many; returns whom to listen to. Raises LostNodeError."""
+    found = stack.enter_context(agents(nodes))
+    if lost := next((agent for agent in found if agent.lost), None):
+        raise LostNodeError(lost.node, lost.lost)
+    hear({"part": {"machines": [agent.here.machine for agent in found if agent.here]}})
+    count = len(gang) // len(found)
+    towards = nodes.other
+    for number, agent in enumerate(found):
+        mine = slice(number * count, (number + 1) * count)
+        for rank in gang[mine]:
+            rank.node = agent.node
+            rank.worker = RemoteRank(rank.number, agent, partial(_hear, rank, gang))
+        asked = [msgspec.structs.replace(request, towards=towards) for request in requests[mine]]
+        agent.begin([rank.worker for rank in gang[mine] if isinstance(rank.worker, RemoteRank)], asked, logs[mine])
+    return list(found)
+
+
+def _listen_until_failure(
+    gang: Sequence[_Rank], children: Sequence[Child], deadline: float
+) -> tuple[bool, Sequence[_Rank]]:
+    """Listen until all ranks have ended, one has failed, or time is up; returns whether it is, and who has failed.
+
+    What is left is asked to end.
+    """
+    ended = listen(children, deadline, lambda: any(rank.has_failed() for rank in gang))
+    timed_out = not ended and not any(rank.has_failed() for rank in gang)
+    if timed_out:
+        for rank in gang:
+            rank.worker.send(Told(stacks=True))
+        listen(children, time.monotonic() + PLACES_S, lambda: all(rank.place for rank in gang))
+    elif not ended:
+        listen(children, min(deadline, time.monotonic() + GATHER_S), lambda: all(rank.has_failed() for rank in gang))
+    # What follows ends the others, which is no failure of theirs.
+    failed = [rank for rank in gang if rank.has_failed()]
+    for rank in failed:
+        rank.failed_with, rank.lost = rank.worker.status, rank.worker.lost
+    if any(rank.worker.status is None for rank in gang):
+        for rank in gang:
+            rank.worker.terminate()
+        listen(children, time.monotonic() + GRACE_S, lambda: False)
+    return timed_out, failed
+
+
+class _Rank:
+    """What is known about a rank: its worker, whether it is done, its failure, where it is, and on which node."""
+
+    worker: Running
+
+    def __init__(self, number: int, pass_on: Callable[[Event], None]) -> None:
+        self.number = number
+        self.pass_on = pass_on
+        self.done = False
+        self.failure: Event | None = None
+        self.failed_s = math.inf
+        self.place = ""
+        self.waits = False
+        self.node: str | None = None
+        self.failed_with: int | None = None
+        self.lost = ""
+
+    def has_failed(self) -> bool:
+        """Whether it told of a failure, sent what is not valid, or ended or was lost before it was done; notes when."""
+        over = not self.done and (self.worker.status is not None or bool(self.worker.lost))
+        found = self.failure is not None or bool(self.worker.fault) or over
+        if found:
+            self.failed_s = min(self.failed_s, time.monotonic())
+        return found
+
+
+def _ignore(event: Event) -> None:
+    """Pass on nothing."""
+
+
+def _hear(rank: _Rank, gang: Sequence[_Rank], event: Event) -> None:
+    """Process an event of a rank."""
+    rank.done = rank.done or "done" in event
+    if "failure" in event:
+        rank.failure = rank.failure or event
+    elif "place" in event:
+        rank.place, rank.waits = event["place"], event["waits"]
+    elif "address" in event:
+        address = msgspec.convert(event["address"], Address)
+        for other in gang[1:]:
+            other.worker.send(Told(address=address))
+    else:
+        rank.pass_on(event)
+
+
+def _likelihood(rank: _Rank) -> int:
+    """Return how likely a failure is to be a consequence of another: the smallest is the cause.
+
+    A lost connection is a consequence. So may be an abort, because libraries abort a process that lost its peers.
+    """
+    lost_peer = rank.failure is not None and bool(rank.failure.get("lost_peer"))
+    status = rank.failed_with
+    if rank.worker.fault or rank.lost:
+        return 0
+    if rank.failure is None and status is not None and status < 0 and status != -signal.SIGABRT:
+        return 1
+    return 4 if lost_peer else 3 if rank.failure is None else 2
+
+
+def _of_rank(event: Event, rank: _Rank) -> Event:
+    """Return a failure that names its rank; a wrong result is the gang's."""
+    failure = event["failure"]
+    if failure["kind"] != "check":
+        message = f"{rank_text(rank.number, rank.node)}: {failure['message']}"
+        failure = {**failure, "message": message, "rank": rank.number, "node": rank.node}
+    return {"of": 0, "failure": failure}
+
+
+def _where(gang: Sequence[_Rank]) -> tuple[int | None, str]:
+    """Return the rank for which the others wait, if it is known, and where all ranks are."""
+    silent = [rank for rank in gang if not rank.place]
+    busy: dict[str, list[_Rank]] = {}
+    for rank in gang:
+        if rank.place and not rank.waits:
+            busy.setdefault(rank.place, []).append(rank)
+    groups = sorted(busy.items(), key=lambda item: len(item[1]))
+    texts = [f"{_ranks(silent)} did not answer"] if silent else []
+    texts += [f"{_ranks(ranks)} in {place}" for place, ranks in groups]
+    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in gang if rank.waits]) else []
+    first = silent or next((ranks for _, ranks in groups), [])
+    unlike = len(first) == 1 and (bool(silent) or len(groups) == 1 or len(groups[1][1]) > 1 or bool(waiting))
+    return first[0].number if unlike else None, "; ".join(texts)
+
+
+def _ranks(ranks: Sequence[_Rank]) -> str:
+    if len(ranks) == 1:
+        return rank_text(ranks[0].number, ranks[0].node)
+    return f"ranks {', '.join(str(rank.number) for rank in ranks)}"

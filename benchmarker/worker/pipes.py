@@ -1,0 +1,140 @@
+"""Processes with pipes: listen to several of them at once, until they end."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.worker.protocol import InvalidEventError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from msgspec import Struct
+
+CHUNK_BYTES = 1 << 16
+DRAIN_S = 1.0
+"""Longest time for reading what an ended process left in its pipes."""
+POLL_S = 0.1
+"""Time between looks at the process where the system cannot tell that it has ended."""
+
+
+class Child:
+    """A process with pipes: messages go to it, and what it writes is given to those who take it, as it arrives."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], take: Callable[[bytes], None], complain: Callable[[bytes], None]
+    ) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self.readers: Mapping[int, Callable[[bytes], None]] = {
+            process.stdout.fileno(): take,
+            process.stderr.fileno(): complain,
+        }
+
+    def send(self, message: Struct) -> None:
+        """Send a line; a process that has ended does not get it, and its standard error says why."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(msgspec.json.encode(message) + b"\n")
+
+    def hang_up(self) -> None:
+        """Close the pipe to the process, which then ends."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def drain(self) -> None:
+        """Pass on what the ended process left, but do not wait for a child that still writes."""
+        deadline = time.monotonic() + DRAIN_S
+        with selectors.DefaultSelector() as selector:
+            for descriptor, take in self.readers.items():
+                selector.register(descriptor, selectors.EVENT_READ, take)
+            while _pass_on(selector, 0) and time.monotonic() < deadline:
+                pass
+
+
+def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool]) -> bool:
+    """Pass on what processes write until all have ended (True), or until the deadline or until it is enough (False)."""
+    watched: dict[Child, list[int]] = {}
+    unannounced: set[Child] = set()
+    with selectors.DefaultSelector() as selector, ExitStack() as stack:
+        for child in children:
+            watched[child] = list(child.readers)
+            for descriptor, take in child.readers.items():
+                selector.register(descriptor, selectors.EVENT_READ, take)
+            ended = stack.enter_context(_ended(child.process))
+            if ended is None:
+                unannounced.add(child)
+            else:
+                watched[child].append(ended)
+                selector.register(ended, selectors.EVENT_READ, child)
+        while watched:
+            left = deadline - time.monotonic()
+            ready = _pass_on(selector, max(0.0, min(left, POLL_S if unannounced else math.inf)))
+            ended_now = [key.data for key in ready if isinstance(key.data, Child)]
+            for child in [each for each in (*ended_now, *unannounced) if each.process.poll() is not None]:
+                child.drain()
+                unannounced.discard(child)
+                for descriptor in watched.pop(child):
+                    with suppress(KeyError):  # it was closed before
+                        selector.unregister(descriptor)
+            if watched and (left <= 0 or enough()):
+                return False
+    return True
+
+
+class Lines:
+    """Passes on each whole line that arrives; raises InvalidEventError if one is longer than `longest` bytes."""
+
+    def __init__(self, longest: int, hear: Callable[[bytes], None]) -> None:
+        self._longest = longest
+        self._hear = hear
+        self._chunks: list[bytes] = []
+        self._length = 0
+
+    def take(self, chunk: bytes) -> None:
+        """Take what has arrived."""
+        first, *rest = chunk.split(b"\n")
+        self._chunks.append(first)
+        self._length += len(first)
+        if self._length > self._longest:
+            raise InvalidEventError(f"a line of more than {self._longest >> 20} MiB")
+        if rest:
+            lines = [b"".join(self._chunks), *rest]
+            self._chunks, self._length = [lines[-1]], len(lines[-1])
+            for line in lines[:-1]:
+                self._hear(line)
+
+
+def _pass_on(selector: selectors.BaseSelector, wait_s: float) -> list[selectors.SelectorKey]:
+    """Wait for descriptors and pass on what they have to their readers; returns those that were ready."""
+    ready = [key for key, _ in selector.select(None if wait_s == math.inf else wait_s)]
+    for key in ready:
+        if not isinstance(key.data, Child):
+            if chunk := os.read(key.fd, CHUNK_BYTES):
+                key.data(chunk)
+            else:
+                selector.unregister(key.fd)
+    return ready
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[int | None]:
+    """A descriptor that becomes readable when the process ends; None where the system has none (Linux 5.3 has)."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,48 @@
+"""A launcher whose nodes are all this machine: what it runs on a node is a process beside the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.toy import install
+
+RACK = """
+    import os
+    from benchmarker import Allocation, Launcher, hookimpl
+
+    @hookimpl
+    def make_launcher(options):
+        return Rack()
+
+    class Rack(Launcher):
+        def allocation(self):
+            nodes = os.environ.get("RACK_NODES")
+            return Allocation("rack", "7", nodes.split(","), 0) if nodes else None
+
+        def node(self):
+            return os.environ.get("RACK_HERE")
+
+        def command(self, nodes, program):
+            (node,) = nodes
+            return ["env", f"RACK_NODE={node}", *os.environ.get(f"RACK_BEFORE_{node}", "").split(), *program]
+
+        def address(self, node):
+            return os.environ.get("RACK_ADDRESS", "127.0.0.1")
+
+        def directives(self, name, log, nodes):
+            return []
+
+        def submit(self, script, log):
+            raise NotImplementedError
+
+        def states(self, jobs):
+            raise NotImplementedError
+
+        def cancel(self, job):
+            raise NotImplementedError
+"""
+
+
+def install_rack(folder: Path) -> None:
+    """Put the launcher into a folder; its nodes are those that the variable RACK_NODES names."""
+    install(folder, "rack", {"launcher.rack": "rack"}, {"__init__.py": RACK})
