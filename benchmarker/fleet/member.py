@@ -20,9 +20,9 @@ from benchmarker.fleet.folder import NodeState
 from benchmarker.fleet.node_plan import plan_of
 from benchmarker.hooks import launchers
 from benchmarker.machine import description as machine
+from benchmarker.machine.software import installed
 from benchmarker.records import store
 from benchmarker.records.job import differences
-from benchmarker.running import submission
 from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def take_part(path: Path, number: int, parent: int) -> None:
     (path / node).mkdir(exist_ok=True)
     listener = _Listener(path, NodeState(node=node, host=gethostname(), stage=number, started_at=machine.utc_now()))
     try:
-        if changed := differences(asked.installed, submission.installed()):
+        if changed := differences(asked.installed, installed()):
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             raise UserError(f"has other software than the parent: {', '.join(changed[:3])}{more}")
         plan = plan_of(path, asked, stage)

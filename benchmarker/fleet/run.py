@@ -19,8 +19,8 @@ from benchmarker.fleet.words import named
 from benchmarker.formatting import count
 from benchmarker.hooks.launchers import allocation
 from benchmarker.machine.description import utc_now
+from benchmarker.machine.software import installed
 from benchmarker.planning import build
-from benchmarker.running import submission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def begin(
         settings=dict(settings or {}),
         seed=secrets.randbits(32),
         allocation=within,
-        installed=submission.installed(),
+        installed=installed(),
         started_at=utc_now(),
         stages=[Stage(chosen(within.nodes, nodes), rounds)],
     )
