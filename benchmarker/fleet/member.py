@@ -49,8 +49,7 @@ def take_part(path: Path, number: int, parent: int) -> None:
     listener = _Listener(path, NodeState(node=node, host=gethostname(), stage=number, started_at=machine.utc_now()))
     try:
         if changed := differences(asked.installed, installed()):
-            more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-            raise UserError(f"has other software than the parent: {', '.join(changed[:3])}{more}")
+            raise UserError(f"has other software than the parent: {changed}")
         plan = plan_of(path, asked, stage)
         listener.change(planned=len(plan.order))
         allocation = structs.replace(asked.allocation, nodes=[node])

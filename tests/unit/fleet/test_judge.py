@@ -206,7 +206,7 @@ def test_conditions_are_those_of_the_record():
 
 
 def test_devices_that_work_by_themselves_are_units():
-    ranks = [Rank(0, [0], [10**9] * 2, Memory(1, 1)), Rank(1, [1], [2 * 10**9] * 2, Memory(1, 1))]
+    ranks = [Rank(0, 0, [0], [10**9] * 2, Memory(1, 1)), Rank(1, 0, [1], [2 * 10**9] * 2, Memory(1, 1))]
     turns = 2
     local = Local(1, [[10**9] * turns] * 2, [[10**9] * turns] * 2, [0, 1], [3 * 10**9, 4 * 10**9])
     record = make_record([2.0, 2.0], case={"devices": 2, "ranks": 2, "each": True}, ranks=ranks, local=local)
