@@ -190,6 +190,8 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[str, str]]:
             yield path, "a link"
         elif path == store.WORK:
             yield path, "unfinished work of a process that was killed"
+        elif path == store.CUT:
+            yield path, "trials of rounds that were cut and repeated"
         elif entry.is_dir(follow_symlinks=False):
             yield from _walk(folder / entry.name, f"{path}/")
         elif not entry.is_file(follow_symlinks=False):

@@ -20,6 +20,7 @@ for a trial that was profiled:
 results/<run id>/<trial id>.events.parquet  its event table
 results/<run id>/<trial id>.profile.*.gz    the profiler's own file
 results/<run id>/<trial id>.profile.log     the standard error of the profiled worker
+results/<run id>/cut/                       the same of trials that do not count: their round was repeated
 
 of a gang, the names of logs and profilers' files have the rank after the trial id, unless it is 0: <trial id>.rank1.log
 """
@@ -58,6 +59,8 @@ FLEET = "fleet.json"
 NODE = "node.json"
 PLAN_FILE = "job.toml"
 ATTEMPT = "attempt-"
+CUT = "cut"
+"""A folder in that of a run: trials that do not count, because they were repeated with the rest of their round."""
 BESIDE = (PLAN, CEILINGS, LOAD, MANIFEST, ENVIRONMENT, JOB, FLEET, NODE)
 """Files in the folder of a run or a fleet that are not records; a manifest is from a bundle unzipped by hand."""
 TELEMETRY = ".telemetry.parquet"
@@ -119,11 +122,13 @@ class RunFolder:
         """Return the path of the profiler's own file, compressed."""
         return self.path / f"{trial_id}.profile{ending}.gz"
 
-    def discard(self, record: Record) -> None:
-        """Delete a record, and then the other files of its trial."""
-        self.record_path(record.trial_id).unlink()
-        for file in self.path.glob(f"{record.trial_id}.*"):
-            file.unlink()
+    def set_aside(self, record: Record) -> None:
+        """Move a record, and then the other files of its trial, to the folder of those that do not count."""
+        aside = self.path / CUT
+        aside.mkdir(exist_ok=True)
+        for file in (self.record_path(record.trial_id), *self.path.glob(f"{record.trial_id}.*")):
+            if file.exists():
+                file.rename(aside / file.name)
 
     def save(self, record: Record) -> Path:
         """Write the record; if that fails, save it in the folder for temporary files and report that.
@@ -338,7 +343,7 @@ def _record_files(result: Path, unread: Callable[[OSError], None]) -> Iterator[P
             yield result
         return
     for folder, below, names in os.walk(result, onerror=unread):
-        below[:] = [name for name in below if not name.startswith(".")]
+        below[:] = [name for name in below if not (name.startswith(".") or (name == CUT and PLAN in names))]
         for name in names:
             if name.endswith(".json") and not is_beside(name) and not name.startswith("."):
                 yield Path(folder, name)

@@ -60,7 +60,7 @@ def execute(
         listener.say(
             f"resuming {folder.path}: {len(finished)} of {len(plan.order)} trials have a record ({failed} failed)"
         )
-    _discard_cut_rounds(folder, finished, allocation, listener)
+    _set_cut_rounds_aside(folder, finished, allocation, listener)
     left = TimeLeft(plan)
     left.learn(finished.values())
     ran = 0
@@ -71,7 +71,7 @@ def execute(
         if any(trial not in finished for trial in trials):
             if folder.is_superseded():
                 raise UserError(f"the launcher has started {folder.path} again; the run goes on there")
-            _discard_halves(folder, trials, finished, listener)
+            _set_halves_aside(folder, trials, finished, listener)
             process = make_process(plan, trials, slot=ran % len(plan.cases), allocation=allocation)
             left_s = left.seconds(ran)
             if then_s and left_s is not None:
@@ -89,13 +89,13 @@ def execute(
     return _records(plan, ran, finished)
 
 
-def _discard_cut_rounds(
+def _set_cut_rounds_aside(
     folder: store.RunFolder,
     finished: dict[PlannedTrial, Record],
     allocation: Allocation | None,
     listener: Listener,
 ) -> None:
-    """Delete the records of rounds of which a trial was preempted, or the rest would be measured elsewhere."""
+    """Set the records of rounds aside of which a trial was preempted, or the rest would be measured elsewhere."""
     here = location(gethostname(), allocation)
     rounds: dict[int, list[PlannedTrial]] = {}
     for index, number in finished:
@@ -105,20 +105,19 @@ def _discard_cut_rounds(
         is_elsewhere = any(location(each.machine.host, each.allocation) != here for each in records)
         if any(map(store.is_cut, records)) or (is_elsewhere and len(trials) < len(folder.plan.cases)):
             for trial in trials:
-                folder.discard(finished.pop(trial))
-            listener.say(
-                f"round {number} was cut elsewhere: {count(len(trials), 'record')} of it deleted, all of it is repeated"
-            )
+                folder.set_aside(finished.pop(trial))
+            aside = count(len(trials), "record")
+            listener.say(f"round {number} was cut elsewhere: {aside} of it set aside, all of it is repeated")
 
 
-def _discard_halves(
+def _set_halves_aside(
     folder: store.RunFolder, trials: Sequence[PlannedTrial], finished: dict[PlannedTrial, Record], listener: Listener
 ) -> None:
-    """Delete the record of a duet that was interrupted before its other record was written."""
+    """Set the record of a duet aside that was interrupted before its other record was written."""
     for trial in trials:
         if half := finished.pop(trial, None):
-            folder.discard(half)
-            listener.say(f"trial {half.trial_id} of a duet has no partner: its record is deleted, both are repeated")
+            folder.set_aside(half)
+            listener.say(f"trial {half.trial_id} of a duet has no partner: its record is set aside, both are repeated")
 
 
 def _records(plan: Plan, ran: int, finished: dict[PlannedTrial, Record]) -> list[Record]:

@@ -167,12 +167,19 @@ def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, pla
     done = cli("plan", "run", "plan.toml", "--resume")
     assert done.returncode == 0, done.stderr
     number = 2 if how == "preempted" else 1
-    deleted = "2 records" if number == 2 else "1 record"
-    assert f"round 1 was cut elsewhere: {deleted} of it deleted, all of it is repeated" in done.stderr
+    aside = "2 records" if number == 2 else "1 record"
+    assert f"round 1 was cut elsewhere: {aside} of it set aside, all of it is repeated" in done.stderr
     new = [store.read_record(path) for path in sorted(folder.glob("2*.json"))]
     assert [each.trial for each in new] == [0, 0, 1, 1]
     assert [path.exists() for path in paths] == [True, True, False, False]
     assert [path.with_suffix(".log").exists() for path in paths] == [True, True, False, False]
+    kept = {path.name for path in paths[2 : 2 + number]} | {path.with_suffix(".log").name for path in paths[2:]}
+    assert {path.name for path in (folder / store.CUT).iterdir()} >= {path.name for path in paths[2 : 2 + number]}
+    assert {path.name for path in (folder / store.CUT).iterdir()} <= kept
+    records, faults = store.read([folder.parent])
+    assert (len(records), faults) == (4, [])
+    packed = json.loads(cli("bundle", "create", str(folder), "--json").stdout)
+    assert any(each["path"] == store.CUT for each in packed["manifest"]["left_out"]), packed
     assert all(each.status == "ok" for each in new)
     assert [each.allocation is None and each.machine.host != "elsewhere" for each in new] == [False, False, True, True]
 
