@@ -218,7 +218,7 @@ def test_help_shows_the_options_of_the_problem(cli):
     assert "milliseconds a step sleeps; default: 1.0" in " ".join(own.split())
     shown = " ".join(cli("run", "--help").stdout.split())
     assert "--problem=NAME --help shows them. Problems: attention, bert, " in shown
-    assert ", lu, moe, nap, resnet, " in shown
+    assert ", lu, mlp, moe, nap, resnet, " in shown
 
 
 def test_list_says_what_is_there_and_why_not(cli):

@@ -156,6 +156,7 @@ def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet
     assert [bool(node["trouble"]) for node in found["nodes"]] == [False, True, True, True]
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_everywhere_is_told_once(fleet: Fleet) -> None:
     plan = fleet.folder / "naps.toml"
     plan.write_text(PLAN.format(ms="[1.0]", blocks=2).replace("trials = 1", 'trials = 1\nfault = "raise"'))
@@ -182,6 +183,7 @@ def test_an_interrupt_ends_all_nodes_and_keeps_what_is_measured(fleet: Fleet) ->
     assert "the run of the fleet is not complete" in shown.stdout
 
 
+@pytest.mark.slow
 def test_when_the_parent_is_killed_all_nodes_end(fleet: Fleet) -> None:
     words = [sys.executable, "-m", "benchmarker", "nodes", "run", fleet.plan("[200.0]", 5), "--rounds=50"]
     running = subprocess.Popen(words, cwd=fleet.folder, env={**os.environ, **fleet.env()}, stderr=subprocess.DEVNULL)

@@ -115,6 +115,7 @@ def test_devices_are_spread_over_as_few_nodes_as_have_them(run):
         assert len(record["machines"]) == (nodes if nodes > 1 else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
@@ -171,6 +172,7 @@ def test_a_killed_agent_is_a_lost_node(rack, toy_folder, tmp_path):
     none_left(rack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_the_parent_ends(rack, toy_folder, tmp_path, number):
     with started(rack, toy_folder, tmp_path) as process:
@@ -208,6 +210,7 @@ def test_a_probe_leaves_out_what_needs_several_nodes(run, tmp_path):
     assert [case["nodes"] for case in json.loads(done.stdout)["cases"]] == [1, 2]
 
 
+@pytest.mark.slow
 def test_each_device_of_all_nodes_can_be_measured_by_itself(run):
     words = [word for word in TOY if not word.startswith("--problem")]
     record = one(run(*words, "--problem=nap", "--each", "--blocks=2", "--json"))
@@ -267,6 +270,7 @@ def test_the_losses_of_pytorch_over_nodes_are_those_of_one_device(run):
     assert record["check"]["error"] <= 1e-12
 
 
+@pytest.mark.slow
 def test_pytorch_reaches_another_address_than_loopback(run):
     """That of the interface by which this machine reaches others, as nodes do."""
     pytest.importorskip("torch")

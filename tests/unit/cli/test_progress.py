@@ -9,7 +9,7 @@ from benchmarker.cli.commands import LINES
 from benchmarker.cli.display.progress import Progress, progress_options, working
 from benchmarker.records.record import Failure, Harness
 
-RUNNING = ("run", "sweep", "ab", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load")
+RUNNING = ("run", "sweep", "ab", "plan show", "plan run", "suite run", "ceilings", "check", "serve-load", "nodes run")
 
 
 @click.command()
