@@ -89,7 +89,7 @@ def wait_for(what: Callable[[], bool], limit_s: float = 60.0) -> None:
 @pytest.mark.slow
 def test_a_node_made_slow_is_named_among_four(fleet: Fleet) -> None:
     """Its steps sleep 5% longer, in real time, on two cores that four nodes share."""
-    fleet.plan(ms="[20.0]", blocks=12)
+    fleet.plan(ms="[60.0]", blocks=12)
     done = fleet.program("nodes", "run", "naps.toml", "--rounds=5", env=fleet.env("node3=0.05"), timeout=500)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.startswith("1 of 4 nodes is slower than the others: node3 by "), done.stdout
@@ -101,7 +101,8 @@ def test_a_node_made_slow_is_named_among_four(fleet: Fleet) -> None:
     xml = fleet.folder / "health.xml"
     assert fleet.show(str(fleet.one), f"--junit={xml}", "-o", "page.html").returncode == 1
     suite = ElementTree.parse(xml).getroot()[0]
-    assert [[part.tag for part in case] for case in suite] == [[], [], ["failure"], []]
+    assert [case.find("failure") is not None for case in suite] == [False, False, True, False]
+    assert all(case.find("error") is None for case in suite)
     assert suite[2].get("name") == "node3"
     page = (fleet.folder / "page.html").read_text()
     assert '"type":"heatmap"' in page
@@ -111,7 +112,7 @@ def test_a_node_made_slow_is_named_among_four(fleet: Fleet) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_four_equal_nodes_name_none(fleet: Fleet, number: int) -> None:
-    fleet.plan(ms="[20.0]", blocks=12)
+    fleet.plan(ms="[60.0]", blocks=12)
     done = fleet.program("nodes", "run", "naps.toml", env=fleet.env(), timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("none of 4 nodes is shown to differ"), done.stdout
