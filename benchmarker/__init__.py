@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from benchmarker.records.local_times import LocalTimes, local_times
     from benchmarker.records.record import Record
     from benchmarker.roofline.formula import PredictedStep, predicted_step
-    from benchmarker.roofline.model import Roof, measured_roof, vendor_roof
+    from benchmarker.roofline.roofs import Roof, measured_roof, vendor_roof
     from benchmarker.worker.bench import Bench, open_bench
     from benchmarker.worker.timing import Stepper, steps_per_block
 
@@ -175,7 +175,7 @@ _MODULES = {
         "PredictedStep",
         "predicted_step",
     ),
-    "benchmarker.roofline.model": (
+    "benchmarker.roofline.roofs": (
         "Roof",
         "measured_roof",
         "vendor_roof",

@@ -45,6 +45,7 @@ LEVEL = 0.95
 """Confidence level of the intervals."""
 METHOD_OF_ONE: Method = "none"
 NO_BASELINE = "no case of one device has the same work, or the work of each device; measure --devices=1 in the same run"
+FAILED = "every trial failed"
 ONE_TRIAL = "one trial: the variation between processes is unknown"
 
 
@@ -65,7 +66,8 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
             if by_device := _devices(each):
                 devices.append(by_device)
             else:
-                left_out.append(f"{names.name(each.factors)}: every trial failed")
+                why = next((record.reasons["local"] for record in _ok(each)), FAILED)
+                left_out.append(f"{names.name(each.factors)}: {why}")
             continue
         why = _unscaled(each, derive)
         of = [] if why else [(at, kind) for at, one in enumerate(single) if (kind := _kind(one, each))]
@@ -99,7 +101,7 @@ def _unscaled(group: Configuration, derive: Derive) -> str:
     """Return why a case of several devices has no scaling; empty if nothing is known against it."""
     ok = _ok(group)
     if not ok:
-        return "every trial failed"
+        return FAILED
     exchange = derive(ok[0]).get(EXCHANGE)
     return "an exchange divides no work; `show` has its bandwidths" if exchange and exchange.value is not None else ""
 
@@ -188,7 +190,7 @@ def _split(
 
 
 def _devices(group: Configuration) -> Devices | None:
-    """Return the devices of a case in which each works by itself; None if every trial failed."""
+    """Return the devices of a case in which each works by itself; None if no trial has a local phase."""
     found = [times for record in _ok(group) if (times := local_times(record))]
     if not found:
         return None

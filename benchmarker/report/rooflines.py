@@ -11,7 +11,8 @@ from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Se
 if TYPE_CHECKING:
     from benchmarker.records.configurations import Value
     from benchmarker.report.study import Group, Study
-    from benchmarker.roofline.model import Level, Point, Roof, Roofline
+    from benchmarker.roofline.model import Level, Point, Roofline
+    from benchmarker.roofline.roofs import Roof
 
 MOST_CONFIGURATIONS = 8
 MOST_POINTS = 40

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarker.api.problem import Cost, Problem, Work
     from benchmarker.hooks.registry import Plugin
     from benchmarker.records.record import Record
-    from benchmarker.roofline.model import Roof
+    from benchmarker.roofline.roofs import Roof
 
 
 @dataclass(frozen=True, slots=True)

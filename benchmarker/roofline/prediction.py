@@ -20,7 +20,7 @@ from benchmarker.roofline.formula import of_part
 if TYPE_CHECKING:
     from benchmarker.api.case import Mode
     from benchmarker.api.problem import Problem
-    from benchmarker.roofline.model import Bound, Roof
+    from benchmarker.roofline.roofs import Bound, Roof
 
 MOST_BATCH = 2**20
 """A step that is not compute-bound at this batch size never is."""

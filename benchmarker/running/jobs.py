@@ -91,12 +91,9 @@ def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
     elif told.phase != "ended":
         state = told.phase
     elif attempts:
-        is_cut = attempts[-1].ending == "done"
-        detail = (
-            "trials that lost a node are left"
-            if is_cut
-            else attempts[-1].message or attempts[-1].ending or f"killed without warning; {detail}"
-        )
+        last = attempts[-1]
+        ended = "trials that lost a node are left" if last.ending == "done" else last.ending
+        detail = last.message or ended or f"killed without warning; {detail}"
     if attempts and not nodes and state != "pending":
         nodes = attempts[-1].where
     return SubmittedRun(

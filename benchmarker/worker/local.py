@@ -24,18 +24,22 @@ if TYPE_CHECKING:
 
 LOCAL_S = 10.0
 """Longest time after which no further turns begin."""
+MOST_DEVICES = 256
+"""Most devices with a local phase: each is alone once, so its time and its numbers grow with their square."""
 SHORTER = 4
 """A block has so many times fewer steps than a timed one; that ranks begin at different times matters as much more."""
 
 
 def local_phase(team: Solo, timed_steps: int, measuring: Measuring, rng: random.Random) -> Local | str:
-    """Time turns of blocks, shorter than the timed ones of `timed_steps`; or return why a rank has no such steps.
+    """Time turns of blocks, shorter than the timed ones of `timed_steps`; or return why there are none.
 
     Each device is alone in as many turns. There are as many turns as blocks are requested, within the time limits.
     """
+    devices, steps = team.bench.case.devices, max(1, timed_steps // SHORTER)
+    if devices > MOST_DEVICES:
+        return f"{devices} devices are too many for each to be alone once; at most {MOST_DEVICES} have a local phase"
     if trouble := next(filter(None, team.all("open_local")), ""):
         return trouble
-    devices, steps = team.bench.case.devices, max(1, timed_steps // SHORTER)
     local = Local(steps, [], [], [], [])
     deadline = time.perf_counter() + min(measuring.seconds, LOCAL_S)
     while not local.alone_ns or (len(local.alone_ns) + devices <= measuring.blocks and time.perf_counter() < deadline):

@@ -10,8 +10,8 @@ import msgspec
 
 from benchmarker import Record
 from benchmarker.records.record import CostPart, TokenTimes
-from benchmarker.roofline.model import Roof
 from benchmarker.roofline.prediction import Prediction, predict
+from benchmarker.roofline.roofs import Roof
 from support.models import problem_of
 from support.records import make_record
 

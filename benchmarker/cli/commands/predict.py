@@ -20,14 +20,14 @@ from benchmarker.formatting import clean, si
 from benchmarker.hooks import parameters
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
-from benchmarker.roofline.model import named_roof
 from benchmarker.roofline.prediction import predict
+from benchmarker.roofline.roofs import named_roof
 from benchmarker.roofline.vendor_peaks import peak
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Mode
-    from benchmarker.roofline.model import Roof, Source
     from benchmarker.roofline.prediction import Fit, Phase, Prediction
+    from benchmarker.roofline.roofs import Roof, Source
 
 GB = 1e9
 

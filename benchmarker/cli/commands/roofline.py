@@ -18,10 +18,12 @@ from benchmarker.cli.options.results import traces_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings, store
-from benchmarker.roofline.model import BEYOND, Level, beyond, named_roof, of_trace, rooflines
+from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
+from benchmarker.roofline.roofs import named_roof
 
 if TYPE_CHECKING:
-    from benchmarker.roofline.model import Point, Roofline, Source
+    from benchmarker.roofline.model import Point, Roofline
+    from benchmarker.roofline.roofs import Source
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
 """Columns that a narrow terminal does not show, the least important first."""

@@ -8,7 +8,7 @@ from benchmarker.cli.display.output import print_text
 from benchmarker.formatting import si
 
 if TYPE_CHECKING:
-    from benchmarker.roofline.model import Roof
+    from benchmarker.roofline.roofs import Roof
 
 
 def print_roof(roof: Roof) -> None:

@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from benchmarker.roofline.model import Source
+from benchmarker.roofline.roofs import Source
 
 roof_option = click.option(
     "--roof",

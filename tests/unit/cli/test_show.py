@@ -13,7 +13,7 @@ from benchmarker.files import atomic
 from benchmarker.formatting import si
 from benchmarker.records import ceilings
 from benchmarker.records.record import CostPart, TokenTimes
-from benchmarker.roofline.model import Roof
+from benchmarker.roofline.roofs import Roof
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
 TEXT = CostPart(flops=600, recomputed_flops=0, bytes=8, samples=2, tokens=8, input_tokens=20, output_tokens=8)

@@ -180,6 +180,11 @@ def test_what_has_no_local_phase_says_why():
     assert "2 devices: one device exchanges nothing" in notes
 
 
+def test_devices_by_themselves_without_a_local_phase_say_why():
+    left_out = found(trials(TWO, 2, case={"each": True}, local=None)).left_out
+    assert [text.partition(": ")[2] for text in left_out] == ["one device exchanges nothing"]
+
+
 def test_each_strategy_is_a_series_of_its_own():
     def divided(strategy, number):
         return trials(TWO, 2, case={"parallel": strategy}, number=number)

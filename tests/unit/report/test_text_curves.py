@@ -6,7 +6,7 @@ from support.records import make_ceiling
 from support.texts import make_text, prediction
 
 from benchmarker.records import ceilings
-from benchmarker.roofline.model import Roof
+from benchmarker.roofline.roofs import Roof
 
 ROOF = Roof(1e12, 1e8)
 FACTORS = [1.0, 1.02, 0.98, 1.01, 0.99, 1.03]

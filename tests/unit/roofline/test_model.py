@@ -13,7 +13,8 @@ from benchmarker.records import store
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of, known, read
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.record import CostPart, DeviceInfo, Failure
-from benchmarker.roofline.model import Roof, beyond, measured_roof, point, rooflines
+from benchmarker.roofline.model import beyond, point, rooflines
+from benchmarker.roofline.roofs import Roof, measured_roof
 
 A100 = Roof(312e12, 1555e9)
 """FP16 tensor cores and memory of an A100 with 40 GB (NVIDIA, A100 data sheet, 2020)."""

@@ -16,8 +16,9 @@ from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings, DeviceKey, File
 from benchmarker.records.record import CostPart
-from benchmarker.roofline.model import FewRows, Roof, measured_roof, named_roof, rooflines
+from benchmarker.roofline.model import rooflines
 from benchmarker.roofline.prediction import predict
+from benchmarker.roofline.roofs import FewRows, Roof, measured_roof, named_roof
 
 H200 = Roof(989.5e12, 4.8e12)
 """NVIDIA, H200 data sheet, 2024."""

@@ -15,13 +15,13 @@ from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.formatting import count, si
 from benchmarker.records import ceilings
-from benchmarker.roofline.model import measured_roof, named_roof, vendor_roof
+from benchmarker.roofline.roofs import measured_roof, named_roof, vendor_roof
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from benchmarker.records.record import Record
-    from benchmarker.roofline.model import Roof, Source
+    from benchmarker.roofline.roofs import Roof, Source
     from benchmarker.traces.profile_files import Profile
 
 _PRECISIONS = {"f64": "fp64", "f32": "fp32", "bf16": "bf16", "f16": "fp16", "s8": "int8"}

@@ -1,0 +1,49 @@
+"""The parent of a fleet: it gives up nodes that stay silent, and says which."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from unit.fleet.test_values import asked
+
+from benchmarker.fleet import folder, parent
+from benchmarker.fleet.folder import NodeState
+
+
+class Sleeper:
+    """A launcher whose command does nothing for long."""
+
+    def command(self, nodes: list[str], program: list[str]) -> list[str]:
+        """Sleep, and end with the input, as nodes do."""
+        return ["cat"]
+
+
+class Said:
+    """What the progress says."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep a message."""
+        self.said.append(text)
+
+    def show(self, text: str) -> None:
+        """Show nothing."""
+
+
+def test_nodes_that_stay_silent_are_given_up_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parent.launchers, "load_launcher", lambda _: Sleeper())
+    monkeypatch.setattr(parent, "SILENT_S", 0.5)
+    fleet = asked(["n1", "n2"])
+    folder.save_asked(tmp_path, fleet)
+    (tmp_path / "n1").mkdir()
+    begun = NodeState(node="n1", host="n1", stage=0, started_at="2026-01-01T00:00:00Z", planned=4, done=1)
+    folder.save_state(tmp_path, begun)
+    progress = Said()
+    start = time.monotonic()
+    parent.run_stage(tmp_path, fleet, 0, 0.5, progress)
+    assert 1 <= time.monotonic() - start < 20
+    assert sorted(progress.said) == ["n1: ended early, after 1 of 4 trials", "n2: did not start"]
