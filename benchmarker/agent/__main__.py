@@ -49,7 +49,7 @@ def main() -> None:
 def _run(begin: Begin, told: Iterator[bytes], output: BinaryIO) -> None:
     """Run the ranks to their ends."""
     (case, *_) = begin.requests[0].cases
-    shown = gpus.environment(case.gpu, os.environ, len(begin.requests))
+    shown = gpus.environment(case.gpu, os.environ, case.devices // case.nodes)
     ranks: dict[int, Worker] = {}
     reported: set[int] = set()
 

@@ -64,9 +64,9 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
     the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
     `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
-    processes that do so: either one for all devices, or one for each, with `threads` CPU threads of its own. They run
-    on `nodes` of an allocation, as many on each. With `each`, they do not compute together: each does all of the work
-    of one device, at the same time.
+    processes that do so: either one for all devices of a node, or one for each, with `threads` CPU threads of its own.
+    They run on `nodes` of an allocation, as many on each. With `each`, they do not compute together: each does all of
+    the work of one device, at the same time.
     """
 
     problem: str
@@ -90,3 +90,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def ranks_per_node(self) -> int:
         """The number of processes on each node."""
         return self.ranks // self.nodes
+
+    def devices_of(self, rank: int) -> range:
+        """The numbers of the devices on which a process computes."""
+        count = self.devices // self.ranks
+        return range(rank * count, (rank + 1) * count)

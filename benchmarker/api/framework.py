@@ -36,7 +36,8 @@ class FrameworkInfo:
     `devices` are in order of preference: `--device=auto` selects the first. `compile` states whether its steps are
     compiled: always, never, or as requested with `--compile`. `libraries` maps each distribution to its version.
     `variables` names the environment variables that change its speed; a record keeps those that are set. `gang` states
-    how several devices compute together: by one process for each, by one for all, or not at all.
+    how several devices compute together: by a process for each, by one for those of each node, by one for all, which
+    are then on one node, or not at all.
     """
 
     name: str
@@ -45,7 +46,7 @@ class FrameworkInfo:
     compile: Literal["always", "optional", "never"]
     libraries: Mapping[str, str]
     variables: tuple[str, ...] = ()
-    gang: Literal["process_per_device", "one_process", "none"] = "none"
+    gang: Literal["process_per_device", "process_per_node", "one_process", "none"] = "none"
 
 
 StepMarker = Callable[[int], AbstractContextManager[object]]
@@ -102,7 +103,8 @@ class Framework(ABC):
     def join(self, gang: Gang) -> None:
         """Make this process a rank of a gang: it computes on the device whose number is its local rank.
 
-        Called after the framework is opened, and only where `FrameworkInfo.gang` is `process_per_device`.
+        If `FrameworkInfo.gang` is `process_per_node`, it computes on as many as it was opened on. Called once the
+        framework is opened, before anything else, and only where processes compute together.
         """
         raise UserError("it computes in one process only")
 

@@ -102,7 +102,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         parallel=parallel,
         each=asked.each,
         nodes=nodes,
-        ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else 1,
+        ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else nodes,
         measuring=asked.measuring,
     )
 
@@ -154,7 +154,7 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
     """
     if asked.devices == 1 and asked.nodes in (None, 1):
         return 1
-    is_spread = asked.each or ability.info.gang == "process_per_device"
+    is_spread = asked.each or ability.info.gang in ("process_per_device", "process_per_node")
     if asked.nodes is None:
         allocation = launchers.allocation()
         most = len(allocation.nodes) if allocation and is_spread else 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.api.case import Mode
-    from benchmarker.api.framework import Device, Framework, FrameworkInfo, StepMarker
+    from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
     from benchmarker.api.problem import Data, Problem, Workload
 
 BATCHES = 4
@@ -30,13 +30,14 @@ BATCHES = 4
 class Bench:
     """A case with its plugins loaded, its framework opened and its parameters converted.
 
-    The processes of a gang divide the cores among themselves. With a folder for its profile, the process gets settings
-    for profiling, and `profiler`. Raises `UserError`, also if the framework then has no profiler.
+    If there is a `gang`, the framework joins it. Processes of one node divide its cores among themselves. With a folder
+    for its profile, the process gets settings for profiling, and `profiler`. Raises `UserError`, also if the framework
+    then has no profiler.
     """
 
-    def __init__(self, case: Case, profile_into: Path | None = None) -> None:
+    def __init__(self, case: Case, profile_into: Path | None = None, gang: Gang | None = None) -> None:
         threads = case.threads
-        if threads is None and case.ranks > 1 and case.device == "cpu":
+        if threads is None and case.ranks == case.devices > 1 and case.device == "cpu":
             threads = max(1, usable_cores() // case.ranks_per_node)
         self.case = case
         self.hooks = registry.load(
@@ -51,8 +52,10 @@ class Bench:
             precision=case.precision,
             threads=threads,
             profiling=case.measuring.profiling if profile_into else "no",
-            devices=case.devices // case.ranks,
+            devices=len(case.devices_of(0)),
         )
+        if gang:
+            self.framework.join(gang)
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):
             found = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"

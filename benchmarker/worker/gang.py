@@ -16,6 +16,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -90,6 +91,12 @@ class Channel:
         if not line:
             raise _lost(rank)
         return msgspec.json.decode(line)
+
+    def outlast(self) -> None:
+        """Wait until all ranks that this one is connected to have ended."""
+        for file in self._files.values():
+            with suppress(OSError):
+                file.read()
 
     def tell(self, value: Any) -> Any:
         """Return at every rank the value that rank 0 gives; raises LostPeerError."""
@@ -188,8 +195,9 @@ class Leader(Solo):
         return [own, *(msgspec.convert(other, _result(name)) for other in others)]
 
     def end(self) -> None:
-        """Tell the others that the trial is over."""
+        """Tell the others that the trial is over, and outlast them: a library may abort a process that loses rank 0."""
         self._channel.send([self._stages.current, _END, ()])
+        self._channel.outlast()
         self._channel.close()
 
     @property
@@ -203,7 +211,7 @@ class Leader(Solo):
             Rank(
                 rank=number,
                 node=number // self.bench.case.ranks_per_node,
-                devices=[number],
+                devices=[*self.bench.case.devices_of(number)],
                 duration_ns=[block[number] for block in self.blocks_ns],
                 memory=each,
             )
@@ -247,7 +255,6 @@ class Follower:
         while True:
             stages.current, name, arguments = self._channel.receive(0)
             if name == _END:
-                self._channel.close()
                 return
             self._channel.send(getattr(share, name)(*arguments))
 

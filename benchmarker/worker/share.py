@@ -33,8 +33,7 @@ class Share:
         self._workload: Workload | None = None
         self._stack = ExitStack()
         self._mark: StepMarker = nullcontext
-        count = bench.case.devices // bench.case.ranks
-        self._devices = range(rank * count, (rank + 1) * count)
+        self._devices = bench.case.devices_of(rank)
         self._local: list[timing.Stepper] = []
 
     @property

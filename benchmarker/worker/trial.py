@@ -71,15 +71,13 @@ def open_team(
     request: Request, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
 ) -> Solo | Follower:
     """Open a case in this process, which is a rank of a gang if the case has several."""
-    bench = Bench(case, profile_into)
     if case.ranks == 1:
-        return Solo(bench)
+        return Solo(Bench(case, profile_into))
     rank = request.rank
     channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish, request.towards)
     channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
-    if not case.each:
-        bench.framework.join(channel)
+    bench = Bench(case, profile_into, None if case.each else channel)
     return Follower(bench, channel) if rank else Leader(bench, channel, stages)
 
 

@@ -79,16 +79,14 @@ def one_rank(what: str, rank: int, address: str = "") -> None:
     framework, op, size, devices, pairs, seed = json.loads(what)
     ranks = devices if framework == "torch" else 1
     params = {"op": op, "bytes": size}
-    bench = Bench(
-        Case(problem="collective", framework=framework, device="cpu", devices=devices, ranks=ranks, params=params)
-    )
+    case = Case(problem="collective", framework=framework, device="cpu", devices=devices, ranks=ranks, params=params)
     stages: Any = SimpleNamespace(current="timed")
     if ranks == 1:
-        leader = Solo(bench)
+        leader = Solo(Bench(case))
     else:
         channel = join(rank, ranks, Address(*json.loads(address))) if rank else lead(ranks, publish)
-        bench.framework.join(channel)
-        leader = Leader(bench, channel, stages)
+        leader = Leader(Bench(case, gang=channel), channel, stages)
+    bench = leader.bench
     step = bare_step(bench, op, size, devices)
 
     def bare(self: Share, steps: int) -> int:

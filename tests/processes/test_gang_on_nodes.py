@@ -14,8 +14,12 @@ import pytest
 from support.rack import install_rack
 
 TOY = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=4", "--nodes=2")
-GPT2 = ("run", "--framework=torch", "--problem=gpt2", "--device=cpu", "--mode=training", "--precision=fp64")
-GPT2 += (
+GPT2 = (
+    "run",
+    "--problem=gpt2",
+    "--device=cpu",
+    "--mode=training",
+    "--precision=fp64",
     "--n-layer=1",
     "--d-model=32",
     "--n-head=4",
@@ -244,16 +248,9 @@ def test_software_that_differs_on_a_node_is_refused_in_one_line(run, rack, tmp_p
         ((*TOY[:-1], "--nodes=3"), {"RACK_NODES": "a,b,c"}, "--devices=4 cannot be spread evenly over so many nodes"),
         ((*TOY, "--profile"), {}, "--profile cannot be used on 2 nodes; omit it, or use --nodes=1"),
         ((*TOY[:3], *TOY[4:], "--power=rapl"), {}, "--power=rapl cannot be used on 2 nodes"),
-        (
-            ("run", "--framework=jax", "--problem=gpt2", "--mode=training", "--devices=4", "--nodes=2"),
-            {},
-            "jax computes in one process, on one node; omit --nodes=2",
-        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(run, tmp_path, words, env, message):
-    if "--framework=jax" in words:
-        pytest.importorskip("jax")
     done = run(*words, env=env)
     assert done.returncode == 2
     assert message in done.stderr
@@ -261,13 +258,46 @@ def test_what_cannot_be_is_refused_before_anything_runs(run, tmp_path, words, en
     assert not (tmp_path / "results").exists()
 
 
-def test_the_losses_of_pytorch_over_nodes_are_those_of_one_device(run):
+DEVICES = {"torch": [[0], [1], [2], [3]], "jax": [[0, 1], [2, 3]]}
+"""Those of each rank of four devices on two nodes."""
+
+
+@pytest.mark.parametrize(
+    ("framework", "parallel"),
+    [
+        ("torch", "dp"),
+        pytest.param("jax", "dp", marks=pytest.mark.slow),
+        pytest.param("jax", "fsdp", marks=pytest.mark.slow),
+        pytest.param("jax", "tp", marks=pytest.mark.slow),
+    ],
+)
+def test_the_losses_over_nodes_are_those_of_one_device(run, rack, framework, parallel):
     """The check trains three steps, and compares the losses with those of the float64 reference, on one device."""
-    pytest.importorskip("torch")
-    record = one(run(*GPT2, "--json"))
-    assert (record["case"]["parallel"], len(record["machines"]), len(record["ranks"])) == ("dp", 2, 4)
+    pytest.importorskip(framework)
+    record = one(run(*GPT2, f"--framework={framework}", f"--parallel={parallel}", "--json"))
+    assert (record["error"], record["case"]["parallel"], len(record["machines"])) == (None, parallel, 2)
+    assert [rank["devices"] for rank in record["ranks"]] == DEVICES[framework]
+    assert [rank["node"] for rank in record["ranks"]] == [rank[0] // 2 for rank in DEVICES[framework]]
     assert (record["check"]["output"], record["check"]["ok"]) == ("loss", True)
     assert record["check"]["error"] <= 1e-12
+    if parallel == "dp":
+        assert {len(each) for each in record["local"]["together_ns"]} == {4}
+        assert {len(each) for each in record["local"]["synchronised_ns"]} == {len(record["ranks"])}
+    none_left(rack)
+
+
+EXCHANGE = ("run", "--framework=jax", "--problem=collective", "--device=cpu", "--power=none", "--devices=4", "--nodes=2")
+
+
+def test_an_exchange_between_the_devices_of_jax_on_two_nodes_is_right(run, rack):
+    """The bound is 0: every element on every device of both nodes must be equal to NumPy's."""
+    pytest.importorskip("jax")
+    record = one(run(*EXCHANGE, "--op=all_to_all", "--bytes=4096", "--blocks=3", "--json"))
+    assert record["check"] == {"error": 0.0, "output": "device_0", "bound": 0.0, "ok": True}
+    assert [(rank["node"], rank["devices"]) for rank in record["ranks"]] == [(0, [0, 1]), (1, [2, 3])]
+    durations = [rank["duration_ns"] for rank in record["ranks"]]
+    assert record["blocks"]["duration_ns"] == [max(block) for block in zip(*durations, strict=True)]
+    none_left(rack)
 
 
 @pytest.mark.slow
@@ -281,7 +311,7 @@ def test_pytorch_reaches_another_address_than_loopback(run):
             pytest.skip("this machine has no other address")
         own = way.getsockname()[0]
     assert not own.startswith("127.")
-    record = one(run(*GPT2, "--json", env={"RACK_ADDRESS": own}))
+    record = one(run(*GPT2, "--framework=torch", "--json", env={"RACK_ADDRESS": own}))
     assert record["error"] is None
     names = [name for name, found in psutil.net_if_addrs().items() if any(each.address == own for each in found)]
     assert names

@@ -37,11 +37,9 @@ def torch_workload(name: str, size: Any, mode: Mode, precision: str = "fp32", **
 
 def jax_workload(name: str, size: Any, mode: Mode, precision: str = "fp32") -> Workload:
     """A problem in JAX on the CPU, with random data; fp64 needs the fixture `x64`."""
-    import jax
-
     from benchmarker_plugins.frameworks.jax import JaxFramework
 
-    return _workload(name, "jax", JaxFramework(jax.devices("cpu")[0]), size, mode, precision)
+    return _workload(name, "jax", JaxFramework("cpu"), size, mode, precision)
 
 
 def _workload(

@@ -1,9 +1,12 @@
 """JAX: every step is compiled by XLA; named scopes cost nothing at run time."""
 
 import os
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from importlib import import_module, metadata
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import numpy as np
 import threadpoolctl
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from benchmarker import Device, Framework, FrameworkInfo, Profiling, StepMarker, UserError, hookimpl
+from benchmarker import Device, Framework, FrameworkInfo, Gang, Profiling, StepMarker, UserError, hookimpl
 
 _COMMON = ("fp64", "fp32", "bf16", "fp16", "int8", "mixed_bf16", "mixed_fp16")
 _VARIABLES = (
@@ -34,6 +37,10 @@ _SEPARABLE_FLAGS = {"cpu": "--xla_cpu_experimental_ynn_fusion_type="}
 """By default the CPU compiler may fuse a product with subsequent ops of another scope."""
 _POOL_THREAD = "tf_XLAEigen"
 """Name prefix of the compute threads of XLA's CPU client."""
+_NO_LIMIT_S = 86400
+"""Longest wait for another rank: the time limit is the trial's. JAX aborts a process that has waited for so long."""
+_LOST_PEER = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket closed")
+"""Texts of errors of gloo and of JAX's coordination service, which have no types of their own."""
 
 AXIS = "device"
 """Name of the only axis of the mesh of all devices."""
@@ -53,7 +60,7 @@ DTYPES = {
 def describe_framework() -> FrameworkInfo:
     """Describe JAX and one device of each of its platforms."""
     libraries = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax") if _installed(name)}
-    devices = {device.platform: device for device in [*jax.devices(), *jax.devices("cpu")]}
+    devices = {device.platform: device for device in [*jax.local_devices(), *jax.local_devices(backend="cpu")]}
     return FrameworkInfo(
         name="jax",
         version=jax.__version__,
@@ -61,7 +68,7 @@ def describe_framework() -> FrameworkInfo:
         compile="always",
         libraries=libraries,
         variables=_VARIABLES,
-        gang="one_process",
+        gang="process_per_node",
     )
 
 
@@ -84,13 +91,13 @@ def _describe(device: jax.Device) -> Device:
     precisions = (*_COMMON, "tf32") if has_tf32 else _COMMON
     # On a GPU the limit is that of JAX's pool, by default 75% of the memory (JAX, "GPU memory allocation").
     memory_bytes = None if platform in ("cuda", "rocm") else stats.get("bytes_limit")
-    count = None if platform == "cpu" else len(jax.devices(device.platform))
+    count = None if platform == "cpu" else len(jax.local_devices(backend=device.platform))
     return Device(platform, device.device_kind, precisions, memory_bytes=memory_bytes, count=count)
 
 
 @hookimpl
 def make_framework(device: str, precision: str, threads: int | None, profiling: Profiling, devices: int) -> Framework:
-    """Open JAX on the first devices of a platform; a CPU is divided into so many.
+    """Open JAX on the first devices of a platform on this node; a CPU is divided into so many.
 
     XLA reads the size of its thread pool from NPROC at client start. On a CPU it calls the LAPACK of SciPy, which has
     threads of its own. Two threads for each device of a CPU are the fewest with which a collective never waits for
@@ -115,24 +122,90 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
     jax.config.update("jax_platforms", device if device == "cpu" else f"{device},cpu")
     jax.config.update("jax_enable_x64", precision == "fp64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
-    return JaxFramework(*jax.devices(device)[:devices])
+    return JaxFramework(device, devices)
+
+
+@contextmanager
+def _reserved_port(host: str) -> Iterator[int]:
+    """Keep a port that is free from all but the coordination service, which shares ports with sockets like this one."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, 0))
+        yield reserved.getsockname()[1]
+
+
+def _refuse_unreachable(gang: Gang) -> None:
+    """Raise `UserError` if other nodes cannot reach gloo, for which JAX chooses the address of this host's name."""
+    name, own = socket.gethostname(), ip_address(gang.own_host)
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
+    except OSError:
+        found = "unknown"
+    if not own.is_loopback and (found == "unknown" or ip_address(found).is_loopback):
+        raise UserError(
+            f"jax exchanges data between CPUs at the address of the host's name {name}, which is {found} here; "
+            f"let it be {own}, for example in /etc/hosts"
+        )
 
 
 class JaxFramework(Framework):
-    """JAX on one device, or several. A device executes work in order, so waiting for the last result suffices."""
+    """JAX on some devices of a platform, or on so many of each process of a gang.
 
-    def __init__(self, *devices: jax.Device) -> None:
-        self.devices = devices
-        self.device = devices[0]
+    A device executes work in order, so waiting for the last result suffices.
+    """
 
-    def put(self, value: np.ndarray, dtype: Any = None, number: int = 0) -> jax.Array:
-        """Return the array on the device with a number, converted to `dtype` if given."""
-        return jax.device_put(jnp.asarray(value, dtype), self.devices[number])
+    def __init__(self, platform: str, count: int = 1) -> None:
+        self.platform = platform
+        self._count = count
+        self._ranks = 1
+
+    def join(self, gang: Gang) -> None:
+        """Join the processes of the gang by JAX's coordination service, which listens at the address of rank 0."""
+        if self.platform == "cpu":
+            _refuse_unreachable(gang)
+        self._ranks = gang.ranks
+        jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM
+        with _reserved_port(gang.host) if gang.rank == 0 else nullcontext() as port:
+            host = f"[{gang.host}]" if ":" in gang.host else gang.host
+            address = f"{host}:{gang.tell(port)}"
+            jax.distributed.initialize(
+                address,
+                gang.ranks,
+                gang.rank,
+                local_device_ids=range(self._count),
+                initialization_timeout=_NO_LIMIT_S,
+                heartbeat_timeout_seconds=_NO_LIMIT_S,
+                coordinator_bind_address=address,
+            )
+
+    @cached_property
+    def devices(self) -> tuple[jax.Device, ...]:
+        """All devices that compute together, in the order of their ranks; JAX starts when they are first asked for."""
+        found = sorted(jax.devices(self.platform), key=lambda device: (device.process_index, device.id))
+        return tuple(found[: self._ranks * self._count])
+
+    @property
+    def own(self) -> Mapping[int, jax.Device]:
+        """The devices of this process by their number among all; the others cannot be given anything."""
+        return {n: device for n, device in enumerate(self.devices) if device.process_index == jax.process_index()}
+
+    @property
+    def device(self) -> jax.Device:
+        """The first device of this process."""
+        return next(iter(self.own.values()))
+
+    def is_lost_peer(self, error: BaseException) -> bool:
+        """Whether gloo or the coordination service reports that a connection was closed."""
+        return any(text in str(error) for text in _LOST_PEER)
+
+    def put(self, value: np.ndarray, dtype: Any = None, device: jax.Device | None = None) -> jax.Array:
+        """Return the array on a device of this process, by default the first, converted to `dtype` if given."""
+        return jax.device_put(jnp.asarray(value, dtype), device or self.device)
 
     def divided(self, value: np.ndarray, spec: PartitionSpec, dtype: Any = None) -> jax.Array:
         """Return the array divided among all devices as `spec` says; each of them receives only its part."""
         host = np.asarray(value, jnp.dtype(dtype) if dtype else None)
-        return jax.device_put(host, self.sharding(spec))
+        return jax.make_array_from_callback(host.shape, self.sharding(spec), lambda part: host[part])
 
     def sharding(self, spec: PartitionSpec) -> Sharding:
         """Return the division of an array among all devices; on a single one, it is whole."""
@@ -155,7 +228,7 @@ class JaxFramework(Framework):
     def threads(self) -> int | None:
         """Return the number of threads in XLA's host pool, counted in this process; None except on Linux."""
         tasks = Path("/proc/self/task")
-        if not tasks.is_dir():
+        if not self.devices or not tasks.is_dir():
             return None
         return sum((task / "comm").read_text().startswith(_POOL_THREAD) for task in tasks.iterdir())
 
@@ -164,8 +237,8 @@ class JaxFramework(Framework):
         return {name: str(getattr(jax.config, name)) for name in ("jax_default_matmul_precision", "jax_enable_x64")}
 
     def peak_memory_bytes(self) -> int | None:
-        """Return the allocator's peak, the sum over devices; the CPU's allocator does not track it."""
-        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in self.devices]
+        """Return the allocator's peak, the sum over devices of this process; the CPU's allocator does not track it."""
+        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in self.own.values()]
         known = [peak for peak in peaks if peak is not None]
         return sum(known) if len(known) == len(peaks) else None
 

@@ -1,4 +1,4 @@
-"""Collectives in JAX: one process, whose devices exchange the shards of an array."""
+"""Collectives in JAX: devices, of one process on each node, exchange the shards of an array."""
 
 from collections.abc import Callable, Mapping
 from itertools import cycle
@@ -23,15 +23,14 @@ def describe_workload() -> Support:
 def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams, data: Data) -> Workload:
     """Build a step: one exchange between the shards of an array."""
     dtype = DTYPES[PRECISIONS[case.precision].parameter]
-    devices = framework.devices
+    devices = len(framework.devices)
     sharding = NamedSharding(framework.mesh, PartitionSpec(AXIS))
 
     def put(batch: Mapping[str, np.ndarray]) -> Array:
-        shards = [framework.put(batch[name(rank)], dtype, rank) for rank in range(len(devices))]
-        shape = (len(devices) * len(shards[0]),)
-        return jax.make_array_from_single_device_arrays(shape, sharding, shards)
+        shards = [framework.put(batch[name(number)], dtype, device) for number, device in framework.own.items()]
+        return jax.make_array_from_single_device_arrays((devices * len(shards[0]),), sharding, shards)
 
-    exchange = _operation(params.op, len(devices))
+    exchange = _operation(params.op, devices)
 
     def collective(shard: Array) -> Array:
         with jax.named_scope("collective"):
@@ -55,12 +54,12 @@ def build_workload(framework: JaxFramework, case: Case, params: CollectiveParams
         return function(array)
 
     def outputs(result: Array) -> Mapping[str, np.ndarray]:
-        parts = np.split(np.asarray(result, np.float64), len(devices))
-        return {name(rank): part for rank, part in enumerate(parts)}
+        here = {shard.device: shard.data for shard in result.addressable_shards}
+        return {name(number): np.asarray(here[device], np.float64) for number, device in framework.own.items()}
 
     def verify(result: Array) -> str | None:
         found = outputs(result)
-        texts = (trouble(params.op, last, rank, found[name(rank)]) for rank in range(len(devices)))
+        texts = (trouble(params.op, last, number, found[name(number)]) for number in framework.own)
         return next((text for text in texts if text), None)
 
     return Workload(step, outputs, verify=verify)

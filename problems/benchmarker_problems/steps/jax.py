@@ -131,22 +131,22 @@ def local_steps(
     optimizer: optax.GradientTransformation,
     update: Callable[..., tuple[State, Array]],
 ) -> list[Step]:
-    """Return for each device the training step that is compiled for it alone, with its part of the batches."""
+    """Return for each device here the training step that is compiled for it alone, with its part of the batches."""
     dtype, count = DTYPES[PRECISIONS[precision].parameter], len(framework.devices)
 
-    def of_device(number: int) -> Step:
-        weights = {name: framework.put(weight, dtype, number) for name, weight in data.weights.items()}
+    def of_device(number: int, device: jax.Device) -> Step:
+        weights = {name: framework.put(weight, dtype, device) for name, weight in data.weights.items()}
         batches = [
             {
-                name: framework.put(np.split(value, count)[number], _dtype(value, dtype), number)
+                name: framework.put(np.split(value, count)[number], _dtype(value, dtype), device)
                 for name, value in batch.items()
             }
             for batch in data.batches
         ]
-        state = jax.device_put(initial_state(weights, optimizer, precision), framework.devices[number])
+        state = jax.device_put(initial_state(weights, optimizer, precision), device)
         return training_step(update, state, cycle(batches))
 
-    return [of_device(number) for number in range(count)]
+    return [of_device(number, device) for number, device in framework.own.items()]
 
 
 def _dtype(value: np.ndarray, dtype: Any) -> Any:
