@@ -12,8 +12,47 @@ import time
 import psutil
 import pytest
 from support.rack import install_rack
+from support.toy import install
 
 TOY = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=4", "--nodes=2")
+NAP_IN_JAX = """
+    import os, signal, sys, time
+    import jax, numpy as np
+    from jax.sharding import PartitionSpec
+    from benchmarker import Support, Workload, hookimpl
+    from benchmarker_plugins.frameworks.jax import AXIS
+
+    @hookimpl
+    def describe_workload():
+        return Support({"inference": ("fp32",)}, parallel=("none",))
+
+    @hookimpl
+    def build_workload(framework, params, data):
+        numbers = framework.divided(np.arange(4.0), PartitionSpec(AXIS))
+        total = jax.jit(lambda x: x.sum())
+        is_faulty = jax.process_index() == int(os.environ["TOY_RANK"])
+        small, taken = len(data.batches) == 3, 0
+
+        def step():
+            nonlocal taken
+            taken += 1
+            if is_faulty and not small and taken > params.after:
+                if params.fault == "raise": raise ValueError("told to fail")
+                if params.fault == "exit":
+                    print("last words", file=sys.stderr, flush=True)
+                    os._exit(3)
+                if params.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
+                if params.fault == "stop": os.kill(os.getpid(), signal.SIGSTOP)
+                if params.fault == "hang": time.sleep(600)
+            return total(numbers)
+
+        def outputs(result):
+            error = float(result) - 6 + (params.fault == "wrong" and is_faulty)
+            return {f"x{number or ''}": data.batches[0]["x"] + number + error for number in framework.own}
+
+        return Workload(step, outputs)
+"""
+"""A step in which all devices take part; one process has a fault."""
 GPT2 = (
     "run",
     "--problem=gpt2",
@@ -173,6 +212,33 @@ def test_a_killed_agent_is_a_lost_node(rack, toy_folder, tmp_path):
     error = json.loads(out)[0]["error"]
     assert (error["kind"], error["node"], error["rank"], error["exit"]) == ("node", "right", 2, None)
     assert error["message"] == "node right was lost: its agent was ended by SIGKILL"
+    none_left(rack)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        ("raise", "exception", "rank {at}: ValueError: told to fail"),
+        ("exit", "exception", "rank {at}: the worker ended with status 3: last words"),
+        ("kill", "killed", "rank {at}: the worker was ended by SIGKILL; the system may have run out of memory"),
+        ("hang", "timeout", r"not finished after \d+ s \(rank {at} in step \(nap.py:"),
+        ("stop", "timeout", r"not finished after \d+ s \(rank {at} did not answer; "),
+        ("wrong", "check", r"wrong result: x{output} is off by "),
+    ],
+)
+def test_a_failure_of_a_process_of_jax_ends_all_and_is_named_with_its_node(run, rack, fault, kind, message, rank):
+    """The others wait in an exchange, lose their connection, or are aborted with the service that rank 0 has."""
+    pytest.importorskip("jax")
+    install(rack, "jax_nap", {"workload.nap.jax": "jax_nap.nap"}, {"__init__.py": "", "nap.py": NAP_IN_JAX})
+    words = ["--framework=jax" if word == "--framework=toy" else word for word in TOY]
+    done = run(*words, f"--fault={fault}", "--after=20", "--timeout=18s", "--json", env={"TOY_RANK": str(rank)})
+    assert done.returncode == 1, done.stderr
+    error, node = one(done)["error"], ("left", "right")[rank]
+    assert error["kind"] == kind
+    assert re.match(message.format(at=f"{rank} on {node}", output="2?" if rank else "1?"), error["message"])
+    assert (error["rank"], error["node"]) == ((None, None) if kind == "check" else (rank, node))
     none_left(rack)
 
 

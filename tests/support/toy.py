@@ -164,7 +164,7 @@ TOY = {
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
-                "none", "raise", "memory", "exit", "kill", "term", "hang", "wrong", "nan", "shape", "bad", "late",
+                "none", "raise", "memory", "exit", "kill", "term", "stop", "hang", "wrong", "nan", "shape", "bad", "late",
                 "lost", "loud",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
@@ -228,6 +228,7 @@ TOY = {
                         os._exit(3)
                     if params.fault == "kill": os.kill(os.getpid(), signal.SIGKILL)
                     if params.fault == "term": os.kill(os.getpid(), signal.SIGTERM)
+                    if params.fault == "stop": os.kill(os.getpid(), signal.SIGSTOP)
                     if params.fault == "hang": time.sleep(600)
                     if params.fault == "nan": return float("nan")
                 return 1.0

@@ -4,9 +4,9 @@ import shlex
 import msgspec
 import pytest
 
-from benchmarker import Case, Device, FrameworkInfo, Measuring, Support, UserError
+from benchmarker import Allocation, Case, Device, FrameworkInfo, Measuring, Support, UserError
 from benchmarker.cli import group
-from benchmarker.hooks import registry
+from benchmarker.hooks import launchers, registry
 from benchmarker.planning.cases import Ability, Asked, command_line, duet_trouble, make_case, same_device
 from benchmarker.records.plan import make_plan
 
@@ -83,9 +83,9 @@ def test_exclusions_are_refused_where_all_of_them_hold():
         make(able, precision="fp64", params={"transpose_a": True})
 
 
-def gang(*parallel):
+def gang(*parallel, by="one_process"):
     """What a framework supports that computes on any number of devices."""
-    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang="one_process")
+    info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang=by)
     rules = ({"parallel": "tp", "precision": "fp32", "transpose_b": "True"},)
     return Ability(info, Support({"inference": ("fp32",)}, exclusions=rules, parallel=parallel))
 
@@ -122,6 +122,38 @@ def test_on_one_device_all_ways_to_divide_a_step_are_the_same_case():
 def test_how_devices_cannot_divide_a_step_is_refused(able, given, message):
     with pytest.raises(UserError, match=message):
         make(able, **given)
+
+
+@pytest.fixture
+def two_nodes(monkeypatch):
+    """This process runs in an allocation of two nodes."""
+    monkeypatch.setattr(launchers, "allocation", lambda: Allocation("slurm", "7", ["a", "b"], 0))
+    monkeypatch.setattr(launchers, "check_nodes", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("by", "nodes", "ranks", "devices"),
+    [
+        ("process_per_device", 1, 4, [[0], [1], [2], [3]]),
+        ("process_per_device", 2, 4, [[0], [1], [2], [3]]),
+        ("process_per_node", 1, 1, [[0, 1, 2, 3]]),
+        ("process_per_node", 2, 2, [[0, 1], [2, 3]]),
+        ("one_process", 1, 1, [[0, 1, 2, 3]]),
+    ],
+)
+def test_a_framework_has_a_process_for_each_device_or_one_for_those_of_a_node(two_nodes, by, nodes, ranks, devices):
+    case = make(gang("dp", by=by), devices=4, nodes=nodes)
+    assert (case.nodes, case.ranks) == (nodes, ranks)
+    assert [[*case.devices_of(rank)] for rank in range(ranks)] == devices
+    assert make(gang("dp", by=by), devices=4, nodes=nodes, each=True).ranks == 4
+
+
+def test_one_process_for_all_devices_is_on_one_node(two_nodes, monkeypatch):
+    monkeypatch.setattr("benchmarker.planning.cases.usable_cores", lambda: 2)
+    ways = ("process_per_device", "process_per_node", "one_process")
+    assert [make(gang("dp", by=by), devices=4).nodes for by in ways] == [2, 2, 1]
+    with pytest.raises(UserError, match="f computes in one process, on one node; omit --nodes=2"):
+        make(gang("dp"), devices=4, nodes=2)
 
 
 def test_compile_is_refused_where_nothing_compiles():
