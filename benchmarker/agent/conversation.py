@@ -193,6 +193,7 @@ class _Rank:
         self.failed_s = math.inf
         self.place = ""
         self.waits = False
+        self.synchronizes = False
         self.node: str | None = None
         self.failed_with: int | None = None
         self.lost = ""
@@ -216,7 +217,7 @@ def _hear(rank: _Rank, gang: Sequence[_Rank], event: Event) -> None:
     if "failure" in event:
         rank.failure = rank.failure or event
     elif "place" in event:
-        rank.place, rank.waits = event["place"], event["waits"]
+        rank.place, rank.waits, rank.synchronizes = event["place"], event["waits"], event["synchronizes"]
     elif "address" in event:
         address = msgspec.convert(event["address"], Address)
         for other in gang[1:]:
@@ -249,19 +250,23 @@ def _of_rank(event: Event, rank: _Rank) -> Event:
 
 
 def _where(gang: Sequence[_Rank]) -> tuple[int | None, str]:
-    """Return the rank for which the others wait, if it is known, and where all ranks are."""
+    """Return the rank for which the others wait, if it is known, and where all ranks are.
+
+    A rank that synchronizes may itself be slow, or wait within an exchange for one that does not.
+    """
     silent = [rank for rank in gang if not rank.place]
-    busy: dict[str, list[_Rank]] = {}
+    busy: dict[tuple[bool, str], list[_Rank]] = {}
     for rank in gang:
         if rank.place and not rank.waits:
-            busy.setdefault(rank.place, []).append(rank)
-    groups = sorted(busy.items(), key=lambda item: len(item[1]))
+            busy.setdefault((rank.synchronizes, rank.place), []).append(rank)
+    groups = sorted(busy.items(), key=lambda item: (item[0][0], len(item[1])))
     texts = [f"{_ranks(silent)} did not answer"] if silent else []
-    texts += [f"{_ranks(ranks)} in {place}" for place, ranks in groups]
+    texts += [f"{_ranks(ranks)} in {place}" for (_, place), ranks in groups]
     texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in gang if rank.waits]) else []
     first = silent or next((ranks for _, ranks in groups), [])
-    unlike = len(first) == 1 and (bool(silent) or len(groups) == 1 or len(groups[1][1]) > 1 or bool(waiting))
-    return first[0].number if unlike else None, "; ".join(texts)
+    alone = bool(silent) or len(groups) == 1 or bool(waiting)
+    unlike = alone or (len(groups) > 1 and (groups[0][0][0] < groups[1][0][0] or len(groups[1][1]) > 1))
+    return first[0].number if len(first) == 1 and unlike else None, "; ".join(texts)
 
 
 def _ranks(ranks: Sequence[_Rank]) -> str:

@@ -16,6 +16,7 @@ from benchmarker.worker.protocol import Address, Order, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
 
     from benchmarker.worker.protocol import Events
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Parent:
     """Listens to the parent in a thread; `waits` says whether the main thread waits for another rank.
 
-    `orders` are those for a worker that serves.
+    `synchronize` is the code with which it waits for its device. `orders` are those for a worker that serves.
     """
 
     def __init__(self, told: Iterator[bytes], events: Events) -> None:
@@ -32,6 +33,7 @@ class Parent:
         self._addresses: SimpleQueue[Address] = SimpleQueue()
         self.orders: SimpleQueue[Order] = SimpleQueue()
         self.waits: Callable[[], bool] = lambda: False
+        self.synchronize: CodeType | None = None
         threading.Thread(target=self._listen, daemon=True).start()
 
     def address(self) -> Address:
@@ -47,14 +49,26 @@ class Parent:
             if told.order:
                 self.orders.put(told.order)
             if told.stacks:
-                self._events.send(place=_place(), waits=self.waits())
+                frame = _main_frame()
+                synchronizes = _is_within(frame, self.synchronize)
+                self._events.send(place=_place(frame), waits=self.waits(), synchronizes=synchronizes)
                 faulthandler.dump_traceback()
         os._exit(1)
 
 
-def _place() -> str:
-    """Return where the main thread is: `step (gemm.py:12)`."""
+def _main_frame() -> FrameType:
     main = threading.main_thread().ident
-    frame = sys._current_frames()[main] if main is not None else sys._getframe()
+    return sys._current_frames()[main] if main is not None else sys._getframe()
+
+
+def _is_within(frame: FrameType | None, code: CodeType | None) -> bool:
+    """Whether a frame is that of a function with this code, or of what it has called."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _place(frame: FrameType) -> str:
+    """Return where a thread is: `step (gemm.py:12)`."""
     code = frame.f_code
     return f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"

@@ -116,7 +116,7 @@ class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All that a worker may send in a line; `of` is the number of the case in the process.
 
     A rank of a gang may send its `address`, and the `place` where its main thread is, and whether it `waits` for others
-    there. Its failure may be that it lost a peer.
+    there or `synchronizes`, that is for its device. Its failure may be that it lost a peer.
     """
 
     of: Count | UnsetType = UNSET
@@ -129,6 +129,7 @@ class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     address: Address | UnsetType = UNSET
     place: str | UnsetType = UNSET
     waits: bool | UnsetType = UNSET
+    synchronizes: bool | UnsetType = UNSET
     done: bool | UnsetType = UNSET
     refused: str | UnsetType = UNSET
     info: FrameworkInfo | UnsetType = UNSET

@@ -78,6 +78,7 @@ def open_team(
     channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
     bench = Bench(case, profile_into, None if case.each else channel)
+    parent.synchronize = getattr(bench.framework.synchronize, "__code__", None)
     return Follower(bench, channel) if rank else Leader(bench, channel, stages)
 
 

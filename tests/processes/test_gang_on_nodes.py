@@ -352,7 +352,15 @@ def test_the_losses_over_nodes_are_those_of_one_device(run, rack, framework, par
     none_left(rack)
 
 
-EXCHANGE = ("run", "--framework=jax", "--problem=collective", "--device=cpu", "--power=none", "--devices=4", "--nodes=2")
+EXCHANGE = (
+    "run",
+    "--framework=jax",
+    "--problem=collective",
+    "--device=cpu",
+    "--power=none",
+    "--devices=4",
+    "--nodes=2",
+)
 
 
 def test_an_exchange_between_the_devices_of_jax_on_two_nodes_is_right(run, rack):

@@ -164,8 +164,8 @@ TOY = {
         class NapParams:
             ms: Annotated[float, Meta(ge=0, description="milliseconds a step sleeps")] = 1.0
             fault: Literal[
-                "none", "raise", "memory", "exit", "kill", "term", "stop", "hang", "wrong", "nan", "shape", "bad", "late",
-                "lost", "loud",
+                "none", "raise", "memory", "exit", "kill", "term", "stop", "hang", "wrong", "nan", "shape", "bad",
+                "late", "lost", "loud",
             ] = "none"
             after: Annotated[int, Meta(ge=0, description="steps before the fault")] = 0
 
