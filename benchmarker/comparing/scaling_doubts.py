@@ -76,7 +76,7 @@ def _of_points(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
 
 
 def unlike_exchanges(several: Iterable[Sequence[Configuration]]) -> list[str]:
-    """Return a note if the frameworks exchange data by unlike means."""
+    """Return a note if frameworks, or one of them on one node and on several, exchange data by unlike means."""
     cases = [each.records[0].case for groups in several for each in groups]
     on_cpu = [case for case in cases if case.device == "cpu"]
     between, within = (
@@ -84,6 +84,7 @@ def unlike_exchanges(several: Iterable[Sequence[Configuration]]) -> list[str]:
     )
     if not (between and within):
         return []
+    between = [f"{framework} over nodes" if framework in within else framework for framework in between]
     return [
         f"on a CPU, {' and '.join(between)} exchanges data between processes and {' and '.join(within)} within one: "
         "their scaling differs by that too"

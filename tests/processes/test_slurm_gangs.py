@@ -122,21 +122,24 @@ def told(program: Any, slurm: Slurm, job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("problem", "framework", "settings"), [("nap", "toy", "nodes = 2"), ("gpt2", "torch", GPT2)])
-def test_two_nodes_with_two_ranks_each_make_one_record(
+@pytest.mark.parametrize(
+    ("problem", "framework", "settings"), [("nap", "toy", "nodes = 2"), ("gpt2", "torch", GPT2), ("gpt2", "jax", GPT2)]
+)
+def test_two_nodes_with_two_devices_each_make_one_record(
     slurm, submit, program, none_left, problem, framework, settings
 ) -> None:
-    if framework == "torch":
-        pytest.importorskip("torch")
+    if framework != "toy":
+        pytest.importorskip(framework)
     job = submit("time=5", problem=problem, framework=framework, settings=settings)
     state = slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=120)["JobState"]
     assert state == "COMPLETED", (job["folder"] / "job.log").read_text()
     (record,) = records(job)
     nodes = record["allocation"]["nodes"]
     assert len(nodes) == 2
-    assert [rank["node"] for rank in record["ranks"]] == [0, 0, 1, 1]
+    assert [rank["node"] for rank in record["ranks"]] == ([0, 1] if framework == "jax" else [0, 0, 1, 1])
+    assert sorted(device for rank in record["ranks"] for device in rank["devices"]) == [0, 1, 2, 3]
     assert len(record["machines"]) == 2
-    if framework == "torch":
+    if framework != "toy":
         assert record["check"]["output"] == "loss"
         assert record["check"]["error"] <= 1e-12
     path = next(job["folder"].glob("2*.json"))

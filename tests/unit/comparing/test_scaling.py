@@ -143,6 +143,14 @@ def test_unlike_means_of_exchange_are_told():
         "on a CPU, other exchanges data between processes and toy within one: their scaling differs by that too"
     ]
     assert found(trials(ONE), trials(TWO, 2)).notes == []
+    assert found(on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2), on_nodes(TWO, 4, 2, 2)).notes == []
+
+
+def test_a_framework_that_exchanges_data_by_other_means_over_nodes_is_told():
+    """JAX has one process for the devices of a node."""
+    several = (on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2, ranks=1), on_nodes(TWO, 4, 2, 2, ranks=2))
+    (note,) = found(*several).notes
+    assert note.startswith("on a CPU, toy over nodes exchanges data between processes and toy within one: ")
 
 
 def test_a_ratio_is_shown_with_its_interval_if_it_has_one():
@@ -218,7 +226,7 @@ def test_frameworks_are_told_apart_by_labels_and_share_notes():
     assert shared_notes(several[:1]) == []
 
 
-def on_nodes(step_s, devices, nodes, cores):
+def on_nodes(step_s, devices, nodes, cores, ranks=None):
     """Trials on nodes with so many cores each."""
     plain = make_record().machine
     machine = msgspec.structs.replace(plain, cpu=msgspec.structs.replace(plain.cpu, usable_cores=cores))
@@ -227,7 +235,7 @@ def on_nodes(step_s, devices, nodes, cores):
         path.replace("machine", f"machines[{at}]", 1): why for path, why in of_machine.items() for at in range(nodes)
     }
     machines = [machine] * nodes if nodes > 1 else []
-    case = {"devices": devices, "nodes": nodes, "ranks": devices, "params": {"batch_size": 8, "ms": 1.0}}
+    case = {"devices": devices, "nodes": nodes, "ranks": ranks or devices, "params": {"batch_size": 8, "ms": 1.0}}
     return trials(step_s, devices, case=case, machine=machine, machines=machines, reasons=reasons)
 
 
