@@ -15,6 +15,15 @@ from support.rack import install_rack
 from support.toy import install
 
 TOY = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=4", "--nodes=2")
+EXCHANGE = (
+    "run",
+    "--framework=jax",
+    "--problem=collective",
+    "--device=cpu",
+    "--power=none",
+    "--devices=4",
+    "--nodes=2",
+)
 NAP_IN_JAX = """
     import os, signal, sys, time
     import jax, numpy as np
@@ -179,11 +188,11 @@ def test_a_failure_of_one_rank_ends_all_and_is_named_with_its_node(run, rack, fa
     none_left(rack)
 
 
-def started(rack, toy_folder, tmp_path, *words):
+def started(rack, toy_folder, tmp_path, *words, case=TOY):
     path = os.pathsep.join(map(str, (toy_folder, rack)))
     default = ("env", "--default-signal=INT")  # which a shell ignores in the background
     return subprocess.Popen(
-        [*default, sys.executable, "-m", "benchmarker", *TOY, "--blocks=100000", "--seconds=100", *words],
+        [*default, sys.executable, "-m", "benchmarker", *case, "--blocks=100000", "--seconds=100", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
@@ -244,9 +253,12 @@ def test_a_failure_of_a_process_of_jax_ends_all_and_is_named_with_its_node(run, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_when_the_parent_ends(rack, toy_folder, tmp_path, number):
-    with started(rack, toy_folder, tmp_path) as process:
-        assert len(wait_for_ranks(rack, tmp_path)) == 2
+@pytest.mark.parametrize(("case", "ranks"), [(TOY, 4), (EXCHANGE, 2)], ids=["toy", "jax"])
+def test_nothing_is_left_when_the_parent_ends(rack, toy_folder, tmp_path, number, case, ranks):
+    if case is EXCHANGE:
+        pytest.importorskip("jax")
+    with started(rack, toy_folder, tmp_path, case=case) as process:
+        assert len(wait_for_ranks(rack, tmp_path, ranks)) == 2
         process.send_signal(number)
         process.communicate(timeout=40)
     none_left(rack)
@@ -350,17 +362,6 @@ def test_the_losses_over_nodes_are_those_of_one_device(run, rack, framework, par
         assert {len(each) for each in record["local"]["together_ns"]} == {4}
         assert {len(each) for each in record["local"]["synchronised_ns"]} == {len(record["ranks"])}
     none_left(rack)
-
-
-EXCHANGE = (
-    "run",
-    "--framework=jax",
-    "--problem=collective",
-    "--device=cpu",
-    "--power=none",
-    "--devices=4",
-    "--nodes=2",
-)
 
 
 def test_an_exchange_between_the_devices_of_jax_on_two_nodes_is_right(run, rack):

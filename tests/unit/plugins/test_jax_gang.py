@@ -12,12 +12,7 @@ jax = pytest.importorskip("benchmarker_plugins.frameworks.jax")
 
 def listening(port, *, shares):
     """A socket that listens at the port, if that is possible; the coordination service's shares it with others."""
-    made = socket.socket()
-    if shares:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    made.bind(("127.0.0.1", port))
-    made.listen()
-    return made
+    return socket.create_server(("127.0.0.1", port), reuse_port=shares)
 
 
 def test_a_reserved_port_is_free_for_a_socket_that_shares_it_alone():
