@@ -1,4 +1,4 @@
-"""Training on several devices in JAX, all of one process, by `shard_map`: what each device exchanges is written out."""
+"""Training on several devices in JAX, by `shard_map`: what each device exchanges is written out."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
