@@ -206,6 +206,20 @@ def test_a_preheat_that_its_rates_do_not_allow_is_named(fields):
     assert contradictions(read(fields)) == ["its preheat timed out after 2.1 s of 60 s"]
 
 
+def test_the_energy_of_several_nodes_has_a_sensor_of_each(fields):
+    fields["case"] |= {"devices": 2, "nodes": 2}
+    fields |= {"schema_version": SCHEMA_VERSION, "machines": [fields["machine"], fields["machine"]]}
+    assert contradictions(read(fields)) == [
+        "energy.energy_J is 100.5 J, but no sensor of node 1 was read",
+        "energy.total_J is 100.5 J, but no sensor of node 1 was read",
+    ]
+    fields["energy"] |= {"sensors": [SENSOR, SENSOR | {"node": 1}], "energy_J": 201.0, "total_J": 201.0}
+    assert contradictions(read(fields)) == []
+    fields["machines"], fields["case"]["nodes"] = [], 1
+    with pytest.raises(msgspec.ValidationError, match="the node of what meters read must be one of `machines`"):
+        read(fields)
+
+
 def test_a_skipped_trial_measures_nothing(fields):
     fields |= {"status": "failed", "error": {"kind": "skipped", "message": "", "stage": "start", "exit": None}}
     assert contradictions(read(fields)) == ["it was not started, but something was measured"]
