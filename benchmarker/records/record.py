@@ -256,7 +256,11 @@ class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Interference(Struct, frozen=True, forbid_unknown_fields=True):
-    """Interference counters: what the operating system counted during the timed part, `duration_s` long."""
+    """Interference counters: what the operating system counted during the timed part, `duration_s` long.
+
+    Over several nodes, `own_busy_cores` and switches are sums, and the others are those of the node where they are
+    worst.
+    """
 
     duration_s: Seconds
     own_busy_cores: Seconds

@@ -215,7 +215,8 @@ def _time(team: Solo, stages: Stages) -> int:
             team.share.mark("end")
         else:
             team.all("mark", "end")
-            part["interference"] = counters.between(before, _look(team))
+            counted = [counters.between(*each) for each in zip(before, _look(team), strict=True)]
+            part["interference"] = counters.over_nodes(counted)
         if durations:
             part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
         if isinstance(team, Leader):
@@ -232,9 +233,10 @@ def _gauge(team: Solo) -> Gauge:
     return Gauge(sum(powers) if powers else None, max(temperatures, default=None))
 
 
-def _look(team: Solo) -> counters.Snapshot:
-    """Return the counters of this node, with what all its processes count of themselves."""
-    return counters.together(team.all("look")[: team.bench.case.ranks_per_node])
+def _look(team: Solo) -> list[counters.Snapshot]:
+    """Return the counters of each node, with what all its processes count of themselves."""
+    ranks, count = team.all("look"), team.bench.case.ranks_per_node
+    return [counters.together(ranks[at : at + count]) for at in range(0, len(ranks), count)]
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:
