@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.meter import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -25,6 +25,7 @@ _CHANNELS = b"benchmarker.channels"
 COLUMNS = ("node", "time_ns", "mark", "meter", "id", "domain", "quantity", "what", "value", "reason")
 _WORDS = ("mark", "meter", "id", "domain", "quantity", "what", "reason")
 _WHOLE = ("node", "time_ns")
+_OF_CHANNEL = ("id", "domain", "quantity", "what")
 _SCHEMA = pa.schema(
     [(name, pa.string() if name in _WORDS else pa.int64() if name in _WHOLE else pa.float64()) for name in COLUMNS]
 )
@@ -57,28 +58,27 @@ def encode(*nodes: Sequence[Sampled]) -> bytes:
     (`begin` and `end` of the timed part, `look` in preheat); it is empty for a tick. `value` is in the unit that the
     `quantity` names; if it is null, `reason` states why.
     """
-    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
-    for node, one in ((node, one) for node, sampled in enumerate(nodes) for one in sampled):
-        for sample in one.samples:
-            for channel, reading in zip(one.channels, sample.readings, strict=True):
-                known = isinstance(reading, float)
-                row = (
-                    node,
-                    sample.time_ns,
-                    sample.mark,
-                    one.meter,
-                    channel.id,
-                    channel.domain,
-                    channel.quantity,
-                    channel.what,
-                    reading if known else None,
-                    "" if known else reading,
-                )
-                for name, value in zip(COLUMNS, row, strict=True):
-                    columns[name].append(value)
     channels = [{one.meter: one.channels for one in sampled if one.channels} for sampled in nodes]
-    table = pa.table(columns, _SCHEMA).sort_by([(name, "ascending") for name in _WHOLE])
-    return _written(table, msgspec.json.encode(channels))
+    return _written((_table(node, sampled) for node, sampled in enumerate(nodes)), msgspec.json.encode(channels))
+
+
+def _table(node: int, sampled: Sequence[Sampled]) -> pa.Table:
+    """Return the readings of a node in order of time."""
+    tables = [_SCHEMA.empty_table()]
+    for one in sampled:
+        samples, channels = one.samples, one.channels
+        readings = [reading for sample in samples for reading in sample.readings]
+        columns: dict[str, list[Any]] = {
+            "node": [node] * len(readings),
+            "time_ns": [sample.time_ns for sample in samples for _ in channels],
+            "mark": [sample.mark for sample in samples for _ in channels],
+            "meter": [one.meter] * len(readings),
+            **{name: [getattr(each, name) for each in channels] * len(samples) for name in _OF_CHANNEL},
+            "value": [reading if isinstance(reading, float) else None for reading in readings],
+            "reason": ["" if isinstance(reading, float) else reading for reading in readings],
+        }
+        tables.append(pa.table(columns, _SCHEMA))
+    return pa.concat_tables(tables).sort_by("time_ns")
 
 
 def renamed(path: Path, rename: Callable[[str], str]) -> bytes:
@@ -90,13 +90,16 @@ def renamed(path: Path, rename: Callable[[str], str]) -> bytes:
             words = table[name].combine_chunks().dictionary_encode()
             texts = pa.array([rename(word) for word in words.dictionary.to_pylist()], pa.string())
             table = table.set_column(at, name, pa.DictionaryArray.from_arrays(words.indices, texts).cast(pa.string()))
-    return _written(table, rename(msgspec.json.encode(found.channels).decode()).encode())
+    return _written([table], rename(msgspec.json.encode(found.channels).decode()).encode())
 
 
-def _written(table: pa.Table, channels: bytes) -> bytes:
+def _written(tables: Iterable[pa.Table], channels: bytes) -> bytes:
+    """Encode tables one after the other, so that only one has to be in memory."""
     buffer = io.BytesIO()
-    table = table.replace_schema_metadata({_CHANNELS: channels})
-    pq.write_table(table, buffer, compression="zstd", use_dictionary=list(_WORDS))
+    schema = _SCHEMA.with_metadata({_CHANNELS: channels})
+    with pq.ParquetWriter(buffer, schema, compression="zstd", use_dictionary=list(_WORDS)) as writer:
+        for table in tables:
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
     return buffer.getvalue()
 
 
