@@ -24,13 +24,13 @@ from benchmarker.agent.messages import Begin, FromRank, Here, Sense, Sensed, Sen
 from benchmarker.api.errors import TerminatedError, terminate
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
-from benchmarker.power import samplers
 from benchmarker.power.samplers import Readings, Sampling
 from benchmarker.worker.launch import environment_of, started
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import BinaryIO
 
     from benchmarker.api.case import Case
@@ -66,7 +66,7 @@ class _Node:
         threading.Thread(target=self._listen, daemon=True).start()
         asked = self._asked.get()
         if isinstance(asked, Sense):
-            self._measure(asked.case)
+            self._measure(asked.case, asked.meters)
         else:
             self._run(asked, _shown(asked.requests[0].cases[0]))
 
@@ -84,11 +84,12 @@ class _Node:
                 self._ranks[to.rank].terminate()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def _measure(self, case: Case) -> None:
+    def _measure(self, case: Case, meters: Sequence[str]) -> None:
         """Run the ranks while the meters of this node are read, and tell what they read."""
         measuring, shown = case.measuring, _shown(case)
-        with Sampling(samplers.meters(measuring.power), case.device, measuring.power_hz, shown) as sampling:
-            sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
+        with Sampling(meters, case.device, measuring.power_hz, shown) as sampling:
+            is_read = any(found.channels for found in sampling.found.values())
+            sampling.rest(measuring.power_idle_s if measuring.wants_power and is_read else 0.0)
             self._send(Sensing(sampling.found))
             begin = self._asked.get()
             assert isinstance(begin, Begin)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from benchmarker.agent.remote import END_S, RemoteRank, agents, sense
+from benchmarker.agent.remote import END_S, RemoteRank, agents, readings_of, sense
 from benchmarker.power import samplers
 from benchmarker.worker.launch import GRACE_S, Ending, converse, environment_of, rank_text, started
 from benchmarker.worker.pipes import listen
@@ -88,7 +88,7 @@ def converse_with_ranks(
         try:
             if nodes:
                 found = stack.enter_context(agents(nodes))
-                start += _prepare(found, request, hear)
+                start += _prepare(found, nodes, request, hear)
                 children = _start_on_nodes(found, nodes, requests, logs, gang)
             else:
                 children = _start_here(stack, environment, requests, logs, gang)
@@ -97,7 +97,7 @@ def converse_with_ranks(
         timed_out, failed = _listen_until_failure(gang, children, start + timeout_s)
         wall_s = time.monotonic() - start
     ending = _ending(gang, timed_out, failed, wall_s, hear)
-    return dataclasses.replace(ending, readings={agent.node: agent.readings for agent in found if agent.readings})
+    return dataclasses.replace(ending, readings=readings_of(found, nodes)) if nodes else ending
 
 
 def _ending(
@@ -142,21 +142,18 @@ def _start_here(
     return children
 
 
-def _prepare(found: Sequence[Agent], request: Request, hear: Callable[[Event], None]) -> float:
-    """Pass on what the nodes are and, for a trial, what their meters read; returns how long they have rested for it, s.
-
-    Raises LostNodeError.
-    """
+def _prepare(found: Sequence[Agent], nodes: Nodes, request: Request, hear: Callable[[Event], None]) -> float:
+    """Pass on the machines and, for a trial, what their meters read; returns their rest, s. Raises LostNodeError."""
     _none_lost(found)
     hear({"part": {"machines": [agent.here.machine for agent in found if agent.here]}})
-    (case, *others) = request.cases
-    if request.task != "trial" or others or not samplers.meters(case.measuring.power):
+    case = request.cases[0]
+    if request.task != "trial" or len(request.cases) > 1 or not samplers.meters(case.measuring.power):
         return 0.0
     start = time.monotonic()
     hear({"stage": "rest"})
-    sense(found, case)
+    sense(found, nodes, case)
     _none_lost(found)
-    hear({"meters": {agent.node: agent.found for agent in found}})
+    hear({"meters": {agent.node: nodes.found[agent.node] for agent in found}})
     rest_s = time.monotonic() - start
     hear({"took": ["rest", rest_s]})
     return rest_s

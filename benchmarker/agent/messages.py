@@ -23,12 +23,13 @@ class Here(Struct, frozen=True):
 
 
 class Sense(Struct, frozen=True, tag=True):
-    """Find what the meters read on this node that a case wants, sample them from now on, and rest if it wants that.
+    """Find what these meters read on this node, sample them for a case from now on, and rest if it wants idle power.
 
     Without it, no meter is read.
     """
 
     case: Case
+    meters: list[str]
 
 
 class Begin(Struct, frozen=True, tag=True):

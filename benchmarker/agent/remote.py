@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +18,8 @@ import msgspec
 from benchmarker.agent.messages import Begin, FromAgent, FromRank, Here, Sense, Sensing, ToRank
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
+from benchmarker.power import samplers
+from benchmarker.power.samplers import Sampled
 from benchmarker.records.job import differences
 from benchmarker.worker.launch import LINE_BYTES
 from benchmarker.worker.pipes import Child, Lines, listen
@@ -50,11 +52,15 @@ _SAID_BYTES = 4096
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a gang, by the names of their launcher, and the software that they must have, that of this one."""
+    """The nodes of a gang, by the names of their launcher, and the software that they must have, that of this one.
+
+    `found` is what the meters of each node can read, once it was asked; those that read nothing are not asked again.
+    """
 
     names: tuple[str, ...]
     launcher: Launcher
     installed: Installed
+    found: dict[str, dict[str, Found]] = field(default_factory=dict)
 
     @property
     def other(self) -> str:
@@ -114,9 +120,9 @@ class Agent(Child):
         last = self._said.decode(errors="replace").strip().splitlines()[-1:]
         return f"node {self.node} was lost: its agent {how}" + (f": {one_line(last[0])[:300]}" if last else "")
 
-    def sense(self, case: Case) -> None:
-        """Ask for what the meters of its node read, and for the rest that the case wants."""
-        self.send(Sense(case))
+    def sense(self, case: Case, meters: Sequence[str]) -> None:
+        """Ask for what these meters of its node read, and for the rest that the case wants."""
+        self.send(Sense(case, list(meters)))
 
     def begin(self, ranks: Sequence[RemoteRank], requests: Sequence[Request], logs: Sequence[Path]) -> None:
         """Start ranks."""
@@ -175,12 +181,32 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
         _end(found)
 
 
-def sense(found: Sequence[Agent], case: Case) -> None:
+def sense(found: Sequence[Agent], nodes: Nodes, case: Case) -> None:
     """Have all agents find what the meters of their nodes read, and rest if the case wants that; wait for them."""
     for agent in found:
-        agent.sense(case)
+        known = nodes.found.get(agent.node, {})
+        names = samplers.meters(case.measuring.power)
+        agent.sense(case, [name for name in names if name not in known or known[name].channels])
     rest_s = case.measuring.power_idle_s if case.measuring.wants_power else 0.0
     _wait(found, ANSWER_S + rest_s, lambda agent: agent.found is not None)
+    for agent in found:
+        if agent.found is not None:
+            nodes.found.setdefault(agent.node, agent.found)
+
+
+def readings_of(found: Sequence[Agent], nodes: Nodes) -> dict[str, Readings]:
+    """Return what the meters of each node read, by its name, as far as it arrived, with those that read nothing."""
+    by_node = {}
+    for agent in found:
+        if agent.readings:
+            asked = {one.meter for one in agent.readings.sampled}
+            silent = [
+                Sampled(name, (), each.unavailable, [])
+                for name, each in nodes.found[agent.node].items()
+                if name not in asked
+            ]
+            by_node[agent.node] = replace(agent.readings, sampled=[*agent.readings.sampled, *silent])
+    return by_node
 
 
 def _wait(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bool]) -> None:

@@ -64,7 +64,9 @@ class Context:
             return None
         assert self.allocation is not None
         names = tuple(self.allocation.nodes[: case.nodes])
-        return Nodes(names, load_launcher(self.allocation.launcher), self._installed)
+        key = (case.measuring.power, case.device, case.devices // case.nodes)
+        found = self._found_on_nodes.setdefault(key, {})
+        return Nodes(names, load_launcher(self.allocation.launcher), self._installed, found)
 
     @cached_property
     def _installed(self) -> Installed:
@@ -96,6 +98,10 @@ class Context:
             if text not in self._said:
                 self._said.add(text)
                 self.listener.say(text)
+
+    @cached_property
+    def _found_on_nodes(self) -> dict[tuple[object, ...], dict[str, dict[str, Found]]]:
+        return {}
 
     @cached_property
     def _said(self) -> set[str]:

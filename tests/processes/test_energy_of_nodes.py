@@ -64,11 +64,16 @@ class Nodes:
 
     def record(self, *words):
         """Measure a trial; returns its record."""
+        (record,) = self.records(*words)
+        return record
+
+    def records(self, *words):
+        """Measure trials; returns their records in order."""
         returncode, _ = self.run(*NAP, *words)
         assert returncode == 0, self.said
-        (record,), faults = store.read([self.folder / "r"])
+        found, faults = store.read([self.folder / "r"])
         assert not faults
-        return record
+        return sorted(found, key=lambda record: record.trial)
 
     def left_over(self):
         """The processes that the run has started, and that still run."""
@@ -212,6 +217,26 @@ def test_no_meter_is_read_where_none_is_wanted(nodes):
     assert (record.energy, record.meters) == (None, [])
     assert record.reasons["energy"] == "no meter was read (--power=none)"
     assert "rest" not in record.harness.stages_s
+
+
+def test_a_meter_that_reads_nothing_is_told_once_and_is_in_every_record(nodes):
+    nodes.env["BENCHMARKER_SYSFS"] = str(nodes.folder)
+    nodes.play("left", card("GPU-left", Constant(100.0)))
+    nodes.play("right", card("GPU-right", Constant(300.0)))
+    first, second = nodes.records(
+        "--power=nvml,rapl", "--power-idle=0.2", "--power-min=0.5", "--blocks=3", "--trials=2"
+    )
+    assert nodes.said.count("no power from rapl: unsupported: ") == 1
+    for record in (first, second):
+        assert record.energy.energy_J == pytest.approx(400 * record.energy.duration_s, rel=0.02)
+        assert sorted((each.node, each.meter, each.channels > 0) for each in record.meters) == [
+            (0, "nvml", True),
+            (0, "rapl", False),
+            (1, "nvml", True),
+            (1, "rapl", False),
+        ]
+    (reason,) = {each.unavailable[0].text for each in (*first.meters, *second.meters) if each.meter == "rapl"}
+    assert reason.startswith("unsupported: ")
 
 
 @pytest.mark.slow
