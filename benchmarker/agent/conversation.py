@@ -95,7 +95,7 @@ def converse_with_ranks(
         except LostNodeError as error:
             return Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
         timed_out, failed = _listen_until_failure(gang, children, start + timeout_s)
-        wall_s = time.monotonic() - start
+    wall_s = time.monotonic() - start
     ending = _ending(gang, timed_out, failed, wall_s, hear)
     return dataclasses.replace(ending, readings=readings_of(found, nodes)) if nodes else ending
 

@@ -166,6 +166,9 @@ def test_the_energy_is_the_sum_of_what_the_meters_of_each_node_read_in_its_own_w
     assert "right nvml GPU-right gpu" in shown
     _, table = nodes.run("telemetry", str(path), "--rows=5")
     assert "node 1 nvml GPU-right gpu" in table
+    assert nodes.run("report", "r", "-o", "page.html")[0] == 0
+    page = (nodes.folder / "page.html").read_text()
+    assert all(f"node {node} nvml {name} gpu" in page for node, name in ((0, "GPU-left"), (1, "GPU-right")))
     assert sum(record.harness.stages_s.values()) <= record.harness.wall_s
     assert record.harness.stages_s["rest"] >= 0.5
 
