@@ -51,14 +51,15 @@ def _of_nodes(nodes: Sequence[NodeResult], cells: Sequence[Cell], delta: float) 
 
 def _of_links(nodes: Sequence[NodeResult], links: Sequence[NodeResult], cells: Sequence[Cell], delta: float) -> str:
     """Name nodes of which all links are slow, and then the links of no such node."""
-    at_fault = [node.node for node in nodes if node.slow_links]
+    at_fault = [node for node in nodes if node.slow_links]
     told = []
     for node in at_fault[:MOST]:
-        shifts = [cell.shift for cell in cells if node in cell.ends and cell.is_named]
-        told.append(f"all links of {node} are slower than the others, by {percent(min(shifts))} or more")
+        shifts = [cell.shift for cell in cells if node.node in cell.ends and cell.is_named]
+        by = f"by {percent(min(shifts))} or more ({node.slow_links[0]})"
+        told.append(f"all links of {node.node} are slower than the others, {by}")
     told += [f"so are those of {len(at_fault) - MOST} more nodes"] if len(at_fault) > MOST else []
     of = count(len(links), "link")
-    worst = [cell for cell in _worst(cells) if not {*cell.ends} & {*at_fault}]
+    worst = [cell for cell in _worst(cells) if not {*cell.ends} & {node.node for node in at_fault}]
     if worst:
         by = "; ".join(f"{cell.node} by {percent(cell.shift)} ({cell.name})" for cell in worst[:MOST])
         told.append(f"{len(worst)} of {of} {_are(worst)} slower than the others: {by}{_more(worst)}")

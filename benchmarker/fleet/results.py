@@ -32,7 +32,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     """
 
     node: str
-    ends: list[str]
+    ends: list[str] = []
     device: int | None
     case: str
     part: str
@@ -75,12 +75,12 @@ class NodeResult(Struct, frozen=True, kw_only=True):
     """
 
     node: str
-    ends: list[str]
+    ends: list[str] = []
     trials: int
     failures: dict[str, int]
     trouble: str
     unlike: list[str]
-    slow_links: list[str]
+    slow_links: list[str] = []
 
     @property
     def reasons(self) -> list[str]:
@@ -98,11 +98,11 @@ class FleetResult(Struct, frozen=True, kw_only=True):
     headline: str
     doubts: list[str]
     nodes: list[NodeResult]
-    links: list[NodeResult]
+    links: list[NodeResult] = []
     cells: list[Cell]
     suspicions: int
     controls: list[str]
-    link_controls: list[str]
+    link_controls: list[str] = []
     alpha: float
     delta: float
     shared: str
