@@ -107,9 +107,10 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
     counts: dict[tuple[str, str, str], int] = {}
     found: list[Settings] = []
     left_out: dict[str, None] = {}
-    for table in factors.expand(description):
-        if _is_of_link(table):
+    for of_any in factors.expand(description):
+        if _is_of_link(of_any):
             continue
+        table = {**of_any, "nodes": 1}
         if {"devices", "gpu"} & table.keys():
             found.append(table)
             continue

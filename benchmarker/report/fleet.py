@@ -152,7 +152,7 @@ def _cells(cells: Sequence[Cell]) -> Listing:
 
 def _table(cells: Sequence[Cell]) -> Table:
     columns = (
-        Column("node or link" if any(cell.ends for cell in cells) else "node"),
+        Column("where" if any(cell.ends for cell in cells) else "node"),
         Column("device", numeric=True),
         Column("case"),
         Column("step_time", "s", numeric=True),

@@ -141,7 +141,7 @@ def test_a_slow_link_is_told_from_a_slow_node(fleet: Fleet, unwell: str, links: 
     assert {node["node"] for node in found["nodes"] if node["slow_links"]} == nodes
     assert "repeating 1 case" in done.stderr
     shown = fleet.show(str(fleet.one), f"--junit={fleet.folder / 'out.xml'}", "-o", "page.html").stdout
-    assert all(len(line) <= 80 for line in shown.splitlines() if line.startswith("node"))
+    assert all(len(line) <= 80 for line in shown.splitlines() if line.startswith(("node", "where")))
     suite = ElementTree.parse(fleet.folder / "out.xml").getroot()[0]
     assert {case.get("name") for case in suite if case.find("failure") is not None} == links | nodes
     page = (fleet.folder / "page.html").read_text()

@@ -47,7 +47,7 @@ def _print_cells(cells: Sequence[Cell], *, every: bool, wide: bool) -> None:
     several = len({cell.name for cell in cells}) > 1
     devices = any(cell.device is not None for cell in cells)
     headings = [
-        "node or link" if any(cell.ends for cell in cells) else "node",
+        "where" if any(cell.ends for cell in cells) else "node",
         *(["device"] * devices),
         *(["case"] * several),
     ]
