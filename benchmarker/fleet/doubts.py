@@ -114,7 +114,7 @@ def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[No
     if measured.no_links:
         told.append(f"links are not measured: {measured.no_links}")
     if measured.gangs:
-        told.append(f"{count(measured.gangs, 'trial')} over several nodes say nothing about one, and are not counted")
+        told.append(f"not counted: {count(measured.gangs, 'trial')} over several nodes, which tell nothing about one")
     has_cells = [each for each in found if each.units] or found[:1]
     for each in has_cells:
         if len({*each.nodes}) < outliers.LEAST_NODES:

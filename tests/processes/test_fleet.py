@@ -169,7 +169,7 @@ def test_links_have_normal_runs_of_both_nodes_beside_those_of_nodes(fleet: Fleet
     assert len(json.loads(shown.stdout)) == 6
     assert not fleet.processes()
     hosts = fleet.show(*(str(path) for path in fleet.one.iterdir() if path.is_dir()))
-    assert "3 trials over several nodes say nothing about one, and are not counted" in hosts.stdout
+    assert "not counted: 3 trials over several nodes, which tell nothing about one" in hosts.stdout
 
 
 def test_links_that_cannot_be_measured_are_told_and_nodes_are_judged(fleet: Fleet) -> None:
