@@ -25,23 +25,24 @@ from benchmarker.running.run import execute
 if TYPE_CHECKING:
     from benchmarker.api.launcher import Allocation
     from benchmarker.planning.factors import Description
+    from benchmarker.records.job import Job
     from benchmarker.records.plan import Plan
     from benchmarker.records.store import RunFolder
 
 
-def planned(file: Path, name: str | None = None) -> Plan:
-    """Return the plan of a file, under this `name` if it is given; a `UserError` about its content names the file."""
-    description = plan_file.read(file, name)
+def planned(file: Path, job: Job | None = None) -> Plan:
+    """Return the plan of a file, or the part of it that a job runs; a `UserError` about its content names the file."""
+    description = plan_file.read(file, job.plan if job else None)
     try:
-        return made(description)
+        return made(description, job.part if job else None)
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
 
 
-def made(description: Description) -> Plan:
-    """Return the plan of a description; a terminal shows a status line meanwhile."""
+def made(description: Description, part: int | None = None) -> Plan:
+    """Return the plan of a description, or of its cases of so many nodes; a terminal shows a status line meanwhile."""
     with working("querying the frameworks' capabilities"):
-        return build.from_description(description)
+        return build.of_nodes(description, part) if part else build.from_description(description)
 
 
 def execute_plan(

@@ -23,7 +23,7 @@ from benchmarker.comparing import disturbances
 from benchmarker.comparing.matching import Match, Side
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
-from benchmarker.comparing.scaling_doubts import crowded, doubts, unlike_exchanges
+from benchmarker.comparing.scaling_doubts import crowded, doubts, host, unlike_exchanges
 from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.hooks import names
 from benchmarker.records.configurations import configurations
@@ -70,7 +70,7 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
                 left_out.append(f"{names.name(each.factors)}: {why}")
             continue
         why = _unscaled(each, derive)
-        of = [] if why else [(at, kind) for at, one in enumerate(single) if (kind := _kind(one, each))]
+        of = [] if why else _baselines(single, each)
         for at, kind in of:
             members.setdefault((at, kind, _case(each).parallel), []).append(each)
         if not of:
@@ -106,10 +106,28 @@ def _unscaled(group: Configuration, derive: Derive) -> str:
     return "an exchange divides no work; `show` has its bandwidths" if exchange and exchange.value is not None else ""
 
 
+def _baselines(single: Sequence[Configuration], several: Configuration) -> list[tuple[int, Scaling]]:
+    """Return which cases of one device the case follows from, by number, and how: those of its host.
+
+    Without one, it is the first from another job of the launcher on a machine and device of the same kind.
+    """
+    kinds = [(at, kind) for at, one in enumerate(single) if (kind := _kind(one, several))]
+    of_host = [(at, kind) for at, kind in kinds if host(single[at]) == host(several)]
+    return of_host or [(at, kind) for at, kind in kinds if _of_a_job_alike(single[at], several)][:1]
+
+
+def _of_a_job_alike(one: Configuration, several: Configuration) -> bool:
+    """Whether both ran in jobs of one launcher, on processors and devices with the same names."""
+    kinds = [
+        (each.allocation.launcher, each.machine.cpu.model, each.device.name)
+        for each in (one.records[0], _ok(several)[0])
+        if each.allocation and each.device
+    ]
+    return len(kinds) == 2 and kinds[0] == kinds[1]
+
+
 def _kind(one: Configuration, several: Configuration) -> Scaling | None:
     """Return how the case of several devices follows from that of one: the same work, or as many times as much."""
-    if one.records[0].machine.host != several.records[0].machine.host:
-        return None
     alone, together = _case(one), _case(several)
     params = alone.params.keys() | together.params.keys()
     free = {"devices", "nodes", "parallel", *params}

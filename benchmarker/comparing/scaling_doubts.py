@@ -35,6 +35,11 @@ def crowded(groups: Sequence[Configuration]) -> list[str]:
     ]
 
 
+def host(group: Configuration) -> str:
+    """Return the host of a configuration, the first of several nodes."""
+    return group.records[0].machine.host
+
+
 def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str]:
     """Return what should make one doubt a series."""
     found = []
@@ -42,6 +47,11 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     if groups[0].records[0].case.device == "cpu" and on_one_node:
         alone = "" if groups[0].records[0].case.threads else ", all of whose cores one device has to itself"
         found.append(f"the devices are parts of one processor{alone}: do not expect the ideal")
+    if elsewhere := [str(group.records[0].case.devices) for group in groups if host(group) != host(groups[0])]:
+        found.append(
+            f"{', '.join(elsewhere)} devices: one device was measured on another node, {host(groups[0])}, so a "
+            "difference between nodes counts too"
+        )
     found += crowded(groups)
     if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
         found.append(

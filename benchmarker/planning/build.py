@@ -104,6 +104,23 @@ def from_description(description: Description) -> Plan:
     )
 
 
+def of_nodes(description: Description, number: int) -> Plan:
+    """The plan of the cases of a plan file that state so many nodes, or none for 1; its suite has all cases.
+
+    Raises `UserError` if there is none, or if the description is invalid.
+    """
+    cases = [each for each in factors.expand(description) if (_convert(each, _CASE).get("nodes") or 1) == number]
+    plan = from_description(dataclasses.replace(description, base={}, axes={}, zips=(), cases=cases))
+    assert plan.suite is not None
+    numbers = {msgspec.json.encode(case.settings): case.case_numbers for case in plan.suite.cases}
+    whole = suite_of(description)
+    all_cases = [
+        msgspec.structs.replace(case, case_numbers=numbers.get(msgspec.json.encode(case.settings), []))
+        for case in whole.cases
+    ]
+    return msgspec.structs.replace(plan, suite=msgspec.structs.replace(whole, cases=all_cases))
+
+
 def suite_of(description: Description) -> PlannedSuite:
     """The suite that the description of a plan file is; no framework is started, so its cases have no numbers.
 

@@ -33,7 +33,8 @@ class Installed(Struct, frozen=True, forbid_unknown_fields=True):
 class Job(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A run as it was submitted; `number` is the launcher's, null until the launcher has accepted it.
 
-    `plan` is the name of the plan file without its ending, which is the name of the suite that it describes.
+    `plan` is the name of the plan file without its ending, which is the name of the suite that it describes. Of several
+    jobs of one plan, `part` says which of its cases are those of this one: all that state so many nodes.
     """
 
     launcher: str
@@ -41,6 +42,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     options: dict[str, str]
     nodes: Positive = 1
     plan: str
+    part: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
     submitted_at: str
     installed: Installed
 

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import socket
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from benchmarker.records.job import LOG, SCRIPT, Attempt, Job
 from benchmarker.records.store import PLAN_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from benchmarker.api.launcher import Allocation, Launcher
     from benchmarker.records.plan import Plan
@@ -49,21 +49,73 @@ def script(launcher: Launcher, folder: Path, site: Site, nodes: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check(path: Path, name: str) -> None:
-    """Refuse a plan file that no node could run; what a node's devices support is seen only there."""
+def check(path: Path, name: str, parts: Sequence[int] = ()) -> None:
+    """Refuse a plan file that no node could run; what a node's devices support is seen only there.
+
+    With `parts`, each case must be in one of them: it states so many nodes.
+    """
     description = plan_file.read(path, name)
     try:
-        build.suite_of(description)
+        suite = build.suite_of(description)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    stated = {int(case.settings.get("nodes") or 1) for case in suite.cases}
+    if parts and stated != {*parts}:
+        wanted = ",".join(map(str, sorted(stated)))
+        raise UserError(
+            f"--nodes={','.join(map(str, parts))}: {path} has cases with nodes = {wanted}; use --nodes={wanted}"
+        )
+
+
+def submit_parts(
+    plan: Path,
+    results: Path,
+    name: str,
+    options: Mapping[str, str],
+    launcher: Launcher,
+    site: Site,
+    nodes: Sequence[int],
+) -> list[tuple[Path, Job]]:
+    """Submit a job for each number of nodes, with the cases that state it; returns their folders and jobs.
+
+    Raises `UserError` if the launcher refuses one; those before it are cancelled then.
+    """
+    if plan.is_dir():
+        raise UserError(f"{plan} is one run, with one job; give one number of --nodes, or none")
+    check(plan, plan.stem, nodes)
+    for number in nodes:
+        launcher.directives("", plan, number)
+    done: list[tuple[Path, Job]] = []
+    with ExitStack() as undo:
+        for number in nodes:
+            path, job = submit(plan, results, name, options, launcher, site, number, number)
+            done.append((path, job))
+            undo.callback(_withdraw, launcher, path, job)
+        undo.pop_all()
+    return done
+
+
+def _withdraw(launcher: Launcher, path: Path, job: Job) -> None:
+    """Cancel a job; nothing is left if it has not begun."""
+    launcher.cancel(str(job.number))
+    if not jobs.attempts_of(path):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def submit(
-    plan: Path, results: Path, name: str, options: Mapping[str, str], launcher: Launcher, site: Site, nodes: int
+    plan: Path,
+    results: Path,
+    name: str,
+    options: Mapping[str, str],
+    launcher: Launcher,
+    site: Site,
+    nodes: int,
+    part: int | None = None,
 ) -> tuple[Path, Job]:
     """Submit a plan file, or the unfinished run in a folder; returns the folder of the run, and its job.
 
-    Raises `UserError` if the launcher refuses it; nothing is left then, and a run that was there is as before.
+    With `part`, the job runs only the cases that state so many nodes. Raises `UserError` if the launcher refuses it;
+    nothing is left then, and a run that was there is as before.
     """
     earlier = _unfinished(plan) if plan.is_dir() else None
     source, stem = (plan / PLAN_FILE, earlier.plan) if earlier else (plan, plan.stem)
@@ -73,6 +125,7 @@ def submit(
         options=dict(options),
         nodes=nodes,
         plan=stem,
+        part=earlier.part if earlier else part,
         submitted_at=description.utc_now(),
         installed=installed(),
     )
@@ -117,10 +170,10 @@ def _unfinished(path: Path) -> Job:
 
 
 @contextmanager
-def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, str], Plan]) -> Iterator[RunFolder]:
+def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, Job], Plan]) -> Iterator[RunFolder]:
     """Lock the submitted run in a folder for this start of its job, whose beginning and end are noted there.
 
-    `made` makes the plan from its file and the file's name. A process of an earlier start that the launcher has lost,
+    `made` makes the plan of the job from its file. A process of an earlier start that the launcher has lost,
     but not ended, ends after its trial, as it sees this start; until then, this one waits. Raises `UserError` if the
     software is not that of the submission, or if a process that the launcher did not start uses the run.
     """
@@ -128,7 +181,7 @@ def opened(path: Path, allocation: Allocation | None, made: Callable[[Path, str]
     assert job is not None
     is_ours = allocation is not None and job.number in (None, allocation.job)
     number = len(jobs.attempts_of(path))
-    run = store.submitted_run(path, lambda: made(path / PLAN_FILE, job.plan), number, wait=is_ours)
+    run = store.submitted_run(path, lambda: made(path / PLAN_FILE, job), number, wait=is_ours)
     if is_ours:
         with _noted(path, number, allocation):
             _check_installed(path, job)

@@ -147,6 +147,24 @@ def test_two_nodes_with_two_ranks_each_make_one_record(
     none_left()
 
 
+def test_each_of_several_jobs_has_the_cases_of_as_many_nodes(slurm, program, none_left, tmp_path) -> None:
+    zips = "[[zip]]\nnodes = [1, 2]\ndevices = [2, 4]\n"
+    text = PLAN.replace("devices = 4\n", "").format(problem="nap", framework="toy", settings="", blocks=10) + zips
+    (tmp_path / "plan.toml").write_text(text)
+    done = program("submit", "plan.toml", "--launcher=slurm", "--nodes=2,1", "-o", "time=5", "--json", env=slurm.env)
+    assert done.returncode == 0, done.stderr
+    jobs = json.loads(done.stdout)
+    for job, nodes in zip(jobs, (2, 1), strict=True):
+        slurm.wait(job["job"], "COMPLETED", limit_s=120)
+        folder = tmp_path / job["folder"]
+        found = [json.loads(path.read_text()) for path in folder.glob("2*.json")]
+        assert [(each["case"]["nodes"], each["case"]["devices"]) for each in found] == [(nodes, 2 * nodes)]
+        assert len(found[0]["allocation"]["nodes"]) == nodes
+        assert program("validate", str(folder)).returncode == 0
+    assert [run["state"] for run in json.loads(program("jobs", "--json", env=slurm.env).stdout)] == ["done", "done"]
+    none_left()
+
+
 def test_a_run_in_an_allocation_of_two_nodes_takes_the_first_where_that_is_enough(slurm, submit, none_left) -> None:
     """As many devices as there are cores, which each node has."""
     cores = len(os.sched_getaffinity(0))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarker import Allocation
+from benchmarker import Allocation, UserError
 from benchmarker.files import atomic
 from benchmarker.hooks import launchers
 from benchmarker.records import job as jobs
@@ -87,6 +87,51 @@ def test_a_submitted_plan_runs_and_is_told_of(cli, plan) -> None:
     again = cli("submit", made["folder"], "--launcher=local")
     assert again.stderr == f"benchmarker: error: {made['folder']} is complete: every trial has a record\n"
     assert cli("validate", "results").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "complaint"),
+    [
+        ("1,4", "plan.toml has cases with nodes = 1,2; use --nodes=1,2"),
+        ("1,2,4", "plan.toml has cases with nodes = 1,2; use --nodes=1,2"),
+        ("1,2", "launcher.local has this machine alone; leave --nodes=2 out"),
+    ],
+)
+def test_jobs_that_would_not_run_all_cases_are_refused_and_nothing_is_left(cli, plan, nodes, complaint) -> None:
+    plan.write_text(PLAN.replace("ms = [1.0, 2.0]", "nodes = [1, 2]"))
+    refused = cli("submit", "plan.toml", "--launcher=local", f"--nodes={nodes}")
+    assert refused.returncode == 2
+    assert complaint in refused.stderr
+    assert told(cli) == []
+    assert not list(Path("results").glob("*"))
+
+
+def test_if_one_of_several_jobs_is_refused_those_before_it_are_cancelled(cli, plan, monkeypatch) -> None:
+    from benchmarker_plugins.launchers import local
+
+    plan.write_text(PLAN.replace("ms = [1.0, 2.0]", "nodes = [1, 2, 4]"))
+    accepted: list[str] = []
+    cancelled: list[str] = []
+
+    def submit(*_: object) -> str:
+        if len(accepted) == 2:
+            raise UserError("the queue is full")
+        accepted.append(f"elsewhere:{len(accepted)}:1.00")
+        return accepted[-1]
+
+    monkeypatch.setattr(local.Local, "directives", lambda *_: ())
+    monkeypatch.setattr(local.Local, "submit", submit)
+    monkeypatch.setattr(local.Local, "cancel", lambda _, job: cancelled.append(job))
+    refused = cli("submit", "plan.toml", "--launcher=local", "--nodes=1,2,4")
+    assert refused.stderr == "benchmarker: error: the queue is full\n"
+    assert sorted(cancelled) == accepted == ["elsewhere:0:1.00", "elsewhere:1:1.00"]
+    assert not list(Path("results").glob("*"))
+
+
+def test_a_submitted_run_is_not_divided_into_jobs(cli, plan, monkeypatch) -> None:
+    folder = waiting(plan, cli, monkeypatch)
+    refused = cli("submit", str(folder), "--launcher=local", "--nodes=1,2")
+    assert f"{folder} is one run, with one job" in refused.stderr
 
 
 def test_a_cancelled_run_can_be_submitted_again_and_goes_on(cli, plan) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.options.devices import Numbers
 from benchmarker.cli.options.types import Folder
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store
 from benchmarker.records.job import LOG, SCRIPT, job_of
 from benchmarker.running import submission
 from benchmarker.running.site import read_site
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarker.records.job import Job
 
 
 @click.command("submit")
@@ -26,7 +33,12 @@ from benchmarker.running.site import read_site
     multiple=True,
     help="An option of the launcher, such as partition=gpu; several may be given.",
 )
-@click.option("--nodes", type=click.IntRange(1), help="Nodes of the job; if not given, those of its last job, or 1.")
+@click.option(
+    "--nodes",
+    type=Numbers(),
+    metavar="N[,N...]",
+    help="Nodes of the job; if not given, those of its last job, or 1. Several: a job each, with the cases of so many.",
+)
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the records.")
 @click.option("--dry-run", is_flag=True, help="Submit nothing; print the script that would be submitted.")
 @json_option
@@ -34,7 +46,7 @@ def command(
     plan: Path,
     name: str | None,
     options: tuple[str, ...],
-    nodes: int | None,
+    nodes: tuple[int, ...] | None,
     results: Path,
     dry_run: bool,
     as_json: bool,
@@ -44,6 +56,8 @@ def command(
     The job's script, its output and the records are in a new folder below --results. If the job is restarted, it goes
     on with this run. PLAN may also be the folder of a submitted run whose job ended before the run was complete. The
     launcher and the options that are not given are those of its last job, or of the site's settings (docs/clusters.md).
+
+    With several --nodes, each case is run by the job of as many nodes as it states, so that no nodes wait meanwhile.
     """
     site = read_site()
     earlier = job_of(plan)
@@ -52,32 +66,44 @@ def command(
         raise UserError("no launcher is given; name one with --launcher, such as --launcher=slurm")
     known = earlier.options if earlier and earlier.launcher == name else site.options_of(name)
     given = known | dict(map(_option, options))
-    nodes = nodes or (earlier.nodes if earlier else 1)
+    nodes = nodes or (earlier.nodes if earlier else 1,)
     launcher = load_launcher(name, given)
     if dry_run:
         if not plan.is_dir():
-            submission.check(plan, plan.stem)
-        script = submission.script(launcher, plan if plan.is_dir() else results / store.new_id(), site, nodes)
+            submission.check(plan, plan.stem, nodes if len(nodes) > 1 else ())
+        folder = plan if plan.is_dir() else results / store.new_id()
+        scripts = [submission.script(launcher, folder, site, number) for number in nodes]
         if as_json:
-            print_json({"launcher": name, "script": script})
+            _print_json([{"launcher": name, "script": script} for script in scripts])
         else:
-            click.echo(script, nl=False)
+            click.echo("\n".join(scripts), nl=False)
         return
-    path, job = submission.submit(plan, results, name, given, launcher, site, nodes)
-    if as_json:
-        print_json(
-            {
-                "launcher": name,
-                "job": job.number,
-                "run_id": path.name,
-                "folder": str(path),
-                "script": str(path / SCRIPT),
-                "log": str(path / LOG),
-            }
-        )
+    if len(nodes) > 1:
+        submitted = submission.submit_parts(plan, results, name, given, launcher, site, nodes)
     else:
+        submitted = [submission.submit(plan, results, name, given, launcher, site, nodes[0])]
+    if as_json:
+        _print_json([_plain(path, job) for path, job in submitted])
+        return
+    for path, job in submitted:
         click.echo(f"{name} job {job.number}: {path}")
-        click.echo(f"`benchmarker jobs {results}` shows its state, {path / LOG} what it prints", err=True)
+    click.echo(f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints", err=True)
+
+
+def _print_json(jobs: Sequence[dict[str, str | None]]) -> None:
+    """Print what one job is, or a list of several."""
+    print_json(jobs if len(jobs) > 1 else jobs[0])
+
+
+def _plain(path: Path, job: Job) -> dict[str, str | None]:
+    return {
+        "launcher": job.launcher,
+        "job": job.number,
+        "run_id": path.name,
+        "folder": str(path),
+        "script": str(path / SCRIPT),
+        "log": str(path / LOG),
+    }
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -12,10 +12,13 @@ from benchmarker.cli.options.types import Integer
 from benchmarker.planning.scaling import ALL, Scaling
 
 
-class _Numbers(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """Numbers of devices, each once: `1,2,4`, or `all`, which is ALL."""
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """Numbers, each once: `1,2,4`; where it `has_all`, also `all`, which is ALL."""
 
     name = "numbers"
+
+    def __init__(self, has_all: bool = False) -> None:
+        self.has_all = has_all
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Return the numbers."""
@@ -23,7 +26,9 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]  # generic since clic
             return value
         one = Integer(min=1)
         words = [word.strip() for word in value.split(",")]
-        return tuple(dict.fromkeys(ALL if word == "all" else one.convert(word, param, ctx) for word in words))
+        return tuple(
+            dict.fromkeys(ALL if self.has_all and word == "all" else one.convert(word, param, ctx) for word in words)
+        )
 
 
 class _Choices(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
@@ -67,7 +72,7 @@ DEVICES = (
 SEVERAL_DEVICES = (
     click.option(
         "--devices",
-        type=_Numbers(),
+        type=Numbers(has_all=True),
         metavar="N[,N...]|all",
         default="1",
         show_default=True,

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from support.records import QUIET, make_record
 
+from benchmarker import Allocation
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shared_notes, shown
 from benchmarker.hooks.metrics import load_metrics
@@ -96,6 +97,22 @@ def test_frameworks_and_hosts_have_series_of_their_own():
     assert [[point.devices for point in each.points] for each in made.series] == [[1, 2]]
     (left_out,) = made.left_out
     assert "measure --devices=1 in the same run" in left_out
+
+
+def test_several_nodes_are_scaled_by_one_device_of_another_job_on_an_equal_node():
+    here = trials(ONE)[0].machine
+    job = {"allocation": Allocation("slurm", "1", ["a"], 0)}
+    unlike = {
+        **job,
+        "machine": msgspec.structs.replace(here, host="b", cpu=msgspec.structs.replace(here.cpu, model="?")),
+    }
+    there = {**job, "machine": msgspec.structs.replace(here, host="c"), "run": "two"}
+    assert found(trials(ONE, **unlike), trials(TWO, 2, **there)).series == []
+    (series,) = found(trials(ONE, **unlike), trials(ONE, **job), trials(TWO, 2, **there)).series
+    assert [(point.devices, point.method) for point in series.points] == [(1, "none"), (2, "unpaired")]
+    assert f"2 devices: one device was measured on another node, {here.host}" in "\n".join(series.notes)
+    (series,) = found(trials(ONE, **job), trials(ONE, **there), trials(TWO, 2, **there)).series
+    assert "another node" not in "\n".join(series.notes)
 
 
 def test_one_device_alone_has_no_series():
