@@ -1,7 +1,8 @@
 """The agent of a node: it starts the ranks of a gang on this node, and passes on what they and the parent tell.
 
-It tells where it runs, is told what to start, and ends when all ranks have ended, or when the parent closes its
-standard input: then it ends all ranks, and what they started.
+It tells where it runs, is told what to read and what to start, and ends when all ranks have ended, or when the parent
+closes its standard input: then it ends all ranks, and what they started. The meters are those of its node, and so is
+the clock of what they read: the first of its ranks marks the edges of the timed part among the readings.
 """
 
 from __future__ import annotations
@@ -11,88 +12,139 @@ import os
 import signal
 import threading
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.agent.messages import Begin, FromRank, Here, ToRank
+from benchmarker.agent.messages import Begin, FromRank, Here, Sense, Sensed, Sensing, ToAgent
 from benchmarker.api.errors import TerminatedError, terminate
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
+from benchmarker.power.samplers import Readings, Sampling
 from benchmarker.worker.launch import environment_of, started
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
     from typing import BinaryIO
 
-    from benchmarker.worker.launch import Event, Worker
+    from benchmarker.api.case import Case
+    from benchmarker.worker.launch import Environment, Event, Worker
+
+SAMPLES = 2000
+"""Samples of each meter in one message."""
 
 
 def main() -> None:
-    """Start the ranks that standard input names, and stay until they have ended."""
+    """Read the meters and start the ranks that standard input names, and stay until they have ended."""
     output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not this agent's: the parent ends it
     signal.signal(signal.SIGTERM, terminate)
-    told = lines(0)
     with suppress(TerminatedError):
-        _send(output, Here(description.describe(), installed()))
-        if line := next(told, b""):
-            _run(msgspec.json.decode(line, type=Begin), told, output)
+        _Node(output).stay()
     os._exit(0)  # a thread may still read
 
 
-def _run(begin: Begin, told: Iterator[bytes], output: BinaryIO) -> None:
-    """Run the ranks to their ends."""
-    (case, *_) = begin.requests[0].cases
-    shown = gpus.environment(case.gpu, os.environ, len(begin.requests))
-    ranks: dict[int, Worker] = {}
-    reported: set[int] = set()
+class _Node:
+    """What runs on this node, and the channel to the parent."""
 
-    def hear(rank: int, event: Event) -> None:
-        _send(output, FromRank(rank=rank, event=dict(event)))
+    def __init__(self, output: BinaryIO) -> None:
+        self._output = output
+        self._asked: SimpleQueue[Sense | Begin] = SimpleQueue()
+        self._ranks: dict[int, Worker] = {}
+        self._started = threading.Event()
 
-    def report() -> bool:
-        """Tell which ranks have ended or failed since the last look; never enough."""
-        for rank, worker in ranks.items():
-            if rank not in reported and (worker.fault or worker.status is not None):
-                reported.add(rank)
-                _send(output, FromRank(rank=rank, fault=worker.fault, status=worker.status))
-        return False
+    def stay(self) -> None:
+        """Do what the parent asks, until the ranks have ended."""
+        self._send(Here(description.describe(), installed()))
+        threading.Thread(target=self._listen, daemon=True).start()
+        asked = self._asked.get()
+        if isinstance(asked, Sense):
+            self._measure(asked.case, asked.meters)
+        else:
+            self._run(asked, _shown(asked.requests[0].cases[0]))
 
-    with ExitStack() as stack:
-        for request, log in zip(begin.requests, begin.logs, strict=True):
-            environment = environment_of(case, request.rank - begin.requests[0].rank, shown)
-            heard = partial(hear, request.rank)
-            ranks[request.rank] = stack.enter_context(started(request, environment, Path(log), heard))
-        threading.Thread(target=_pass_on, args=(told, ranks), daemon=True).start()
-        listen(list(ranks.values()), math.inf, report)
-        report()
+    def _listen(self) -> None:
+        """Pass on to the ranks what the parent tells; when it tells nothing any more, end this process in order."""
+        for line in lines(0):
+            to = msgspec.json.decode(line, type=ToAgent)
+            if isinstance(to, Sense | Begin):
+                self._asked.put(to)
+                continue
+            self._started.wait()
+            if to.told:
+                self._ranks[to.rank].send(to.told)
+            if to.terminate:
+                self._ranks[to.rank].terminate()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _measure(self, case: Case, meters: Sequence[str]) -> None:
+        """Run the ranks while the meters of this node are read, and tell what they read."""
+        measuring, shown = case.measuring, _shown(case)
+        with Sampling(meters, case.device, measuring.power_hz, shown) as sampling:
+            is_read = any(found.channels for found in sampling.found.values())
+            sampling.rest(measuring.power_idle_s if measuring.wants_power and is_read else 0.0)
+            self._send(Sensing(sampling.found))
+            begin = self._asked.get()
+            assert isinstance(begin, Begin)
+            first, *others = begin.requests
+            first = msgspec.structs.replace(first, sensors=sampling.lines())
+            self._run(Begin([first, *others], begin.logs), shown)
+            cards = shown.get("CUDA_VISIBLE_DEVICES", "") if case.device == "cuda" else ""
+            self._tell(Readings(sampling.gather(), sampling.rest_ns, tuple(cards.split(",")) if cards else ()))
+
+    def _tell(self, readings: Readings) -> None:
+        """Tell what the meters read, in messages that are short enough."""
+        most = max((len(one.samples) for one in readings.sampled), default=0)
+        for at in range(0, max(1, most), SAMPLES):
+            part = [replace(one, samples=one.samples[at : at + SAMPLES]) for one in readings.sampled]
+            self._send(Sensed(replace(readings, sampled=part)))
+
+    def _run(self, begin: Begin, shown: Environment) -> None:
+        """Run the ranks to their ends."""
+        (case, *_) = begin.requests[0].cases
+        reported: set[int] = set()
+
+        def hear(rank: int, event: Event) -> None:
+            self._send(FromRank(rank=rank, event=dict(event)))
+
+        def report() -> bool:
+            """Tell which ranks have ended or failed since the last look; never enough."""
+            for rank, worker in self._ranks.items():
+                if rank not in reported and (worker.fault or worker.status is not None):
+                    reported.add(rank)
+                    self._send(FromRank(rank=rank, fault=worker.fault, status=worker.status))
+            return False
+
+        with ExitStack() as stack:
+            for request, log in zip(begin.requests, begin.logs, strict=True):
+                environment = environment_of(case, request.rank - begin.requests[0].rank, shown)
+                heard = partial(hear, request.rank)
+                worker = stack.enter_context(started(request, environment, Path(log), heard))
+                self._ranks[request.rank] = worker
+            self._started.set()
+            listen(list(self._ranks.values()), math.inf, report)
+            report()
+
+    def _send(self, message: msgspec.Struct) -> None:
+        """Send a line; if nobody reads any more, this process is to end."""
+        try:
+            rest = memoryview(msgspec.json.encode(message) + b"\n")
+            while rest:
+                rest = rest[self._output.write(rest) :]
+        except BrokenPipeError:
+            raise TerminatedError from None
 
 
-def _pass_on(told: Iterator[bytes], ranks: dict[int, Worker]) -> None:
-    """Pass on to the ranks what the parent tells; when it tells nothing any more, end this process in order."""
-    for line in told:
-        to = msgspec.json.decode(line, type=ToRank)
-        if to.told:
-            ranks[to.rank].send(to.told)
-        if to.terminate:
-            ranks[to.rank].terminate()
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _send(output: BinaryIO, message: msgspec.Struct) -> None:
-    """Send a line; if nobody reads any more, this process is to end."""
-    try:
-        rest = memoryview(msgspec.json.encode(message) + b"\n")
-        while rest:
-            rest = rest[output.write(rest) :]
-    except BrokenPipeError:
-        raise TerminatedError from None
+def _shown(case: Case) -> Environment:
+    """Return the variables that show the ranks of this node only the GPUs that they compute on."""
+    return gpus.environment(case.gpu, os.environ, case.devices // case.nodes)
 
 
 if __name__ == "__main__":

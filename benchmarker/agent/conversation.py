@@ -8,6 +8,7 @@ moment, the likeliest cause is chosen among them, and all ranks are ended.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import signal
 import time
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from benchmarker.agent.remote import RemoteRank, agents
+from benchmarker.agent.remote import END_S, RemoteRank, agents, readings_of, sense
+from benchmarker.power import samplers
 from benchmarker.worker.launch import GRACE_S, Ending, converse, environment_of, rank_text, started
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Address, Told
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from benchmarker.agent.remote import Nodes
+    from benchmarker.agent.remote import Agent, Nodes
     from benchmarker.worker.launch import Environment, Event
     from benchmarker.worker.pipes import Child
     from benchmarker.worker.protocol import Request
@@ -69,8 +71,8 @@ def converse_with_ranks(
 
     If a rank fails, all are ended within seconds, and the likeliest cause is passed on or is in the ending that is
     returned. However this function ends, even by an interrupt, all ranks and what they started are ended too. Over
-    several nodes, each finds its own `environment`, and their machines are passed on too; raises `UserError` if their
-    software differs.
+    several nodes, each finds its own `environment`, and their machines are passed on too, and for a trial what their
+    meters can read; the time of the rest is not that of the worker. Raises `UserError` if their software differs.
     """
     if len(logs) == 1:
         return converse(request, environment, timeout_s, logs[0], hear)
@@ -80,17 +82,28 @@ def converse_with_ranks(
         for rank in range(len(logs))
     ]
     gang = [_Rank(rank, hear if rank == 0 else _ignore) for rank in range(len(logs))]
+    found: list[Agent] = []
     with ExitStack() as stack:
+        children: Sequence[Child]
         try:
-            children = (
-                _start_on_nodes(stack, nodes, requests, logs, gang, hear)
-                if nodes
-                else _start_here(stack, environment, requests, logs, gang)
-            )
+            if nodes:
+                found = stack.enter_context(agents(nodes))
+                start += _prepare(found, nodes, request, hear)
+                children = _start_on_nodes(found, nodes, requests, logs, gang)
+            else:
+                children = _start_here(stack, environment, requests, logs, gang)
         except LostNodeError as error:
             return Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
         timed_out, failed = _listen_until_failure(gang, children, start + timeout_s)
     wall_s = time.monotonic() - start
+    ending = _ending(gang, timed_out, failed, wall_s, hear)
+    return dataclasses.replace(ending, readings=readings_of(found, nodes)) if nodes else ending
+
+
+def _ending(
+    gang: Sequence[_Rank], timed_out: bool, failed: Sequence[_Rank], wall_s: float, hear: Callable[[Event], None]
+) -> Ending:
+    """Return how a gang ended, with the likeliest cause of its failure; passes on its event if it has told one."""
     if timed_out:
         stuck, where = _where(gang)
         of = gang[stuck or 0]
@@ -129,19 +142,32 @@ def _start_here(
     return children
 
 
-def _start_on_nodes(
-    stack: ExitStack,
-    nodes: Nodes,
-    requests: Sequence[Request],
-    logs: Sequence[Path],
-    gang: Sequence[_Rank],
-    hear: Callable[[Event], None],
-) -> list[Child]:
-    """Start the ranks by an agent on each node, each as many; returns whom to listen to. Raises LostNodeError."""
-    found = stack.enter_context(agents(nodes))
+def _prepare(found: Sequence[Agent], nodes: Nodes, request: Request, hear: Callable[[Event], None]) -> float:
+    """Pass on the machines and, for a trial, what their meters read; returns their rest, s. Raises LostNodeError."""
+    _none_lost(found)
+    hear({"part": {"machines": [agent.here.machine for agent in found if agent.here]}})
+    case = request.cases[0]
+    if request.task != "trial" or len(request.cases) > 1 or not samplers.meters(case.measuring.power):
+        return 0.0
+    start = time.monotonic()
+    hear({"stage": "rest"})
+    sense(found, nodes, case)
+    _none_lost(found)
+    hear({"meters": {agent.node: nodes.found[agent.node] for agent in found}})
+    rest_s = time.monotonic() - start
+    hear({"took": ["rest", rest_s]})
+    return rest_s
+
+
+def _none_lost(found: Sequence[Agent]) -> None:
     if lost := next((agent for agent in found if agent.lost), None):
         raise LostNodeError(lost.node, lost.lost)
-    hear({"part": {"machines": [agent.here.machine for agent in found if agent.here]}})
+
+
+def _start_on_nodes(
+    found: Sequence[Agent], nodes: Nodes, requests: Sequence[Request], logs: Sequence[Path], gang: Sequence[_Rank]
+) -> Sequence[Child]:
+    """Start the ranks by the agents of the nodes, each as many; returns whom to listen to."""
     count = len(gang) // len(found)
     towards = nodes.other
     for number, agent in enumerate(found):
@@ -151,7 +177,7 @@ def _start_on_nodes(
             rank.worker = RemoteRank(rank.number, agent, partial(_hear, rank, gang))
         asked = [msgspec.structs.replace(request, towards=towards) for request in requests[mine]]
         agent.begin([rank.worker for rank in gang[mine] if isinstance(rank.worker, RemoteRank)], asked, logs[mine])
-    return list(found)
+    return found
 
 
 def _listen_until_failure(
@@ -162,6 +188,8 @@ def _listen_until_failure(
     What is left is asked to end.
     """
     ended = listen(children, deadline, lambda: any(rank.has_failed() for rank in gang))
+    if not ended and all(rank.worker.status == 0 for rank in gang):  # the agents still tell what their meters read
+        ended = listen(children, time.monotonic() + END_S, lambda: any(rank.has_failed() for rank in gang))
     timed_out = not ended and not any(rank.has_failed() for rank in gang)
     if timed_out:
         for rank in gang:

@@ -6,7 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from benchmarker.api.case import Case
 from benchmarker.api.numbers import Count
+from benchmarker.power.sampler import Found
+from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed
 from benchmarker.records.record import Machine
 from benchmarker.worker.protocol import Request, Told
@@ -19,14 +22,24 @@ class Here(Struct, frozen=True):
     installed: Installed
 
 
-class Begin(Struct, frozen=True):
-    """The first that an agent is told: the requests to the ranks of its node, in order, and the paths of their logs."""
+class Sense(Struct, frozen=True, tag=True):
+    """Find what these meters read on this node, sample them for a case from now on, and rest if it wants idle power.
+
+    Without it, no meter is read.
+    """
+
+    case: Case
+    meters: list[str]
+
+
+class Begin(Struct, frozen=True, tag=True):
+    """Start the ranks of this node: their requests, in order, and the paths of their logs."""
 
     requests: list[Request]
     logs: list[str]
 
 
-class ToRank(Struct, frozen=True, kw_only=True):
+class ToRank(Struct, frozen=True, kw_only=True, tag=True):
     """What an agent is to do with a rank: tell it something, or end it by SIGTERM."""
 
     rank: Count
@@ -34,10 +47,33 @@ class ToRank(Struct, frozen=True, kw_only=True):
     terminate: bool = False
 
 
-class FromRank(Struct, frozen=True, kw_only=True, omit_defaults=True):
+ToAgent = Sense | Begin | ToRank
+"""What an agent may be told."""
+
+
+class Sensing(Struct, frozen=True, tag=True):
+    """The answer to `Sense`, when the node has rested: what each meter reads there, or why it reads nothing."""
+
+    found: dict[str, Found]
+
+
+class Sensed(Struct, frozen=True, tag=True):
+    """What the meters of a node read, told after all of its ranks have ended.
+
+    In several messages if it is much: the samples of each go on with those of the one before.
+    """
+
+    readings: Readings
+
+
+class FromRank(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """What an agent tells of a rank: an event that is valid, why it sent what is not, or its exit status."""
 
     rank: Count
     event: dict[str, Any] | None = None
     fault: str = ""
     status: int | None = None
+
+
+FromAgent = Sensing | Sensed | FromRank
+"""What an agent may tell after `Here`."""

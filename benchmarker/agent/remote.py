@@ -10,14 +10,16 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.agent.messages import Begin, FromRank, Here, ToRank
+from benchmarker.agent.messages import Begin, FromAgent, FromRank, Here, Sense, Sensing, ToRank
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
+from benchmarker.power import samplers
+from benchmarker.power.samplers import Sampled
 from benchmarker.records.job import differences
 from benchmarker.worker.launch import LINE_BYTES
 from benchmarker.worker.pipes import Child, Lines, listen
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from benchmarker.api.case import Case
     from benchmarker.api.launcher import Launcher
+    from benchmarker.power.sampler import Found
+    from benchmarker.power.samplers import Readings
     from benchmarker.records.job import Installed
     from benchmarker.worker.launch import Event
     from benchmarker.worker.protocol import Request
@@ -43,15 +48,21 @@ _FILES = 4
 _OTHER_FILES = 512
 _SAID_BYTES = 4096
 """How much is kept of what an agent's command writes beside messages: the last says why it ended."""
+_TOLD = msgspec.json.Decoder(FromAgent)
+"""Made once: it takes four times as long as a message."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a gang, by the names of their launcher, and the software that they must have, that of this one."""
+    """The nodes of a gang, by the names of their launcher, and the software that they must have, that of this one.
+
+    `found` is what the meters of each node can read, once it was asked; those that read nothing are not asked again.
+    """
 
     names: tuple[str, ...]
     launcher: Launcher
     installed: Installed
+    found: dict[str, dict[str, Found]] = field(default_factory=dict)
 
     @property
     def other(self) -> str:
@@ -84,13 +95,18 @@ class RemoteRank:
 
 
 class Agent(Child):
-    """The agent of a node: `here` is where it runs, as soon as it has told, `ranks` are those that it has started."""
+    """The agent of a node: `here` is where it runs, as soon as it has told, `ranks` are those that it has started.
+
+    `found` is what the meters of its node can read, if it was asked, and `readings` what they read, at the end.
+    """
 
     def __init__(self, node: str, process: subprocess.Popen[bytes]) -> None:
         super().__init__(process, Lines(2 * LINE_BYTES, self._hear).take, self._remember)
         self.node = node
         self.here: Here | None = None
         self.ranks: dict[int, RemoteRank] = {}
+        self.found: dict[str, Found] | None = None
+        self.readings: Readings | None = None
         self.is_silent = False
         self._said = b""
 
@@ -106,6 +122,10 @@ class Agent(Child):
         last = self._said.decode(errors="replace").strip().splitlines()[-1:]
         return f"node {self.node} was lost: its agent {how}" + (f": {one_line(last[0])[:300]}" if last else "")
 
+    def sense(self, case: Case, meters: Sequence[str]) -> None:
+        """Ask for what these meters of its node read, and for the rest that the case wants."""
+        self.send(Sense(case, list(meters)))
+
     def begin(self, ranks: Sequence[RemoteRank], requests: Sequence[Request], logs: Sequence[Path]) -> None:
         """Start ranks."""
         self.ranks = {rank.number: rank for rank in ranks}
@@ -117,15 +137,23 @@ class Agent(Child):
             if self.here is None:
                 self.here = msgspec.json.decode(line, type=Here)
                 return
-            told = msgspec.json.decode(line, type=FromRank)
+            told = _TOLD.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             self._remember(line + b"\n")
             return
-        rank = self.ranks[told.rank]
-        if told.event is not None:
-            rank.hear(told.event)
-        rank.fault = rank.fault or told.fault
-        rank.status = told.status if rank.status is None else rank.status
+        if isinstance(told, FromRank):
+            rank = self.ranks[told.rank]
+            if told.event is not None:
+                rank.hear(told.event)
+            rank.fault = rank.fault or told.fault
+            rank.status = told.status if rank.status is None else rank.status
+        elif isinstance(told, Sensing):
+            self.found = told.found
+        elif self.readings is None:
+            self.readings = told.readings
+        else:
+            for before, more in zip(self.readings.sampled, told.readings.sampled, strict=True):
+                before.samples.extend(more.samples)
 
     def _remember(self, chunk: bytes) -> None:
         self._said = (self._said + chunk)[-_SAID_BYTES:]
@@ -143,10 +171,8 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
         for node in nodes.names:
             process = _process(nodes.launcher.command([node], PROGRAM))
             found.append(Agent(node, process))
-        deadline = time.monotonic() + ANSWER_S
-        listen(found, deadline, lambda: all(agent.here or agent.lost for agent in found))
+        _wait(found, ANSWER_S, lambda agent: agent.here is not None)
         for agent in found:
-            agent.is_silent = agent.here is None and agent.process.returncode is None
             if agent.here and (changed := differences(nodes.installed, agent.here.installed)):
                 first = nodes.names[0]
                 raise UserError(
@@ -155,6 +181,41 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
         yield found
     finally:
         _end(found)
+
+
+def sense(found: Sequence[Agent], nodes: Nodes, case: Case) -> None:
+    """Have all agents find what the meters of their nodes read, and rest if the case wants that; wait for them."""
+    for agent in found:
+        known = nodes.found.get(agent.node, {})
+        names = samplers.meters(case.measuring.power)
+        agent.sense(case, [name for name in names if name not in known or known[name].channels])
+    rest_s = case.measuring.power_idle_s if case.measuring.wants_power else 0.0
+    _wait(found, ANSWER_S + rest_s, lambda agent: agent.found is not None)
+    for agent in found:
+        if agent.found is not None:
+            nodes.found.setdefault(agent.node, agent.found)
+
+
+def readings_of(found: Sequence[Agent], nodes: Nodes) -> dict[str, Readings]:
+    """Return what the meters of each node read, by its name, as far as it arrived, with those that read nothing."""
+    by_node = {}
+    for agent in found:
+        if agent.readings:
+            asked = {one.meter for one in agent.readings.sampled}
+            silent = [
+                Sampled(name, (), each.unavailable, [])
+                for name, each in nodes.found[agent.node].items()
+                if name not in asked
+            ]
+            by_node[agent.node] = replace(agent.readings, sampled=[*agent.readings.sampled, *silent])
+    return by_node
+
+
+def _wait(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bool]) -> None:
+    """Wait until all agents have told something, or are lost, as those are that have not told it in time."""
+    listen(found, time.monotonic() + seconds, lambda: all(has_told(agent) or agent.lost for agent in found))
+    for agent in found:
+        agent.is_silent = not has_told(agent) and agent.process.returncode is None
 
 
 def allow_files(number: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -88,6 +88,31 @@ def between(start: Snapshot, end: Snapshot) -> Interference:
         involuntary_switches=end.involuntary - start.involuntary,
         frequency_MHz=sum(frequencies) / len(frequencies) if frequencies else None,
         temperature_C=max(temperatures, default=None),
+    )
+
+
+def over_nodes(nodes: Sequence[Interference]) -> Interference:
+    """Return what was counted on several nodes, in the time of the first.
+
+    What the ranks did themselves is added up; what disturbed them is that of the node where it is worst, because all
+    wait for the slowest.
+    """
+
+    def worst(name: str, of: Callable[[list[float]], float] = max) -> float | None:
+        known = [value for each in nodes if (value := getattr(each, name)) is not None]
+        return of(known) if known else None
+
+    return Interference(
+        duration_s=nodes[0].duration_s,
+        own_busy_cores=sum(each.own_busy_cores for each in nodes),
+        other_busy_cores=worst("other_busy_cores"),
+        steal_percent=worst("steal_percent"),
+        pressure_percent=worst("pressure_percent"),
+        throttled_s=worst("throttled_s"),
+        voluntary_switches=sum(each.voluntary_switches for each in nodes),
+        involuntary_switches=sum(each.involuntary_switches for each in nodes),
+        frequency_MHz=worst("frequency_MHz", min),
+        temperature_C=worst("temperature_C"),
     )
 
 

@@ -189,12 +189,8 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
     if device.count is not None and on_each > device.count:
         raise UserError(f"{option}: {framework} sees {device.count} {device.platform} ({device.name}) here")
-    for given, name in (
-        (nodes > 1 and asked.measuring.profiling != "no", "--profile"),
-        (nodes > 1 and asked.measuring.wants_power, f"--power={asked.measuring.power}"),
-    ):
-        if given:
-            raise UserError(f"{name} cannot be used on {nodes} nodes; omit it, or use --nodes=1")
+    if nodes > 1 and asked.measuring.profiling != "no":
+        raise UserError(f"--profile cannot be used on {nodes} nodes; omit it, or use --nodes=1")
     for given, name in (
         (asked.gpu is not None, "--gpus"),
         (asked.compile and ability.info.compile == "optional" and not asked.each, "--compile"),

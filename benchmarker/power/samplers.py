@@ -16,7 +16,7 @@ import msgspec
 
 from benchmarker import guard
 from benchmarker.api.errors import UserError
-from benchmarker.api.meter import SOURCES, Unavailable
+from benchmarker.api.meter import SOURCES, Channel, Unavailable
 from benchmarker.files.scratch import temporary
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
@@ -26,8 +26,6 @@ from benchmarker.power.window import Line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
-
-    from benchmarker.api.meter import Channel
 
 ANSWER_S = 15.0
 """Time limit for a meter's answer; a driver that must wake eight cards first takes several seconds."""
@@ -79,6 +77,18 @@ class Sampled:
     channels: tuple[Channel, ...]
     unavailable: tuple[Unavailable, ...]
     samples: list[Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the meters of one node read over a trial, and the idle period before it, by the clock of this node.
+
+    `cards` are the UUIDs of the only GPUs that the worker can see there, those of its devices; none if not known.
+    """
+
+    sampled: list[Sampled]
+    rest_ns: tuple[int, int]
+    cards: tuple[str, ...] = ()
 
 
 @dataclass

@@ -251,6 +251,8 @@ def _energy(record: Record, energy: Energy) -> Iterator[str]:
         low, high = min(parts, default=0.0), sum(parts)  # two meters may read the same: then one of them counts
         if value is not None and not low * (1 - _ROUNDING) <= value <= high * (1 + _ROUNDING):
             yield f"energy.{name} is {_text(value, 'J')}, but its sensors measured {_text(high, 'J')}"
+        if value is not None and (unread := {*range(len(record.machines))} - {each.node for each in several}):
+            yield f"energy.{name} is {_text(value, 'J')}, but no sensor of node {min(unread)} was read"
     for each, window_s in zip(energy.sensors, windows, strict=True):
         yield from (f"the sensor {each.id} {each.domain}: {text}" for text in _sensor(each, window_s))
 

@@ -26,7 +26,8 @@ class SensorEnergy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     powers or, if there are none, of the counter's mean power from tick to tick. `measured` means that the sensor covers
     the device that ran the case. `update_ms`, `window_ms` and `accuracy_percent` are documented values;
     `observed_update_ms` is determined from changes of its readings. The window contains `n` readings, which cover the
-    share `coverage` of it. A counter that wrapped (`wraps` times) was corrected.
+    share `coverage` of it. A counter that wrapped (`wraps` times) was corrected. `node` is the place of its node in
+    `machines`, 0 if there is one; the times are by the clock of that node.
     """
 
     meter: str
@@ -55,6 +56,7 @@ class SensorEnergy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     gaps: Count
     wraps: Count
     flags: list[SensorFlag]
+    node: Count = 0
 
 
 class Energy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,7 +64,8 @@ class Energy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `energy_J` is that of the device that ran the case, over its `domains`. `total_J` is that of everything that the
     sensors cover on the machine, over `total_domains`, with nothing counted twice. Both are gross values: the idle
-    powers `idle_W` and `total_idle_W`, measured before the worker started, are not subtracted.
+    powers `idle_W` and `total_idle_W`, measured before the worker started, are not subtracted. Over several nodes,
+    energies and powers are the sums over them, each in its own window, and the longest window counts.
     """
 
     duration_s: Annotated[float, Meta(ge=0)]
@@ -91,7 +94,8 @@ class Conditions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The state of one device in the timed window: ranges by quantity, and why its clocks were throttled.
 
     `throttle` is the share of the readings that reported a reason, by the reason's word. `throttle_s` is its duration
-    as counted by the device. The words `thermal`, `hardware` and `power brake` are slowdowns, others are notes.
+    as counted by the device. The words `thermal`, `hardware` and `power brake` are slowdowns, others are notes. `node`
+    is the place of its node in `machines`, 0 if there is one.
     """
 
     meter: str
@@ -101,6 +105,7 @@ class Conditions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ranges: dict[str, Range]
     throttle: dict[str, Share]
     throttle_s: dict[str, float]
+    node: Count = 0
 
     @property
     def slowdowns(self) -> list[str]:
@@ -111,7 +116,7 @@ class Conditions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class MeterReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One requested meter: what it read and how regularly, and what it could not read."""
+    """One requested meter: what it read and how regularly, and what it could not read; `node` as for a sensor."""
 
     meter: str
     channels: Count
@@ -119,3 +124,4 @@ class MeterReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     period_ms: Annotated[float | None, null_because("it was not sampled")]
     late_p95_ms: Annotated[float | None, null_because("it was not sampled")]
     unavailable: list[Unavailable]
+    node: Count = 0

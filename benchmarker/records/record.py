@@ -14,6 +14,7 @@ Schema history (`SCHEMA_VERSION`):
 10 `case.parallel`, `case.each`; `local` (the work of each device without communication); `allocation`; failures of kind
    `preempted`
 11 `case.nodes`, `machines`, `ranks[].node`, `error.node`; failures of kind `node` (gangs over nodes)
+12 `energy.sensors[].node`, `telemetry[].node`, `meters[].node` (energy over nodes)
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[11] = 11
+SCHEMA_VERSION: Literal[12] = 12
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -255,7 +256,11 @@ class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Interference(Struct, frozen=True, forbid_unknown_fields=True):
-    """Interference counters: what the operating system counted during the timed part, `duration_s` long."""
+    """Interference counters: what the operating system counted during the timed part, `duration_s` long.
+
+    Over several nodes, `own_busy_cores` and switches are sums, and the others are those of the node where they are
+    worst.
+    """
 
     duration_s: Seconds
     own_busy_cores: Seconds
@@ -283,7 +288,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     they were reached; otherwise there are none.
     """
 
-    schema_version: Literal[11]
+    schema_version: Literal[12]
     run_id: str
     trial_id: str
     trial: Count
@@ -320,6 +325,11 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     harness: Harness
     reasons: dict[str, str]
 
+    @property
+    def node_names(self) -> list[str]:
+        """The names of its nodes, by their places in `machines`; none if it has one, or they were not reached."""
+        return self.allocation.nodes[: len(self.machines)] if self.allocation else []
+
     def __post_init__(self) -> None:
         """Check what the types cannot express; raises ValueError."""
         if (self.status == "failed") != (self.error is not None):
@@ -333,6 +343,10 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("`machines` must be those of all nodes of the case, if it has several")
         if any(rank.node >= max(1, len(self.machines)) for rank in self.ranks):
             raise ValueError("the node of each of `ranks` must be one of `machines`")
+        sensors = self.energy.sensors if self.energy else []
+        sensed = {each.node for several in (sensors, self.telemetry, self.meters) for each in several}
+        if any(node >= max(1, len(self.machines)) for node in sensed):
+            raise ValueError("the node of what meters read must be one of `machines`")
         if self.local and not _is_whole(self.local, self.case):
             raise ValueError("each turn of `local` must have a block of every rank, of every device, and of one alone")
         unexplained = sorted(set(nulls(self)) - self.reasons.keys())

@@ -24,7 +24,7 @@ MOST_LINES = 8
 MOST_POINTS = 600
 """Largest number of points of a line; of each interval, the least and the largest value are kept."""
 POWERS = ("power_instant_W", "power_average_W")
-SENSOR = ["meter", "id", "domain"]
+SENSOR = ["node", "meter", "id", "domain"]
 
 
 def time_series(study: Study) -> tuple[Section | None, list[str]]:
@@ -97,21 +97,20 @@ def _lines(path: Path) -> tuple[list[Line], list[Line]]:
     from benchmarker.power import telemetry
 
     line = telemetry.read(path)
-    table = line.readings
-    begun = table.loc[table["mark"] == "begin", "time_ns"]
-    zero_ns = int(begun.iloc[0]) if len(begun) else int(table["time_ns"].min()) if len(table) else 0
-    table = table.assign(time_s=(table["time_ns"] - zero_ns) / 1e9)
+    table = line.readings.assign(time_s=line.seconds())
     table = table[np.isfinite(table["value"])]
     wraps = {
-        (meter, each.id, each.domain): each.wraps_at
-        for meter, of in line.channels.items()
+        (node, meter, each.id, each.domain): each.wraps_at
+        for node, channels in enumerate(line.channels)
+        for meter, of in channels.items()
         for each in of
         if each.quantity == "energy_J"
     }
     powers: list[Line] = []
     temperatures: list[Line] = []
     for sensor, of in table.groupby(SENSOR, sort=False):
-        name = " ".join(map(str, sensor))
+        node, *words = map(str, sensor)
+        name = " ".join([f"node {node}", *words] if len(line.channels) > 1 else words)
         quantities = {str(quantity): readings for quantity, readings in of.groupby("quantity", sort=False)}
         direct = next((quantities[each] for each in POWERS if each in quantities), None)
         if direct is not None:

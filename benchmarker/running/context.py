@@ -16,7 +16,7 @@ from benchmarker.power import samplers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarker.api.case import Case
+    from benchmarker.api.case import Case, Measuring
     from benchmarker.api.launcher import Allocation
     from benchmarker.power.sampler import Found
     from benchmarker.records.job import Installed
@@ -64,16 +64,19 @@ class Context:
             return None
         assert self.allocation is not None
         names = tuple(self.allocation.nodes[: case.nodes])
-        return Nodes(names, load_launcher(self.allocation.launcher), self._installed)
+        key = (case.measuring.power, case.device, case.devices // case.nodes)
+        found = self._found_on_nodes.setdefault(key, {})
+        return Nodes(names, load_launcher(self.allocation.launcher), self._installed, found)
 
     @cached_property
     def _installed(self) -> Installed:
         return installed()
 
     def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
-        """What the meters can read here, for the cases of one process; nothing for two cases, or on several nodes.
+        """What the meters can read here, for the cases of one process; nothing for two cases.
 
-        If power was requested, the listener is told which meters are read, and why a named one is not.
+        Nothing on several nodes either, whose agents find it. If power was requested, the listener is told which meters
+        are read, and why a named one is not.
         """
         if len(cases) > 1 or cases[0].nodes > 1:
             return {}
@@ -85,6 +88,24 @@ class Context:
                 self.listener.say(text)
             self._meters[key] = found
         return self._meters[key]
+
+    def tell(self, nodes: Mapping[str, Mapping[str, Found]], measuring: Measuring) -> None:
+        """Tell the listener what is read on each of several nodes, once for the run, and by node if they differ."""
+        told = {node: _told(found, measuring.power, measuring.wants_power) for node, found in nodes.items()}
+        (first, *others) = told.values()
+        texts = [f"node {node}: {text}" for node, texts in told.items() for text in texts]
+        for text in first if all(each == first for each in others) else texts:
+            if text not in self._said:
+                self._said.add(text)
+                self.listener.say(text)
+
+    @cached_property
+    def _found_on_nodes(self) -> dict[tuple[object, ...], dict[str, dict[str, Found]]]:
+        return {}
+
+    @cached_property
+    def _said(self) -> set[str]:
+        return set()
 
     @cached_property
     def _environments(self) -> dict[tuple[int | None, int], Environment]:

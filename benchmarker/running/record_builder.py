@@ -10,9 +10,8 @@ import msgspec
 
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
-from benchmarker.power import energy
-from benchmarker.power.energy import Timed
-from benchmarker.power.samplers import Sampled
+from benchmarker.power import energy, nodes
+from benchmarker.power.energy import Accounts, Timed
 from benchmarker.records.record import SCHEMA_VERSION, Record, nulls, reason
 from benchmarker.version import __version__
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from benchmarker.api.case import Case
     from benchmarker.api.launcher import Allocation
-    from benchmarker.power.energy import Accounts
+    from benchmarker.power.samplers import Readings
     from benchmarker.records.record import Design
     from benchmarker.records.suite import TrialSuite
     from benchmarker.worker.launch import Environment, Event
@@ -91,26 +90,36 @@ class RecordBuilder:
         """Store a failure that no event reported, and the rank of a gang that failed, and its node."""
         self.failure = {"kind": kind, "message": message, "stage": self.stage, "rank": rank, "node": node}
 
-    def settle(self, sampled: Sequence[Sampled], rest_ns: tuple[int, int]) -> None:
-        """Add what the meters read; called after the worker has ended."""
+    def settle(self, readings: Sequence[Readings | None]) -> None:
+        """Add what the meters of each node read, None where it did not arrive; called after the worker has ended."""
+        accounts = [self._account(node, each) for node, each in enumerate(readings)]
+        if len(accounts) == 1:
+            (self.energy_account,) = accounts
+        else:
+            assert self.process.allocation is not None
+            self.energy_account = nodes.together(self.process.allocation.nodes[: len(accounts)], accounts)
+
+    def _account(self, node: int, readings: Readings | None) -> Accounts:
+        """Return the energy parts of a node, whose devices are known by the cards it shows, or of the first by name."""
         blocks, cost, device = (self.parts.get(name) for name in ("blocks", "cost", "device"))
         timed = None
         if blocks and cost and device:
+            if readings is None:
+                return Accounts(None, [], [], {"energy": "what its meters read did not arrive"})
             steps = len(blocks["duration_ns"]) * blocks["steps_per_block"]
+            uuid, *others = (readings.cards or self._uuids) or (device["uuid"] if node == 0 else None,)
             timed = Timed(
                 platform=device["platform"],
-                uuid=device["uuid"],
-                pci=device["pci"],
+                uuid=uuid,
+                pci=device["pci"] if node == 0 else None,
                 steps=steps,
                 samples=steps * cost["samples"],
                 step_s=median(blocks["duration_ns"]) / blocks["steps_per_block"] / 1e9,
-                devices=self.case.devices,
-                others=self._uuids[1:],
+                devices=self.case.devices // self.case.nodes,
+                others=tuple(filter(None, others)),
             )
-        if self.case.nodes > 1:
-            self._energy_lost = "the meters of several nodes are not read"
-            return
-        self.energy_account = energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
+        sampled, rest_ns = (readings.sampled, readings.rest_ns) if readings else ([], (0, 0))
+        return energy.settle(sampled, timed, rest_ns, 1 / self.case.measuring.power_hz)
 
     def record(self, wall_s: float, status: int | None) -> Record:
         """The record of the trial; `status` is the exit status of its worker.

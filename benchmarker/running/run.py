@@ -152,13 +152,13 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     return outcome.records
 
 
-def _keep(path: Path, sampled: Sequence[Sampled], say: Callable[[str], None]) -> None:
-    """Write everything that the meters read, if anything; an error loses only this file."""
-    if any(each.samples for each in sampled):
+def _keep(path: Path, sampled: Sequence[Sequence[Sampled]], say: Callable[[str], None]) -> None:
+    """Write everything that the meters of all nodes read, if anything; an error loses only this file."""
+    if any(each.samples for node in sampled for each in node):
         from benchmarker.power import telemetry  # Arrow takes longest of all to import
 
         try:
-            atomic.write(path, telemetry.encode(sampled))
+            atomic.write(path, telemetry.encode(*sampled))
         except OSError as error:
             say(f"the trial has no time series: cannot write {path}: {error.strerror}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +13,8 @@ from benchmarker.agent.conversation import converse_with_ranks
 from benchmarker.api.errors import TerminatedError
 from benchmarker.hooks import launchers
 from benchmarker.machine import counters
-from benchmarker.power.samplers import Sampled, Sampling
+from benchmarker.power import samplers
+from benchmarker.power.samplers import Readings, Sampled, Sampling
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a process: the record of each of its cases, and everything that was sampled meanwhile."""
+    """The outcome of a process: the record of each of its cases, and everything that was sampled on each node."""
 
     records: list[Record]
-    sampled: list[Sampled]
+    sampled: list[list[Sampled]]
 
 
 class PreemptedError(TerminatedError):
@@ -87,25 +88,26 @@ def _run(context: Context, process: Process, environment: Environment, builders:
     logs, hear = log_paths(context.folder, process), context.listener.hear
 
     def gather(event: Event) -> None:
+        if "meters" in event:
+            context.tell(event["meters"], measuring)
         for each in builders:
             each.hear(event)
         hear(event)
 
     request = Request(task="trial", framework=first.framework, cases=process.cases, seed=process.seed)
-    start, rest_s = time.monotonic(), 0.0
+    start = time.monotonic()
     reading = [name for name, found in meters.items() if found.channels]
     with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
         if reading:
             hear({"stage": "rest"})
             sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
-            rest_s = time.monotonic() - start
-            builders[0].stages["rest"] = rest_s
+            builders[0].stages["rest"] = time.monotonic() - start
         request = msgspec.structs.replace(request, sensors=sampling.lines())
         kills = counters.oom_kills()
         ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather, context.nodes(first))
         killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
         out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
-        sampled = sampling.gather()
+        readings = _readings(process, ending) or [Readings(sampling.gather(), sampling.rest_ns)]
     for each in builders:
         if each.failure is None and not each.done:
             if out_of_memory and not (ending.fault or ending.timed_out):
@@ -118,8 +120,20 @@ def _run(context: Context, process: Process, environment: Environment, builders:
             log.unlink()
     if len(builders) == 1:
         silent = [Sampled(name, (), found.unavailable, []) for name, found in meters.items() if not found.channels]
-        builders[0].settle([*sampled, *silent], sampling.rest_ns)
-    return Outcome([each.record(rest_s + ending.wall_s, ending.exit) for each in builders], sampled)
+        builders[0].settle([each and replace(each, sampled=[*each.sampled, *silent]) for each in readings])
+    wall_s = builders[0].stages.get("rest", 0.0) + ending.wall_s
+    sampled = [each.sampled if each else [] for each in readings]
+    return Outcome([each.record(wall_s, ending.exit) for each in builders], sampled)
+
+
+def _readings(process: Process, ending: Ending) -> list[Readings | None]:
+    """Return what the agents' meters read on each of several nodes, None where it did not arrive; none for one node."""
+    first = process.cases[0]
+    if first.nodes == 1:
+        return []
+    assert process.allocation is not None
+    nothing = None if samplers.meters(first.measuring.power) else Readings([], (0, 0))
+    return [ending.readings.get(node, nothing) for node in process.allocation.nodes[: first.nodes]]
 
 
 def log_paths(folder: RunFolder, process: Process) -> list[Path]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from io import BufferedRWPair
 
+    from benchmarker.power.window import Edges
     from benchmarker.records.record import Memory
     from benchmarker.worker.bench import Bench
     from benchmarker.worker.protocol import Address
@@ -174,8 +175,8 @@ class Leader(Solo):
     They are told the current stage, which their failures name.
     """
 
-    def __init__(self, bench: Bench, channel: Channel, stages: Stages) -> None:
-        super().__init__(bench)
+    def __init__(self, bench: Bench, channel: Channel, stages: Stages, edges: Edges) -> None:
+        super().__init__(bench, edges)
         self._channel = channel
         self._stages = stages
         self.blocks_ns: list[list[int]] = []
@@ -237,13 +238,14 @@ class _GangStepper:
 class Follower:
     """A case that this process computes together with others, as rank 0 says."""
 
-    def __init__(self, bench: Bench, channel: Channel) -> None:
+    def __init__(self, bench: Bench, channel: Channel, edges: Edges) -> None:
         self.bench = bench
         self._channel = channel
+        self._edges = edges
 
     def follow(self, stages: Stages) -> None:
         """Do what rank 0 says until it says that the trial is over; raises LostPeerError."""
-        share = Share(self.bench, self._channel.rank)
+        share = Share(self.bench, self._edges, self._channel.rank)
         while True:
             stages.current, name, arguments = self._channel.receive(0)
             if name == _END:

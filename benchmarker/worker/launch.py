@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from benchmarker.api.case import Case
+    from benchmarker.power.samplers import Readings
     from benchmarker.worker.protocol import Request
 
 GRACE_S = 2.0
@@ -42,7 +43,7 @@ class Ending:
     `fault` states, if it is not empty, why the worker was ended: what it sent is not valid. In a gang, all this is
     about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout. Over
     several nodes, `node` is that of the rank, and `lost` states, if it is not empty, why it was lost; the exit status
-    is then not known.
+    is then not known. `readings` are what the meters of each node read, by its name, as far as they arrived.
     """
 
     exit: int | None
@@ -53,6 +54,7 @@ class Ending:
     where: str = ""
     node: str | None = None
     lost: str = ""
+    readings: Mapping[str, Readings] = field(default_factory=dict)
 
 
 def converse(

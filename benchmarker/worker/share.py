@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
+from benchmarker.power.window import Gauge
 from benchmarker.records.record import Memory
 from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES
@@ -22,14 +23,16 @@ from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare
 if TYPE_CHECKING:
     from benchmarker.api.framework import StepMarker
     from benchmarker.api.problem import Workload
+    from benchmarker.power.window import Edges
     from benchmarker.worker.bench import Bench
 
 
 class Share:
     """A case in one process. Its public methods take and return what JSON can hold: rank 0 calls them in all ranks."""
 
-    def __init__(self, bench: Bench, rank: int = 0) -> None:
+    def __init__(self, bench: Bench, edges: Edges, rank: int = 0) -> None:
         self._bench = bench
+        self._edges = edges
         self._workload: Workload | None = None
         self._stack = ExitStack()
         self._mark: StepMarker = nullcontext
@@ -88,6 +91,18 @@ class Share:
         """Collect garbage, and exempt the remaining objects from later collections."""
         timing.quiet()
 
+    def tells_power(self) -> bool:
+        """Return whether this process is connected to a sampler that reads energy or power."""
+        return self._edges.tell_power
+
+    def mark(self, name: str) -> None:
+        """Have the samplers that this process is connected to read now; `name` marks the edge."""
+        self._edges.mark(name)
+
+    def gauge(self) -> Gauge:
+        """Return the power since the last call, and the temperature, as these samplers read them."""
+        return self._edges.gauge()
+
     def look(self) -> Snapshot:
         """Read the interference counters."""
         return counters.look()
@@ -135,9 +150,9 @@ class Share:
 class Solo:
     """A case that this process computes alone: its bench, and its share, the only one."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, edges: Edges) -> None:
         self.bench = bench
-        self.share = Share(bench)
+        self.share = Share(bench, edges)
 
     def all(self, name: str, *arguments: Any) -> list[Any]:
         """Call a method of every share; returns the results by rank."""

@@ -7,6 +7,7 @@ import time
 import traceback
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
-from benchmarker.power.window import Edges
+from benchmarker.power.window import Edges, Gauge
 from benchmarker.records.record import Blocks, CostPart, Local, Memory, StoppedBy, TokenTimes
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
@@ -71,16 +72,16 @@ def open_team(
     request: Request, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
 ) -> Solo | Follower:
     """Open a case in this process, which is a rank of a gang if the case has several."""
-    bench = Bench(case, profile_into)
+    bench, edges = Bench(case, profile_into), Edges(request.sensors)
     if case.ranks == 1:
-        return Solo(bench)
+        return Solo(bench, edges)
     rank = request.rank
     channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish, request.towards)
     channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
     if not case.each:
         bench.framework.join(channel)
-    return Follower(bench, channel) if rank else Leader(bench, channel, stages)
+    return Follower(bench, channel, edges) if rank else Leader(bench, channel, stages, edges)
 
 
 def _run(teams: list[Solo | Follower], request: Request, stages: Stages) -> bool:
@@ -90,13 +91,13 @@ def _run(teams: list[Solo | Follower], request: Request, stages: Stages) -> bool
         first.follow(stages)
         return True
     rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
-    ok = _measure([team for team in teams if isinstance(team, Solo)], stages, rng, Edges(request.sensors))
+    ok = _measure([team for team in teams if isinstance(team, Solo)], stages, rng)
     if isinstance(first, Leader):
         first.end()
     return ok
 
 
-def _measure(teams: list[Solo], stages: Stages, rng: random.Random, edges: Edges) -> bool:
+def _measure(teams: list[Solo], stages: Stages, rng: random.Random) -> bool:
     """Check, build, time and verify; reports any failure, and returns whether there was none.
 
     In a duet, the order of the two cases in each stage is drawn from `rng`.
@@ -119,12 +120,13 @@ def _measure(teams: list[Solo], stages: Stages, rng: random.Random, edges: Edges
             stages.send(part={"compile_s": steppers[stages.of].block(1) / 1e9})
     with stages("preheat"):
         for team in each():
-            preheat = timing.preheat(steppers[stages.of], team.bench.case.measuring, stages.tell, edges.gauge)
+            gauge = partial(_gauge, team)
+            preheat = timing.preheat(steppers[stages.of], team.bench.case.measuring, stages.tell, gauge)
             stages.send(part={"preheat": preheat})
     steps_per_block = 0
     with stages("timed"):
         if len(teams) == 1:
-            steps_per_block = _time(teams[0], stages, edges)
+            steps_per_block = _time(teams[0], stages)
         else:
             _time_duet(steppers, teams[0].bench.case.measuring, stages, rng)
     if any(team.share.workload.tokens for team in teams):
@@ -190,8 +192,8 @@ def _build_one(team: Solo, stages: Stages) -> None:
     stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
 
 
-def _time(team: Solo, stages: Stages, edges: Edges) -> int:
-    """Time the blocks between two readings of the meters; returns the steps of each.
+def _time(team: Solo, stages: Stages) -> int:
+    """Time the blocks between two readings of the meters, on each node of its own; returns the steps of each.
 
     Blocks that ended before an error are sent in any case.
     """
@@ -199,19 +201,22 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> int:
     steps = timing.steps_per_block(stepper, GANG_TRIES if isinstance(team, Leader) else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
-    least_s = measuring.power_min_s if measuring.wants_power and edges.tell_power else 0.0
+    least_s = measuring.power_min_s if measuring.wants_power and any(team.all("tells_power")) else 0.0
     team.all("quiet")
     before = _look(team)
     if isinstance(team, Leader):
         team.blocks_ns.clear()
-    edges.mark("begin")
+    team.all("mark", "begin")
     part: dict[str, Any] = {}
     try:
         stopped_by = timing.timed_blocks(stepper, steps, measuring, durations, stages.tell, least_s)
     finally:
-        edges.mark("end")
-        if stopped_by != "failure" or not isinstance(team, Leader):  # a gang that failed cannot be asked
-            part["interference"] = counters.between(before, _look(team))
+        if stopped_by == "failure" and isinstance(team, Leader):  # a gang that failed cannot be asked
+            team.share.mark("end")
+        else:
+            team.all("mark", "end")
+            counted = [counters.between(*each) for each in zip(before, _look(team), strict=True)]
+            part["interference"] = counters.over_nodes(counted)
         if durations:
             part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
         if isinstance(team, Leader):
@@ -220,9 +225,18 @@ def _time(team: Solo, stages: Stages, edges: Edges) -> int:
     return steps
 
 
-def _look(team: Solo) -> counters.Snapshot:
-    """Return the counters of this node, with what all its processes count of themselves."""
-    return counters.together(team.all("look")[: team.bench.case.ranks_per_node])
+def _gauge(team: Solo) -> Gauge:
+    """Return the power of all nodes since the last call, and the highest temperature of any."""
+    found: list[Gauge] = team.all("gauge")
+    powers = [each.power_W for each in found if each.power_W is not None]
+    temperatures = [each.temperature_C for each in found if each.temperature_C is not None]
+    return Gauge(sum(powers) if powers else None, max(temperatures, default=None))
+
+
+def _look(team: Solo) -> list[counters.Snapshot]:
+    """Return the counters of each node, with what all its processes count of themselves."""
+    ranks, count = team.all("look"), team.bench.case.ranks_per_node
+    return [counters.together(ranks[at : at + count]) for at in range(0, len(ranks), count)]
 
 
 def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stages, rng: random.Random) -> None:

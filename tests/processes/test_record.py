@@ -12,7 +12,7 @@ from benchmarker.records.record import nulls, schema
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/records"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
-"""What version 4 of the tool said of the records of versions 1 to 4, and versions 5 to 10 of their own."""
+"""What version 4 of the tool said of the records of versions 1 to 4, and versions 5 to 12 of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_no_private_folder_is_in_a_record(cli):
     assert "someone" not in done.stdout
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
 def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(version):
     records, faults = store.read([FIXTURES / f"v{version}"])
     assert (len(records), faults) == (4, [])
@@ -86,7 +86,7 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
     for record in records:
         raw = json.loads((FIXTURES / f"v{version}" / f"{record.trial_id}.json").read_text())
         assert raw["schema_version"] == version
-        assert record.schema_version == 11
+        assert record.schema_version == 12
         assert (record.case.devices, record.case.ranks, record.case.parallel, record.ranks) == (1, 1, "none", [])
         assert (record.case.nodes, record.machines) == (1, [])
         assert record.blocks.duration_ns == raw["blocks"]["duration_ns"]
@@ -103,6 +103,7 @@ def test_records_of_earlier_versions_are_read_and_say_what_they_did_not_have(ver
             8: set(),
             9: set(),
             10: set(),
+            11: set(),
         }[version] | ({"local", "allocation"} if version < 10 else set()) | ({"token_times"} if version < 8 else set())
         if version > 1:
             before = raw["witnesses" if version < 5 else "interference"]
@@ -137,13 +138,13 @@ def test_the_ranks_of_an_earlier_version_were_on_one_node():
     assert rank.node == 0
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
 def test_a_run_of_every_version_has_its_plan(version):
     plan = store.read_plan(FIXTURES / f"v{version}/plan.json")
     assert (plan.design, plan.trials, len(plan.order)) == ("rounds", 2, 4)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
 def test_records_of_every_version_compare_and_report_as_expected(command, tmp_path, version):
     expected = EXPECTED[f"v{version}"]
     shutil.copytree(FIXTURES / f"v{version}", tmp_path / "old")
@@ -162,10 +163,10 @@ def test_records_of_every_version_compare_and_report_as_expected(command, tmp_pa
 
 
 def test_a_record_of_a_newer_version_says_so(command, tmp_path):
-    path = next((FIXTURES / "v11").glob("2*.json"))
-    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 12}))
+    path = next((FIXTURES / "v12").glob("2*.json"))
+    (tmp_path / "new.json").write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 13}))
     done = command("validate", "new.json")
-    assert "new.json: made by a newer version of benchmarker (schema 12); update this one" in done.stdout
+    assert "new.json: made by a newer version of benchmarker (schema 13); update this one" in done.stdout
 
 
 @pytest.mark.parametrize("change", [{"reasons": []}, {"design": "blocks"}, {"meters": [5]}, {"witnesses": "none"}])

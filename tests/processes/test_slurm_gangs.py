@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
+from support import nvml
+from support.cards import Card, Constant, write
 from support.slurm import Slurm, running
 from support.toy import ENTRY_POINTS, TOY, install
 
@@ -32,6 +34,18 @@ seconds = 300
 """
 GPT2 = 'mode = "training"\nprecision = "fp64"\nn_layer = 1\nd_model = 32\nn_head = 4\nvocab_size = 53\nseq_len = 8\n'
 GPT2 += "batch_size = 8\nnodes = 2\n"
+POWER = """
+problem = "nap"
+framework = "toy"
+device = "cuda"
+trials = 1
+devices = 2
+nodes = 2
+[measuring]
+power = "nvml"
+power_idle = 1
+power_min = 3
+"""
 LINES = """
 import json, sys
 from pathlib import Path
@@ -143,6 +157,32 @@ def test_two_nodes_with_two_ranks_each_make_one_record(
     shown = program("show", str(path)).stdout
     assert f"on {nodes[0]}" in shown
     assert f"on {nodes[1]}" in shown
+    assert program("validate", str(job["folder"])).returncode == 0
+    none_left()
+
+
+def test_the_energy_of_two_nodes_is_the_sum_of_what_their_own_agents_read(slurm, program, tmp_path, none_left) -> None:
+    """Each node has a card of 100 W; the agents find it, as they run in the job's environment."""
+    write(tmp_path / "cards", [Card(uuid="GPU-a", curve=Constant(100.0), counter_update_s=0.001)])
+    played = nvml.environment(tmp_path / "cards")
+    played["LD_LIBRARY_PATH"] += f":{slurm.env['LD_LIBRARY_PATH']}"
+    env = {**slurm.env, **played, "TOY_CARD": "GPU-a"}
+    (tmp_path / "plan.toml").write_text(POWER)
+    words = ("submit", "plan.toml", "--launcher=slurm", "--nodes=2", "-o", "time=5", "--json")
+    done = program(*words, env=env)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    job = {**told, "folder": tmp_path / told["folder"]}
+    state = slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=120)["JobState"]
+    assert state == "COMPLETED", (job["folder"] / "job.log").read_text()
+    (record,) = records(job)
+    energy = record["energy"]
+    measured = [each for each in energy["sensors"] if each["measured"]]
+    assert [each["node"] for each in measured] == [0, 1]
+    windows_s = [(each["end_ns"] - each["begin_ns"]) / 1e9 for each in measured]
+    assert min(windows_s) >= sum(record["blocks"]["duration_ns"]) / 1e9
+    assert energy["energy_J"] == pytest.approx(100 * sum(windows_s), rel=1e-3)
+    assert energy["idle_W"] == pytest.approx(200, abs=1)
     assert program("validate", str(job["folder"])).returncode == 0
     none_left()
 

@@ -45,7 +45,15 @@ def make_energy(joules: float | None, duration_s: float = 40.0, **sensor: Any) -
     fields: dict[str, Any] = dict.fromkeys(SensorEnergy.__struct_fields__, 1.0)
     fields |= {"meter": "nvml", "id": "GPU-a", "device": "Card", "domain": "gpu", "scope": "", "measured": True}
     fields |= {"begin_ns": 0, "end_ns": round(duration_s * 1e9), "energy_J": joules or 0.0, "method": "counter"}
-    fields |= {"accuracy_percent": 5.0, "n": 800, "coverage": 1.0, "gaps": 0, "wraps": 0, "flags": []} | sensor
+    fields |= {
+        "accuracy_percent": 5.0,
+        "n": 800,
+        "coverage": 1.0,
+        "gaps": 0,
+        "wraps": 0,
+        "flags": [],
+        "node": 0,
+    } | sensor
     return Energy(
         duration_s=duration_s,
         steps=100,

@@ -54,9 +54,9 @@ def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) ->
     """Show the time series of everything the meters read during a trial.
 
     RESULT is a record, the folder of a run with one time series, or the time series itself. Times are in seconds since
-    the timed part began. Each row of the table covers the interval that begins at its time and shows the mean of each
-    quantity. For an energy counter it shows the mean power, for throttling the reasons in words, and for throttle time
-    its increase. --csv and --json contain every reading.
+    the timed part began, on several nodes by the clock of each. Each row of the table covers the interval that begins
+    at its time and shows the mean of each quantity. For an energy counter it shows the mean power, for throttling the
+    reasons in words, and for throttle time its increase. --csv and --json contain every reading.
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other; give one of them")
@@ -68,16 +68,18 @@ def command(result: Path, rows: int, wide: bool, as_json: bool, as_csv: bool) ->
     table = line.readings
     if not len(table):
         raise UserError(f"{path}: the time series contains no readings")
-    begun = table.loc[table["mark"] == "begin", "time_ns"]
-    zero_ns = int(begun.iloc[0]) if len(begun) else int(table["time_ns"].iloc[0])
-    table.insert(0, "time_s", (table["time_ns"] - zero_ns) / 1e9)
+    table.insert(0, "time_s", line.seconds())
     if as_json:
         print_json(plain(table))
     elif as_csv:
         print_frame_csv(table)
     else:
-        if not len(begun):
+        untimed = {*table["node"]} - {*table.loc[table["mark"] == "begin", "node"]}
+        if untimed == {*table["node"]}:
             click.echo("nothing was timed: times are since the first reading")
+        else:
+            for node in sorted(untimed):
+                click.echo(f"node {node} was not timed: its times are since its first reading")
         _print(table, line.channels, rows, wide)
 
 
@@ -115,7 +117,7 @@ def _reason(record: Record) -> str:
     return clean(f"nothing was measured: {why_nothing(record)}")
 
 
-def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows: int, wide: bool) -> None:
+def _print(table: pd.DataFrame, channels: Sequence[Mapping[str, Sequence[Channel]]], rows: int, wide: bool) -> None:
     """Print a row for each time interval and a column for each quantity of each sensor."""
     import pandas as pd
 
@@ -124,7 +126,8 @@ def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows:
     table["bin"] = (table["time_s"] / width).map(math.floor)
     bins = range(table["bin"].min(), table["bin"].max() + 1)
     columns: dict[str, list[str]] = {"s": [f"{at * width:.{_digits(width)}f}" for at in bins]}
-    marks = table[table["mark"] != ""].drop_duplicates(["time_s", "mark"])
+    marks = table[table["mark"] != ""].drop_duplicates(["node", "time_s", "mark"])
+    marks = marks[marks["node"] == marks["node"].min()]
     columns["mark"] = ["-"] * len(bins)
     for at, of in marks.groupby("bin"):
         counted = of["mark"].value_counts(sort=False)
@@ -132,8 +135,11 @@ def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows:
             mark if count == 1 else f"{count} {mark}s" for mark, count in counted.items()
         )
     labels = _labels(table)
-    known: dict[tuple[str, ...], Channel] = {
-        (meter, each.id, each.domain, each.quantity): each for meter, of in channels.items() for each in of
+    known: dict[tuple[str | int, ...], Channel] = {
+        (node, meter, each.id, each.domain, each.quantity): each
+        for node, meters in enumerate(channels)
+        for meter, of in meters.items()
+        for each in of
     }
     for name, quantity, readings in _series(table, wide):
         channel = known[*name, quantity]
@@ -155,14 +161,15 @@ def _print(table: pd.DataFrame, channels: Mapping[str, Sequence[Channel]], rows:
         )
 
 
-_Name = tuple[str, ...]
-_SENSOR = ["meter", "id", "domain"]
+_Name = tuple[int, str, str, str]
+_SENSOR = ["node", "meter", "id", "domain"]
 
 
 def _labels(table: pd.DataFrame) -> dict[_Name, tuple[str, str]]:
     """Return the name of each sensor in headings (a number if its name is too long) and in full."""
     names: list[_Name] = list(table[_SENSOR].drop_duplicates().itertuples(index=False, name=None))
-    full = [label(*name) for name in names]
+    several = len({node for node, *_ in names}) > 1
+    full = [f"node {node} " * several + label(*name) for node, *name in names]
     return {
         name: (text if len(text) <= _LONG else str(at), text)
         for at, (name, text) in enumerate(zip(names, full, strict=True), 1)

@@ -36,11 +36,14 @@ def sensed_rows(record: Record) -> list[list[str]]:
         found.append(["energy", f"none: {'no sensor can be read' if _nothing(record) else record.reasons['energy']}"])
     elif record.meters:
         found.append(["power", f"none: {why_nothing(record)}"])
+    names = record.node_names
     for each in record.telemetry:
-        found += _conditions(each)
+        found += _conditions(each, names)
     if asked:
         found += [
-            [f"{report.meter} unavailable", missing.text] for report in record.meters for missing in report.unavailable
+            [f"{_on(names, report.node)}{report.meter} unavailable", missing.text]
+            for report in record.meters
+            for missing in report.unavailable
         ]
     return found
 
@@ -69,10 +72,11 @@ def _energy(record: Record, energy: Energy) -> list[list[str]]:
     if "energy_short" in energy.flags:
         asking = "" if record.case.measuring.wants_power else "--power=auto "
         found.append(["SHORT", f"an energy figure needs {SHORT_S:g} s or more: use {asking}--power-min=60"])
+    names = record.node_names
     for at, sensor in enumerate(energy.sensors):
         found.append(
             [
-                label(sensor.meter, sensor.id, sensor.domain),
+                _on(names, sensor.node) + label(sensor.meter, sensor.id, sensor.domain),
                 _sensor(sensor, record.reasons.get(f"energy.sensors[{at}].energy_J", "")),
             ]
         )
@@ -117,9 +121,14 @@ def _method(sensor: SensorEnergy) -> str:
     return f"counter (polled {si(sensor.polled_J, 'J')}{ratio})"
 
 
-def _conditions(state: Conditions) -> list[list[str]]:
+def _on(names: Sequence[str], node: int) -> str:
+    """Return the name of a node as the beginning of that of a sensor; empty if there is one node."""
+    return f"{names[node]} " if names else ""
+
+
+def _conditions(state: Conditions, names: Sequence[str]) -> list[list[str]]:
     """Return the state of a device: mean and maximum of each quantity, and why its clocks were throttled."""
-    of = f"{state.meter} {state.device or state.id}"
+    of = f"{_on(names, state.node)}{state.meter} {state.device or state.id}"
     ranges = [
         f"{HEADINGS.get(name, name)} {amount(name, each.mean)}"
         + (f" (to {amount(name, each.max)})" if amount(name, each.max) != amount(name, each.mean) else "")

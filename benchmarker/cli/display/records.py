@@ -265,7 +265,7 @@ def _how(record: Record) -> list[list[str]]:
         )
     if record.ranks and record.blocks:
         steps = record.blocks.steps_per_block
-        names = record.allocation.nodes if record.allocation and record.machines else []
+        names = record.node_names
         medians = [
             si(median(rank.duration_ns) / steps / 1e9, "s") + (f" on {names[rank.node]}" if names else "")
             for rank in record.ranks

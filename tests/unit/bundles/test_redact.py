@@ -139,7 +139,7 @@ def test_the_same_machine_and_card_have_the_same_pseudonym_everywhere(theirs):
         assert each.machine.gpus[1].uuid == "GPU-card-2-89abcdef"
         assert each.software.variables == {"CUDA_VISIBLE_DEVICES": card, "N": "8"}
     line = telemetry.read(next(theirs.glob(f"*{store.TELEMETRY}")))
-    assert set(line.readings["id"]) == {card} == {line.channels["nvml"][0].id}
+    assert set(line.readings["id"]) == {card} == {line.channels[0]["nvml"][0].id}
     environment = json.loads((theirs / "environment.json").read_text())
     assert [(each["machine"]["host"], len(each["trials"])) for each in environment["machine"]] == [
         ("host-1-89abcdef", 2),

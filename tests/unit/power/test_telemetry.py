@@ -1,5 +1,6 @@
 import io
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +25,7 @@ BOTH = [
 def test_every_reading_comes_back_in_order_of_time(tmp_path):
     (tmp_path / "t.parquet").write_bytes(telemetry.encode(BOTH))
     line = telemetry.read(tmp_path / "t.parquet")
-    assert line.channels == {one.meter: one.channels for one in BOTH[:2]}
+    assert line.channels == [{one.meter: one.channels for one in BOTH[:2]}]
     found = line.readings
     assert tuple(found.columns) == telemetry.COLUMNS
     assert found["time_ns"].tolist() == [10, 20, 20, 30, 30]
@@ -34,6 +35,28 @@ def test_every_reading_comes_back_in_order_of_time(tmp_path):
     assert found["reason"].tolist() == ["", "", "lost", "", ""]
     assert found["mark"].tolist() == ["", "", "", "end", "end"]
     assert found["what"].tolist() == ["", "", "thermal", "", "thermal"]
+
+
+def test_readings_of_several_nodes_are_by_node_and_its_own_time(tmp_path):
+    """The clock of the second node is behind; its sensor has the same name."""
+    other = Sampled("nvml", (HEAT, CARD), (), [Sample(3, 0, "begin", (0.0, 8.0)), Sample(4, 0, "", (0.0, 9.0))])
+    (tmp_path / "t.parquet").write_bytes(telemetry.encode(BOTH, [], [other]))
+    line = telemetry.read(tmp_path / "t.parquet")
+    assert line.channels == [{one.meter: one.channels for one in BOTH[:2]}, {}, {"nvml": (HEAT, CARD)}]
+    assert line.readings["node"].tolist() == [0] * 5 + [2] * 4
+    assert line.readings["time_ns"].tolist() == [10, 20, 20, 30, 30, 3, 3, 4, 4]
+    assert [round(each * 1e9) for each in line.seconds()] == [0, 10, 10, 20, 20, 0, 0, 1, 1]
+
+
+def test_a_file_of_an_earlier_version_has_one_node(tmp_path):
+    table = pq.read_table(io.BytesIO(telemetry.encode(BOTH)))
+    channels = msgspec.json.encode({one.meter: one.channels for one in BOTH[:2]})
+    old = table.drop_columns(["node"]).replace_schema_metadata({b"benchmarker.channels": channels})
+    pq.write_table(old, tmp_path / "old.parquet")
+    (tmp_path / "new.parquet").write_bytes(telemetry.encode(BOTH))
+    before, now = (telemetry.read(tmp_path / f"{name}.parquet") for name in ("old", "new"))
+    assert before.channels == now.channels
+    assert before.readings.equals(now.readings)
 
 
 def test_a_notebook_finds_it_beside_its_record(tmp_path):
@@ -60,10 +83,10 @@ def test_what_is_no_time_series_is_told(tmp_path):
 def test_what_stands_in_its_way_costs_the_time_series_alone(tmp_path):
     said = []
     (tmp_path / "taken").mkdir()
-    run._keep(tmp_path / "taken", BOTH, said.append)
+    run._keep(tmp_path / "taken", [BOTH], said.append)
     assert said[0].startswith("the trial has no time series: cannot write ")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-    run._keep(tmp_path / "t.parquet", BOTH, said.append)
+    run._keep(tmp_path / "t.parquet", [BOTH], said.append)
     assert len(telemetry.read(tmp_path / "t.parquet").readings) == 5
-    run._keep(tmp_path / "none", BOTH[2:], said.append)
+    run._keep(tmp_path / "none", [BOTH[2:], []], said.append)
     assert not (tmp_path / "none").exists()

@@ -10,7 +10,7 @@ from support.records import make_record
 
 from benchmarker.records import reading
 from benchmarker.records.consistency import contradictions, contradictions_between, span
-from benchmarker.records.record import Local, Record
+from benchmarker.records.record import SCHEMA_VERSION, Local, Record, nulls
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 NUMPY, *_, TORCH = sorted(FIXTURES.glob("v10/2*.json"), key=lambda path: "torch" in path.read_text())
@@ -204,6 +204,21 @@ def test_a_preheat_that_its_rates_do_not_allow_is_named(fields):
     assert contradictions(read(fields)) == []
     fields["preheat"]["outcome"] = "timeout"
     assert contradictions(read(fields)) == ["its preheat timed out after 2.1 s of 60 s"]
+
+
+def test_the_energy_of_several_nodes_has_a_sensor_of_each(fields):
+    fields["case"] |= {"devices": 2, "nodes": 2}
+    fields |= {"schema_version": SCHEMA_VERSION, "machines": [fields["machine"], fields["machine"]]}
+    fields["reasons"] |= dict.fromkeys(nulls(fields), "")
+    assert contradictions(read(fields)) == [
+        "energy.energy_J is 100.5 J, but no sensor of node 1 was read",
+        "energy.total_J is 100.5 J, but no sensor of node 1 was read",
+    ]
+    fields["energy"] |= {"sensors": [SENSOR, SENSOR | {"node": 1}], "energy_J": 201.0, "total_J": 201.0}
+    assert contradictions(read(fields)) == []
+    fields["machines"], fields["case"]["nodes"] = [], 1
+    with pytest.raises(msgspec.ValidationError, match="the node of what meters read must be one of `machines`"):
+        read(fields)
 
 
 def test_a_skipped_trial_measures_nothing(fields):

@@ -1,0 +1,62 @@
+"""Interference counters of several nodes: what ranks did is added up, what disturbed them is that of the worst node."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from benchmarker.machine import counters
+from benchmarker.records.record import Interference
+from benchmarker.worker import trial
+
+QUIET = Interference(
+    duration_s=10.0,
+    own_busy_cores=2.0,
+    other_busy_cores=0.1,
+    steal_percent=0.0,
+    pressure_percent=1.0,
+    throttled_s=None,
+    voluntary_switches=100,
+    involuntary_switches=3,
+    frequency_MHz=3000.0,
+    temperature_C=None,
+)
+BUSY = Interference(
+    duration_s=10.5,
+    own_busy_cores=1.5,
+    other_busy_cores=0.9,
+    steal_percent=None,
+    pressure_percent=30.0,
+    throttled_s=0.2,
+    voluntary_switches=50,
+    involuntary_switches=400,
+    frequency_MHz=2000.0,
+    temperature_C=None,
+)
+
+
+def test_a_disturbance_of_any_node_counts():
+    assert counters.over_nodes([QUIET, BUSY]) == Interference(
+        duration_s=10.0,
+        own_busy_cores=3.5,
+        other_busy_cores=0.9,
+        steal_percent=0.0,
+        pressure_percent=30.0,
+        throttled_s=0.2,
+        voluntary_switches=150,
+        involuntary_switches=403,
+        frequency_MHz=2000.0,
+        temperature_C=None,
+    )
+
+
+def test_one_node_is_as_it_is():
+    assert counters.over_nodes([BUSY]) == BUSY
+
+
+def test_each_node_has_the_counters_of_its_own_ranks():
+    """The first rank of a node tells what the node counts, and each what it counts of itself."""
+    one = counters.look()
+    looks = [replace(one, time_s=rank, busy_s=rank, own_s=10.0**rank, voluntary=1, involuntary=2) for rank in range(4)]
+    case = SimpleNamespace(ranks_per_node=2)
+    found = trial._look(SimpleNamespace(all=lambda name: {"look": looks}[name], bench=SimpleNamespace(case=case)))
+    assert [(each.time_s, each.busy_s, each.own_s) for each in found] == [(0, 0, 11.0), (2, 2, 1100.0)]
+    assert [(each.voluntary, each.involuntary) for each in found] == [(2, 4)] * 2
