@@ -166,7 +166,7 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
     Raises `UserError` if the software of a node is not that of this one.
     """
     found: list[Agent] = []
-    _allow_files(_FILES * len(nodes.names))
+    allow_files(_FILES * len(nodes.names))
     try:
         for node in nodes.names:
             process = _process(nodes.launcher.command([node], PROGRAM))
@@ -218,7 +218,7 @@ def _wait(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bo
         agent.is_silent = not has_told(agent) and agent.process.returncode is None
 
 
-def _allow_files(number: int) -> None:
+def allow_files(number: int) -> None:
     """Let this process open so many more files, if the system lets it: the limit is often 1024 at first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = number + _OTHER_FILES

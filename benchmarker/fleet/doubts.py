@@ -22,30 +22,72 @@ def percent(share: float) -> str:
     return f"{abs(share):.1%}"
 
 
-def headline(nodes: Sequence[NodeResult], cells: Sequence[Cell], delta: float) -> str:
+def headline(nodes: Sequence[NodeResult], links: Sequence[NodeResult], cells: Sequence[Cell], delta: float) -> str:
     """Return the answer in one sentence."""
-    worst: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.is_named and (cell.node not in worst or abs(cell.shift) > abs(worst[cell.node].shift)):
-            worst[cell.node] = cell
+    of_nodes = [cell for cell in cells if not cell.ends]
+    of_links = [cell for cell in cells if cell.ends]
+    parts = [_of_nodes(nodes, of_nodes, delta)] if of_nodes or not links else []
+    parts += [_of_links(nodes, links, of_links, delta)] if links else []
+    if failed := [each.node for each in (*nodes, *links) if each.reasons]:
+        parts.append(f"{named(failed)} failed, in whole or in part")
+    return "; ".join(parts)
+
+
+def _of_nodes(nodes: Sequence[NodeResult], cells: Sequence[Cell], delta: float) -> str:
+    worst = _worst(cells)
     of = count(len(nodes), "node")
-    failed = [node.node for node in nodes if node.reasons]
-    ended = f"; {named(failed)} failed, in whole or in part" if failed else ""
     if not worst:
-        suspects = {cell.node for cell in cells if cell.verdict in ("undecided", "not judged")}
-        left = f"; not decided: {named(sorted(suspects))}" if suspects else ""
-        return f"none of {of} is shown to differ from the others by more than {delta:.0%}{left}{ended}"
+        return f"none of {of} is shown to differ from the others by more than {delta:.0%}{_not_decided(cells)}"
     told = [
         f"{cell.node} by {percent(cell.shift)} ({cell.name}{'' if cell.device is None else f', device {cell.device}'})"
         if cell.verdict == "slower"
         else f"{cell.node}, which is faster, by {percent(cell.shift)} ({cell.name})"
-        for cell in list(worst.values())[:MOST]
+        for cell in worst[:MOST]
     ]
-    more = f" and {len(worst) - MOST} more" if len(worst) > MOST else ""
-    slow = any(cell.verdict == "slower" for cell in worst.values())
+    slow = any(cell.verdict == "slower" for cell in worst)
     what = "slower than the others" if slow else "unlike the others"
-    verb = "is" if len(worst) == 1 else "are"
-    return f"{len(worst)} of {of} {verb} {what}: {'; '.join(told)}{more}{ended}"
+    return f"{len(worst)} of {of} {_are(worst)} {what}: {'; '.join(told)}{_more(worst)}"
+
+
+def _of_links(nodes: Sequence[NodeResult], links: Sequence[NodeResult], cells: Sequence[Cell], delta: float) -> str:
+    """Name nodes of which all links are slow, and then the links of no such node."""
+    at_fault = [node for node in nodes if node.slow_links]
+    told = []
+    for node in at_fault[:MOST]:
+        shifts = [cell.shift for cell in cells if node.node in cell.ends and cell.is_named]
+        by = f"by {percent(min(shifts))} or more ({node.slow_links[0]})"
+        told.append(f"all links of {node.node} are slower than the others, {by}")
+    told += [f"so are those of {len(at_fault) - MOST} more nodes"] if len(at_fault) > MOST else []
+    of = count(len(links), "link")
+    worst = [cell for cell in _worst(cells) if not {*cell.ends} & {node.node for node in at_fault}]
+    if worst:
+        by = "; ".join(f"{cell.node} by {percent(cell.shift)} ({cell.name})" for cell in worst[:MOST])
+        told.append(f"{len(worst)} of {of} {_are(worst)} slower than the others: {by}{_more(worst)}")
+    if not told:
+        told = [f"none of {of} is shown to be slower than the others by more than {delta:.0%}{_not_decided(cells)}"]
+    return "; ".join(told)
+
+
+def _worst(cells: Sequence[Cell]) -> list[Cell]:
+    """Return of each named node or link the cell with the largest shift."""
+    worst: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.is_named and (cell.node not in worst or abs(cell.shift) > abs(worst[cell.node].shift)):
+            worst[cell.node] = cell
+    return list(worst.values())
+
+
+def _not_decided(cells: Sequence[Cell]) -> str:
+    suspects = {cell.node for cell in cells if cell.verdict in ("undecided", "not judged")}
+    return f"; not decided: {named(sorted(suspects))}" if suspects else ""
+
+
+def _are(several: Sequence[object]) -> str:
+    return "is" if len(several) == 1 else "are"
+
+
+def _more(several: Sequence[object]) -> str:
+    return f" and {len(several) - MOST} more" if len(several) > MOST else ""
 
 
 def unlike(measured: Measured) -> dict[str, list[str]]:
@@ -61,51 +103,58 @@ def unlike(measured: Measured) -> dict[str, list[str]]:
     return found
 
 
-def doubts(found: Judgement, cells: Sequence[Cell], nodes: Sequence[NodeResult], delta: float) -> list[str]:
-    """Return what makes one doubt the result, the weightiest first."""
+def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[NodeResult], delta: float) -> list[str]:
+    """Return what makes one doubt the result, the weightiest first; `every` are the nodes and links."""
+    measured = found[0].measured
     told = []
-    if not found.measured.complete:
+    if not measured.complete:
         told.append("the run of the fleet is not complete: it goes on, or it was interrupted")
-    told += [f"cannot read {fault}" for fault in found.measured.faults]
-    told += grouped({node.node: "; ".join(node.reasons) for node in nodes if node.reasons})
-    if len({found.nodes[at] for at in range(len(found.units))}) < outliers.LEAST_NODES:
-        told.append(f"of fewer than {outliers.LEAST_NODES} nodes, none can be told to be unlike the others")
-    if kinds := _several_kinds(found):
-        told.append(kinds)
+    told += [f"cannot read {fault}" for fault in measured.faults]
+    told += grouped({each.node: "; ".join(each.reasons) for each in every if each.reasons})
+    if measured.no_links:
+        told.append(f"links are not measured: {measured.no_links}")
+    if measured.gangs:
+        told.append(f"not counted: {count(measured.gangs, 'trial')} over several nodes, which tell nothing about one")
+    has_cells = [each for each in found if each.units] or found[:1]
+    for each in has_cells:
+        if len({*each.nodes}) < outliers.LEAST_NODES:
+            told.append(f"of fewer than {outliers.LEAST_NODES} {each.what}s, none can be told to be unlike the others")
+    told += filter(None, map(_several_kinds, has_cells))
     told += _too_few(found, cells)
-    told += grouped({node.node: listed(node.unlike) for node in nodes if node.unlike})
-    if lacking := _lacking(found):
-        told.append(lacking)
-    scatter = found.scatter()
-    if scatter > delta / 2:
-        told.append(
-            f"trials of one node scatter by {scatter:.1%}, so a shift may have to be more than "
-            f"{delta + 1.3 * scatter:.1%} to be seen"
-        )
+    told += grouped({each.node: listed(each.unlike) for each in every if each.unlike})
+    told += filter(None, map(_lacking, has_cells))
+    for each in has_cells:
+        scatter = each.scatter()
+        if scatter > delta / 2:
+            told.append(
+                f"trials of one {each.what} scatter by {scatter:.1%}, so a shift may have to be more than "
+                f"{delta + 1.3 * scatter:.1%} to be seen"
+            )
     return told
 
 
 def _several_kinds(found: Judgement) -> str:
-    """Return that most nodes differ among themselves, as where half of a fleet is slow: no median is typical then."""
+    """Return that most units differ among themselves, as where half of a fleet is slow: no median is typical then."""
     spreads = outliers.spreads(found.levels)
     wide = [at for at, spread in enumerate(spreads) if spread > max(found.margin, found.scatter())]
     if not wide:
         return ""
     widest = max(wide, key=lambda at: spreads[at])
     return (
-        f"in {part(len(wide), len(found.columns), 'case')}, nodes differ among themselves more than trials of one, by "
-        f"{spreads[widest]:.1%} (standard deviation): the fleet may be of several kinds; compare those of one kind"
+        f"in {part(len(wide), len(found.columns), 'case')}, {found.what}s differ among themselves more than trials of "
+        f"one, by {spreads[widest]:.1%} (standard deviation): the fleet may be of several kinds; compare those of one "
+        "kind"
     )
 
 
-def _too_few(found: Judgement, cells: Sequence[Cell]) -> list[str]:
+def _too_few(found: Sequence[Judgement], cells: Sequence[Cell]) -> list[str]:
     """Return that suspicions are not judged, and what to do about it."""
     several = [cell for cell in cells if cell.verdict == "not judged"]
     if not several:
         return []
     suspects = named(list(dict.fromkeys(cell.node for cell in several)))
-    tests = max(1, len(found.suspicions))
-    rounds = -(-3 * outliers.fewest_rounds(tests, found.alpha) // 2) + 1
+    tests = sum(len(each.suspicions) for each in found)
+    rounds = -(-3 * outliers.fewest_rounds(tests, found[0].alpha) // 2) + 1
     return [
         f"{count(len(several), 'suspicion is', 'suspicions are')} not judged ({suspects}), because "
         f"{several[0].reason.split(';')[0]} cannot decide; measure with --rounds={rounds}, or let `nodes run` repeat "
@@ -114,7 +163,7 @@ def _too_few(found: Judgement, cells: Sequence[Cell]) -> list[str]:
 
 
 def _lacking(found: Judgement) -> str:
-    """Return that cases were not measured on all nodes."""
+    """Return that cases were not measured on all nodes, or links."""
     cases = found.measured.cases
     having = {
         case: sum(any(column.case == case for column in node.step_s) for node in found.measured.nodes.values())
@@ -123,4 +172,6 @@ def _lacking(found: Judgement) -> str:
     few = {case: number for case, number in having.items() if number < len(found.names)}
     if not few:
         return ""
-    return f"{part(len(few), len(cases), 'case')} were not measured on all nodes; at least on {min(few.values())}"
+    return (
+        f"{part(len(few), len(cases), 'case')} were not measured on all {found.what}s; at least on {min(few.values())}"
+    )

@@ -5,11 +5,12 @@ results/<id>/fleet.toml             the plan file
 results/<id>/fleet.log              what the launcher and the nodes printed
 results/<id>/<node>/node.json       how far the node is, and how its part ended
 results/<id>/<node>/<run id>/       a run of the node, one for each stage; as any other run
+results/<id>/<node>+<node>/         the same of a link between two nodes
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +25,7 @@ from benchmarker.records.configurations import Value
 from benchmarker.records.job import Installed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PLAN_FILE = "fleet.toml"
@@ -37,11 +39,30 @@ class Stage(Struct, frozen=True, forbid_unknown_fields=True):
     rounds: Positive
     cases: list[dict[str, Value]] = []
 
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.nodes)
+
+
+class LinkStage(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is measured between pairs of nodes: so many rounds of these cases, by their factors; of all if empty."""
+
+    links: list[tuple[str, str]]
+    rounds: Positive
+    cases: list[dict[str, Value]] = []
+
+    @property
+    def size(self) -> int:
+        """The number of links."""
+        return len(self.links)
+
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a fleet was asked for; `seed` is that of the order of the cases, which is the same on every node.
 
-    `ended_at` is null until the last stage has ended.
+    `measures` is what its cases are for: nodes, links between them, or both; `no_links` is why links were not measured
+    nevertheless. `ended_at` is null until the last stage has ended.
     """
 
     name: str
@@ -52,11 +73,17 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     installed: Installed
     started_at: str
     stages: list[Stage]
+    measures: tuple[Literal["nodes", "links"], ...] = ("nodes",)
+    link_stages: list[LinkStage] = []
+    no_links: str = ""
     ended_at: Annotated[str | None, NULL_IS_AN_ANSWER] = None
 
 
 class NodeState(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How far a node is in a stage; `ended_at` is null until it has ended, and `error` says why it could not go on."""
+    """How far a node is in a stage, or a link, by the name of its folder.
+
+    `ended_at` is null until it has ended, and `error` says why it could not go on.
+    """
 
     node: str
     host: str
@@ -85,6 +112,11 @@ def asked_of(path: Path) -> Asked:
 def save_asked(path: Path, asked: Asked) -> None:
     """Write what a fleet was asked for; raises OSError."""
     atomic.write(path / store.FLEET, atomic.encode(asked))
+
+
+def of_link(ends: Sequence[str]) -> str:
+    """Return the name of the folder of a link, which is no name of a node."""
+    return "+".join(ends)
 
 
 def state_of(path: Path, node: str) -> NodeState | None:

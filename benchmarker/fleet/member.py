@@ -28,6 +28,8 @@ from benchmarker.running.run import execute
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import TracebackType
+    from typing import Self
 
     from benchmarker.api.case import Case
     from benchmarker.records.record import Record
@@ -45,9 +47,7 @@ def take_part(path: Path, number: int, parent: int) -> None:
     if node is None or node not in stage.nodes:
         raise UserError(f"the launcher started this on {node or gethostname()}, which is not a node of {path}")
     _end_with(parent)
-    (path / node).mkdir(exist_ok=True)
-    listener = _Listener(path, NodeState(node=node, host=gethostname(), stage=number, started_at=machine.utc_now()))
-    try:
+    with Listener(path, node, number) as listener:
         if changed := differences(asked.installed, installed()):
             raise UserError(f"has other software than the parent: {changed}")
         plan = plan_of(path, asked, stage)
@@ -55,10 +55,6 @@ def take_part(path: Path, number: int, parent: int) -> None:
         allocation = structs.replace(asked.allocation, nodes=[node])
         with store.new_run(path / node, plan) as run:
             execute(run, listener, allocation)
-    except Exception as error:
-        listener.change(error=str(error) or type(error).__name__, ended_at=machine.utc_now())
-        raise
-    listener.change(ended_at=machine.utc_now())
 
 
 def _end_with(parent: int) -> None:
@@ -72,12 +68,26 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-class _Listener:
-    """Keeps the state of the node in its folder, and prints what the run says, with the name of the node."""
+class Listener:
+    """Keeps the state of a node, or of a link, in its folder, and prints what the run says, with its name.
 
-    def __init__(self, path: Path, state: NodeState) -> None:
-        self.path, self.state = path, state
+    When its context ends, the state tells so, and which error ended it.
+    """
+
+    def __init__(self, path: Path, name: str, stage: int) -> None:
+        (path / name).mkdir(exist_ok=True)
+        self.path = path
+        self.state = NodeState(node=name, host=gethostname(), stage=stage, started_at=machine.utc_now())
         self.change()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            self.change(error=str(error) or type(error).__name__, ended_at=machine.utc_now())
+        elif error is None:
+            self.change(ended_at=machine.utc_now())
 
     def change(self, **fields: object) -> None:
         """Write the state with some fields changed."""
@@ -85,7 +95,7 @@ class _Listener:
         folder.save_state(self.path, self.state)
 
     def say(self, text: str) -> None:
-        """Print a message with the name of the node."""
+        """Print a message with the name of the node or link."""
         sys.stderr.write(f"{self.state.node}: {text}\n")
 
     def begin(self, title: str, case: Case, left_s: float | None) -> None:

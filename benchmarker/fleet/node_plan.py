@@ -1,11 +1,11 @@
-"""What one node of a fleet measures: the cases that all share, on the devices that this node has."""
+"""What a node of a fleet measures, and what a link: the cases that all share, on the devices that this node has."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
@@ -20,14 +20,16 @@ from benchmarker.records import configurations
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from benchmarker.api.problem import Problem
-    from benchmarker.fleet.folder import Asked, Stage
+    from benchmarker.fleet.folder import Asked, LinkStage, Stage
     from benchmarker.planning.factors import Description, Settings
     from benchmarker.records.plan import Plan
 
+LINK_NODES = 2
+"""Nodes of a case that is measured between pairs of nodes."""
 ALONE = "one device exchanges nothing"
 
 
@@ -40,10 +42,45 @@ def description_of(file: Path, asked: Asked) -> Description:
     return replace(found, base={**found.base, **asked.settings}, axes=axes, order_seed=asked.seed)
 
 
+def measures(description: Description) -> tuple[Literal["nodes", "links"], ...]:
+    """Return whether cases are for nodes, for links, or both; raises `UserError` if one is for more than two nodes."""
+    tables = factors.expand(description)
+    if many := {int(table["nodes"]) for table in tables if int(table.get("nodes", 1)) > LINK_NODES}:
+        raise UserError(
+            f"nodes = {min(many)}: a fleet measures single nodes, and links between two; write nodes = {LINK_NODES}"
+        )
+    if not any(map(_is_of_link, tables)):
+        return ("nodes",)
+    return ("links",) if all(map(_is_of_link, tables)) else ("nodes", "links")
+
+
 def plan_of(path: Path, asked: Asked, stage: Stage) -> Plan:
     """Return what this node is to measure in a stage; raises `UserError` if nothing is left of it."""
-    found = replace(description_of(path / folder.PLAN_FILE, asked), trials=stage.rounds)
-    cases, left_out = _on_all_devices(found)
+    found = description_of(path / folder.PLAN_FILE, asked)
+    return _plan(found, asked, stage, *_on_all_devices(found))
+
+
+def link_plan_of(path: Path, asked: Asked, stage: LinkStage) -> Plan:
+    """Return what every link is to measure in a stage, on all devices of its nodes, as many as this one has.
+
+    A case that states its devices is left as it is. Raises `UserError` if nothing is left of it.
+    """
+    found = description_of(path / folder.PLAN_FILE, asked)
+    tables = [table for table in factors.expand(found) if _is_of_link(table)]
+    counts = {_kind(table): _devices(*_kind(table)) for table in tables if "devices" not in table}
+    cases = [{"devices": LINK_NODES * counts.get(_kind(table), 1), **table} for table in tables]
+    return _plan(found, asked, stage, cases, [])
+
+
+def _plan(
+    description: Description,
+    asked: Asked,
+    stage: Stage | LinkStage,
+    cases: Sequence[Settings],
+    left_out: Sequence[str],
+) -> Plan:
+    """Return the plan of a stage that measures these cases, or those of them that the stage chooses."""
+    found = replace(description, trials=stage.rounds)
     if not cases:
         raise UserError(f"nothing is left to run: {left_out[0]}")
     plan = build.from_description(replace(found, base={}, axes={}, zips=(), cases=cases))
@@ -70,12 +107,15 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
     counts: dict[tuple[str, str, str], int] = {}
     found: list[Settings] = []
     left_out: dict[str, None] = {}
-    for table in factors.expand(description):
+    for of_any in factors.expand(description):
+        if _is_of_link(of_any):
+            continue
+        table = {**of_any, "nodes": 1}
         if {"devices", "gpu"} & table.keys():
             found.append(table)
             continue
         problem: Problem = registry.load([f"problem.{table['problem']}"]).hook.make_problem()
-        key = (str(table["problem"]), str(table["framework"]), str(table.get("device", "auto")))
+        key = _kind(table)
         if key not in counts:
             counts[key] = _devices(*key)
         exchanges = _exchanges(problem, table)
@@ -86,6 +126,16 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
         else:
             found.append(table)
     return found, list(left_out)
+
+
+def _is_of_link(table: Settings) -> bool:
+    """Return whether a case is for two nodes."""
+    return int(table.get("nodes", 1)) == LINK_NODES
+
+
+def _kind(table: Settings) -> tuple[str, str, str]:
+    """Return what determines how many devices a case can have: problem, framework and device."""
+    return str(table["problem"]), str(table["framework"]), str(table.get("device", "auto"))
 
 
 def _devices(problem: str, framework: str, device: str) -> int:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from benchmarker.formatting import count
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Verdict = Literal["slower", "faster", "alike", "undecided", "not judged", "not suspected"]
 
 METHOD = (
-    "nodes far from the median of all are suspects; later rounds of them against control nodes near the median, or all "
-    "other nodes if they are few, decide: sign test of a shift beyond δ, corrected for all suspicions (Holm)"
+    "nodes far from the median of all are suspects, and links that are slower than that of all links; later rounds of "
+    "them against controls near the median, or all others if they are few, decide: sign test of a shift beyond δ, "
+    "corrected for all suspicions (Holm)"
 )
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """A case on a node, or on one of its devices: its shift against the others, as a ratio of step times less 1.
+    """A case on a node, one of its devices, or a link: its shift against the others, as a ratio of step times less 1.
+
+    A link has the nodes at its `ends`, and `node` is its name.
 
     `low` and `high` are the ends of the 95% interval, null with fewer than six deciding rounds. `p_value` is that of a
     shift beyond δ; `p_adjusted` is corrected for all suspicions (Holm) and for the repeats, and decides. Cells that are
@@ -26,6 +32,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     """
 
     node: str
+    ends: list[str] = []
     device: int | None
     case: str
     part: str
@@ -46,19 +53,34 @@ class Cell(Struct, frozen=True, kw_only=True):
         return f"{self.case} {self.part}".strip()
 
     @property
+    def where(self) -> str:
+        """The node, the device, or the link."""
+        return self.node if self.device is None else f"{self.node}, device {self.device}"
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether the first rounds made it a suspect."""
+        return self.verdict != "not suspected"
+
+    @property
     def is_named(self) -> bool:
-        """Whether the node is not like the others in this case."""
+        """Whether the node or link is not like the others in this case."""
         return self.verdict in ("slower", "faster")
 
 
 class NodeResult(Struct, frozen=True, kw_only=True):
-    """A node: its trials, why trials failed, why it has not done its part, and how it differs from most others."""
+    """A node: its trials, why trials failed, why it has not done its part, and how it differs from most others.
+
+    `slow_links` are the cases in which all of its links are named. It may be a link itself, with nodes at its `ends`.
+    """
 
     node: str
+    ends: list[str] = []
     trials: int
     failures: dict[str, int]
     trouble: str
     unlike: list[str]
+    slow_links: list[str] = []
 
     @property
     def reasons(self) -> list[str]:
@@ -68,7 +90,7 @@ class NodeResult(Struct, frozen=True, kw_only=True):
 
 
 class FleetResult(Struct, frozen=True, kw_only=True):
-    """A fleet: its nodes, its cells from the slowest on, a sentence that sums it up, and what makes one doubt it.
+    """A fleet: its nodes and links, its cells from the slowest on, a sentence that sums it up, and doubts about it.
 
     `suspicions` is the number of tests that were made together; `shared` is what all cases have in common, in words.
     """
@@ -76,9 +98,11 @@ class FleetResult(Struct, frozen=True, kw_only=True):
     headline: str
     doubts: list[str]
     nodes: list[NodeResult]
+    links: list[NodeResult] = []
     cells: list[Cell]
     suspicions: int
     controls: list[str]
+    link_controls: list[str] = []
     alpha: float
     delta: float
     shared: str
@@ -86,22 +110,29 @@ class FleetResult(Struct, frozen=True, kw_only=True):
 
     @property
     def against(self) -> str:
-        """What the suspects are compared with, in words; of few nodes, the other suspects are among it."""
-        suspected = {cell.node for cell in self.cells if cell.verdict != "not suspected"}
-        every = {cell.node for cell in self.cells} == suspected | set(self.controls)
-        return "all other nodes" if every else f"{count(len(self.controls), 'control node')} near the median"
+        """What the suspects are compared with, in words; of few, the other suspects are among it."""
+        of_nodes = [cell for cell in self.cells if not cell.ends]
+        of_links = [cell for cell in self.cells if cell.ends]
+        kinds = (("node", of_nodes, self.controls), ("link", of_links, self.link_controls))
+        return " and ".join(_against(*kind) for kind in kinds if any(cell.is_suspected for cell in kind[1]))
 
     @property
     def named(self) -> list[Cell]:
-        """The cells of nodes that are not like the others."""
+        """The cells of nodes and links that are not like the others."""
         return [cell for cell in self.cells if cell.is_named]
 
     @property
     def failed(self) -> list[NodeResult]:
-        """The nodes that have not done their part, or of which trials failed."""
-        return [node for node in self.nodes if node.reasons]
+        """The nodes and links that have not done their part, or of which trials failed."""
+        return [each for each in (*self.nodes, *self.links) if each.reasons]
 
     @property
     def is_ok(self) -> bool:
-        """Whether no node is named, and none failed."""
+        """Whether no node or link is named, and none failed."""
         return not self.named and not self.failed
+
+
+def _against(what: str, cells: Sequence[Cell], controls: Sequence[str]) -> str:
+    suspected = {cell.node for cell in cells if cell.is_suspected}
+    every = {cell.node for cell in cells} == suspected | set(controls)
+    return f"all other {what}s" if every else f"{count(len(controls), f'control {what}')} near the median"

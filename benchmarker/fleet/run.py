@@ -10,9 +10,11 @@ import msgspec
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
-from benchmarker.fleet.folder import Asked, Stage
+from benchmarker.fleet.folder import Asked, LinkStage, Stage
 from benchmarker.fleet.judge import repeat
-from benchmarker.fleet.node_plan import description_of
+from benchmarker.fleet.links import run_links
+from benchmarker.fleet.node_plan import description_of, link_plan_of, measures
+from benchmarker.fleet.pairs import ring
 from benchmarker.fleet.parent import run_stage
 from benchmarker.fleet.values import read_fleet
 from benchmarker.fleet.words import named
@@ -86,7 +88,9 @@ def begin(
         content = plan_file.read_bytes()
     except OSError as error:
         raise UserError(f"{plan_file}: {error.strerror}") from error
-    build.suite_of(description_of(plan_file, asked))
+    description = description_of(plan_file, asked)
+    build.suite_of(description)
+    asked = msgspec.structs.replace(asked, measures=measures(description))
     return folder.new_fleet(results, content, asked), asked
 
 
@@ -97,13 +101,49 @@ def run(path: Path, asked: Asked, alpha: float, delta: float, repeats: bool, pro
     """
     suite = build.suite_of(description_of(path / folder.PLAN_FILE, asked))
     trial_s = max(float(case.settings.get("timeout_s") or Measuring().timeout_s) for case in suite.cases)
-    run_stage(path, asked, 0, trial_s, progress)
-    while repeats and (stage := repeat(read_fleet(path), alpha, delta)):
-        progress.say(
-            f"repeating {count(len(stage.cases), 'case')} with {count(stage.rounds, 'round')} on "
-            f"{count(len(stage.nodes), 'node')}: suspects, and others near the median"
-        )
-        asked = msgspec.structs.replace(asked, stages=[*asked.stages, stage])
-        folder.save_asked(path, asked)
-        run_stage(path, asked, len(asked.stages) - 1, trial_s, progress)
-    folder.save_asked(path, msgspec.structs.replace(asked, ended_at=utc_now()))
+    if "nodes" in asked.measures:
+        run_stage(path, asked, 0, trial_s, progress)
+    if "links" in asked.measures:
+        asked = _run_first_links(path, asked, trial_s, progress)
+    while repeats and (again := repeat(read_fleet(path), alpha, delta)):
+        for stage, what in ((again.of_nodes, "node"), (again.of_links, "link")):
+            if stage:
+                progress.say(
+                    f"repeating {count(len(stage.cases), 'case')} with {count(stage.rounds, 'round')} on "
+                    f"{count(stage.size, what)}: suspects, and others near the median"
+                )
+        if again.of_nodes:
+            asked = _asked(path, asked, stages=[*asked.stages, again.of_nodes])
+            run_stage(path, asked, len(asked.stages) - 1, trial_s, progress)
+        if again.of_links:
+            asked = _asked(path, asked, link_stages=[*asked.link_stages, again.of_links])
+            plan = link_plan_of(path, asked, again.of_links)
+            run_links(path, asked, len(asked.link_stages) - 1, plan, trial_s, progress)
+    _asked(path, asked, ended_at=utc_now())
+
+
+def _run_first_links(path: Path, asked: Asked, trial_s: float, progress: Progress) -> Asked:
+    """Measure all links between neighbours that have had no trouble; returns what the fleet is asked for then."""
+    (first, *_) = asked.stages
+    only = "nodes" not in asked.measures
+    nodes = [node for node in first.nodes if only or not folder.trouble(asked, 0, node, folder.state_of(path, node))]
+    stage = LinkStage(ring(nodes), first.rounds)
+    try:
+        if not stage.links:
+            raise UserError(f"of {count(len(nodes), 'node')}, there is no neighbour")
+        plan = link_plan_of(path, asked, stage)
+    except UserError as error:
+        if only:
+            raise
+        progress.say(f"links are not measured: {error}")
+        return _asked(path, asked, no_links=str(error))
+    asked = _asked(path, asked, link_stages=[stage])
+    run_links(path, asked, 0, plan, trial_s, progress)
+    return asked
+
+
+def _asked(path: Path, asked: Asked, **fields: object) -> Asked:
+    """Write what a fleet is asked for with some fields changed, and return it."""
+    changed: Asked = msgspec.structs.replace(asked, **fields)
+    folder.save_asked(path, changed)
+    return changed

@@ -1,4 +1,4 @@
-"""The numbers of a fleet: levels of units and cases, suspects, controls, and the test of each suspicion."""
+"""The numbers of a fleet, or of its links: levels of units and cases, suspects, controls, and tests."""
 
 from __future__ import annotations
 
@@ -41,10 +41,15 @@ class Suspicion:
 
 
 class Judgement:
-    """The numbers of a fleet: levels by unit and column, suspects, controls, and the test of each suspicion."""
+    """The numbers of a fleet: levels by unit and column, suspects, controls, and the test of each suspicion.
+
+    Of links, only slow ones are suspected: a node whose links are slow makes those of the others the fast ones, which
+    in a small fleet are half of all.
+    """
 
     def __init__(self, measured: Measured, alpha: float, delta: float) -> None:
         self.measured, self.margin = measured, math.log1p(delta)
+        self.what = "link" if any(node.ends for node in measured.nodes.values()) else "node"
         self.looks = LOOKS if measured.repeats else 1
         self.alpha = alpha / self.looks
         self.names = list(measured.nodes)
@@ -81,7 +86,7 @@ class Judgement:
     @cached_property
     def suspects(self) -> list[tuple[int, int]]:
         """The suspicious cells, the most suspicious first."""
-        return outliers.suspects(self.scores, self.nodes)
+        return outliers.suspects(np.fmax(self.scores, 0) if self.what == "link" else self.scores, self.nodes)
 
     @property
     def suspected(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""What each node of a fleet measured: a level for each unit, case and round, and what may explain it.
+"""What each node of a fleet measured, and each link: a level for each unit, case and round, and what may explain it.
 
-A unit is a node, or a device of a node where each works by itself. Records are read node by node and not kept: of a
-thousand nodes they would fill the memory.
+A unit is a node, a device of a node where each works by itself, or a link between two nodes. Records are read node by
+node and not kept: of a thousand nodes they would fill the memory.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
+from benchmarker.fleet.words import name_of_link
 from benchmarker.records import store
 from benchmarker.records.configurations import Factors, environment_of, factors
 from benchmarker.records.local_times import local_times
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.files.atomic import Fault
+    from benchmarker.fleet.folder import Asked
     from benchmarker.records.record import Record
 
 Part = str
@@ -34,7 +36,7 @@ Part = str
 
 
 class Unit(NamedTuple):
-    """A node, or one of its devices."""
+    """A node, one of its devices, or a link."""
 
     node: str
     device: int | None
@@ -55,8 +57,9 @@ Round = tuple[int, int]
 class Node:
     """What one node measured: step times by column, unit and round, s; its properties, and the state it was in.
 
-    `conditions` are quantities by case and round, such as temperatures; `failures` are the messages of failed trials.
-    `trouble` is why it has not done its part, empty if it has.
+    It may be a link too: between two nodes, its `ends`. `conditions` are quantities by case and round, such as
+    temperatures; `failures` are the messages of failed trials. `trouble` is why it has not done its part, empty if it
+    has.
     """
 
     name: str
@@ -66,19 +69,24 @@ class Node:
     failures: Counter[str] = field(default_factory=Counter)
     trials: int = 0
     trouble: str = ""
+    ends: tuple[str, str] | tuple[()] = ()
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The nodes of a fleet, in order, and what makes one doubt all of it.
+    """The nodes of a fleet, in order, and what makes one doubt all of it; or its links, as `links` are.
 
-    `repeats` is how often suspects were measured again; then the rounds of these runs decide.
+    `repeats` is how often suspects were measured again; then the rounds of these runs decide. `no_links` is why no link
+    was measured, if any should have been; `gangs` are trials over several nodes that are not counted.
     """
 
     nodes: dict[str, Node]
     repeats: int
     faults: list[Fault]
     complete: bool = True
+    links: Measured | None = None
+    no_links: str = ""
+    gangs: int = 0
 
     @property
     def cases(self) -> dict[str, Factors]:
@@ -90,34 +98,56 @@ class Measured:
 def read_fleet(path: Path) -> Measured:
     """Read the fleet in a folder, also while it runs; raises `UserError` if it cannot be read."""
     asked = folder.asked_of(path)
-    nodes: dict[str, Node] = {}
+    nodes = {name: Node(name) for name in asked.stages[0].nodes}
     faults: list[Fault] = []
-    for name in asked.stages[0].nodes:
-        nodes[name] = node = Node(name)
-        state = folder.state_of(path, name)
-        wanted = max(number for number, stage in enumerate(asked.stages) if name in stage.nodes)
-        node.trouble = folder.trouble(asked, wanted, name, state)
-        runs = sorted(each for each in (path / name).glob("*/") if (each / store.PLAN).exists())
-        for number, run in enumerate(runs):
-            faults += _add_run(node, number, run)
-    return Measured(nodes, len(asked.stages) - 1, faults, complete=asked.ended_at is not None)
+    for node in nodes.values() if "nodes" in asked.measures else ():
+        wanted = max(number for number, stage in enumerate(asked.stages) if node.name in stage.nodes)
+        faults += _read_node(path, node.name, node, asked, wanted)
+    complete = asked.ended_at is not None
+    links = _read_links(path, asked) if asked.link_stages else None
+    faults += links.faults if links else []
+    return Measured(nodes, len(asked.stages) - 1, faults, complete, links, asked.no_links)
+
+
+def _read_links(path: Path, asked: Asked) -> Measured:
+    links = [Node(name_of_link(ends), ends=ends) for ends in asked.link_stages[0].links]
+    faults: list[Fault] = []
+    for link in links:
+        wanted = max(number for number, stage in enumerate(asked.link_stages) if link.ends in stage.links)
+        faults += _read_node(path, folder.of_link(link.ends), link, asked, wanted)
+    return Measured({link.name: link for link in links}, len(asked.link_stages) - 1, faults)
+
+
+def _read_node(path: Path, name: str, node: Node, asked: Asked, wanted: int) -> list[Fault]:
+    """Read the runs in the folder of a node or link, which should have done the stage `wanted`; returns the faults."""
+    node.trouble = folder.trouble(asked, wanted, name, folder.state_of(path, name))
+    faults: list[Fault] = []
+    runs = sorted(each for each in (path / name).glob("*/") if (each / store.PLAN).exists())
+    for number, run in enumerate(runs):
+        faults += _add_run(node, number, run)
+    return faults
 
 
 def read_hosts(results: Sequence[Path]) -> Measured:
-    """Read records of several machines, which are told apart by their hosts; raises `UserError` if there is none."""
+    """Read records of several machines, which are told apart by their hosts; raises `UserError` if there is none.
+
+    A trial over several nodes says nothing about one of them, so it is not counted.
+    """
     records, faults = store.read(list(results))
-    if not records:
+    of_one = [record for record in records if record.case.nodes == 1]
+    if not of_one:
+        what = "record of one node" if records else "record"
         raise UserError(
-            f"no record was read from {', '.join(map(str, results))}; name the folder of a fleet, or runs of hosts"
+            f"no {what} was read from {', '.join(map(str, results))}; name the folder of a fleet, or runs of hosts"
         )
     nodes: dict[str, Node] = {}
     runs: dict[str, dict[str, int]] = {}
-    for record in records:
+    for record in of_one:
         host = record.machine.host
         of_host = runs.setdefault(host, {})
         number = of_host.setdefault(record.run_id, len(of_host))
         add(nodes.setdefault(host, Node(host)), number, record)
-    return Measured(dict(sorted(nodes.items())), 0, faults)
+    return Measured(dict(sorted(nodes.items())), 0, faults, gangs=len(records) - len(of_one))
 
 
 def read(results: Sequence[Path]) -> Measured:

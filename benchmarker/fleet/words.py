@@ -29,3 +29,8 @@ def listed(texts: Sequence[str]) -> str:
     """Return differences in one text, of many only the first ones and their number."""
     more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
     return f"{'; '.join(texts[:MOST])}{more}"
+
+
+def name_of_link(ends: Sequence[str]) -> str:
+    """Return the name of a link between two nodes."""
+    return "–".join(ends)

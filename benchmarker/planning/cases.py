@@ -152,7 +152,7 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
 
     Raises `UserError` if the framework or the devices cannot be spread over them, or if they are not there.
     """
-    if asked.devices == 1 and asked.nodes in (None, 1):
+    if asked.nodes == 1 or (asked.devices == 1 and asked.nodes is None):
         return 1
     is_spread = asked.each or ability.info.gang in ("process_per_device", "process_per_node")
     if asked.nodes is None:

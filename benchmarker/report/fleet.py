@@ -1,4 +1,4 @@
-"""A page about a fleet: the answer, a heat map of nodes and cases, the suspicions, and how nodes differ."""
+"""A page about a fleet: the answer, heat maps of nodes, links and cases, the suspicions, and how nodes differ."""
 
 from __future__ import annotations
 
@@ -33,8 +33,23 @@ UNDOUBTED = "Every node has done its part, and all nodes are of one kind."
 
 def page(found: FleetResult) -> Page:
     """Return the page of a fleet."""
-    sections = [Section("nodes", "Nodes and cases", (f"{found.shared}.",), (_heat(found), _cells(found)))]
-    if unlike := [(node.node, text) for node in found.nodes for text in (*node.reasons, *node.unlike)]:
+    of_nodes = [cell for cell in found.cells if not cell.ends]
+    sections = []
+    if of_nodes or not found.links:
+        sections.append(
+            Section(
+                "nodes", "Nodes and cases", (f"{found.shared}.",), (_heat(found, of_nodes, "node"), _cells(of_nodes))
+            )
+        )
+    if of_links := [cell for cell in found.cells if cell.ends]:
+        slow = [
+            f"All links of {node.node} are slower: {'; '.join(node.slow_links)}."
+            for node in found.nodes
+            if node.slow_links
+        ]
+        sections.append(Section("links", "Links", tuple(slow), (_heat(found, of_links, "link"), _cells(of_links))))
+    every = (*found.nodes, *found.links)
+    if unlike := [(each.node, text) for each in every for text in (*each.reasons, *each.unlike)]:
         columns = (Column("node"), Column("what", prose=True))
         caption = "Nodes that failed in whole or in part, and properties in which a node differs from most others."
         sections.append(
@@ -75,9 +90,10 @@ def _all_alike(found: FleetResult) -> Card:
 
 def _family(found: FleetResult) -> str:
     tested = f"{count(found.suspicions, 'suspicion')} tested together"
+    against = f", against {found.against}" if found.suspicions else ""
     return (
-        f"{tested}, against {found.against}. With a probability of at most "
-        f"{found.alpha:.0%}, any node is named whose shift is within {found.delta:.0%}."
+        f"{tested}{against}. With a probability of at most {found.alpha:.0%}, any node or link is named whose shift is "
+        f"within {found.delta:.0%}."
     )
 
 
@@ -85,14 +101,14 @@ def _row(cell: Cell) -> str:
     return cell.node if cell.device is None else f"{cell.node} device {cell.device}"
 
 
-def _heat(found: FleetResult) -> Figure:
-    """Return the heat map; its rows are sorted by their largest shift, slow or fast."""
+def _heat(found: FleetResult, cells: Sequence[Cell], what: str) -> Figure:
+    """Return the heat map of cells of nodes or of links; its rows are sorted by their largest shift, slow or fast."""
     by_row: dict[str, dict[str, Cell]] = {}
-    for cell in found.cells:
+    for cell in cells:
         by_row.setdefault(_row(cell), {})[cell.name] = cell
-    named = {_row(cell) for cell in found.named}
+    named = {_row(cell) for cell in cells if cell.is_named}
     rows = sorted(by_row, key=lambda row: (row not in named, -_largest(by_row[row])))
-    columns = sorted({cell.name for cell in found.cells})
+    columns = sorted({cell.name for cell in cells})
     drawn = rows[:MOST_ROWS]
     heat = Heat(
         "shift",
@@ -102,9 +118,9 @@ def _heat(found: FleetResult) -> Figure:
         FULL * found.delta,
     )
     return Figure(
-        "heat",
+        "heat" if what == "node" else "heat-of-links",
         "Shift of the step time",
-        "The step time of each node over that of the others, less 1: of suspects, over that of the controls at the "
+        f"The step time of each {what} over that of the others, less 1: of suspects, over that of the controls at the "
         "same time; of the rest, over the median of all in the first rounds. Those that stand out most are at the top.",
         Axis(""),
         (heat,),
@@ -124,8 +140,8 @@ def _text(cell: Cell | None) -> str:
     return "" if cell is None else f"{_row(cell)}, {cell.name}: {cell.shift:+.1%}, {cell.verdict}"
 
 
-def _cells(found: FleetResult) -> Listing:
-    suspected = [cell for cell in found.cells if cell.verdict != "not suspected"]
+def _cells(cells: Sequence[Cell]) -> Listing:
+    suspected = [cell for cell in cells if cell.is_suspected]
     return Listing(
         "Suspicions",
         _table(suspected),
@@ -136,7 +152,7 @@ def _cells(found: FleetResult) -> Listing:
 
 def _table(cells: Sequence[Cell]) -> Table:
     columns = (
-        Column("node"),
+        Column("where" if any(cell.ends for cell in cells) else "node"),
         Column("device", numeric=True),
         Column("case"),
         Column("step_time", "s", numeric=True),

@@ -109,6 +109,100 @@ def test_a_node_made_slow_is_named_among_four(fleet: Fleet) -> None:
     assert fleet.program("validate", "results", env={"PYTHONPATH": fleet.path}).returncode == 0
 
 
+LINKS = """
+problem = "team"
+framework = "toy"
+nodes = 2
+ms = 0.0
+exchange_ms = 1.0
+local = "none"
+[measuring]
+power = "none"
+warmup_steps = 1
+blocks = 2
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("unwell", "links", "nodes"),
+    [
+        ("node2+node3=0.1", {"node2–node3"}, set()),
+        ("node2+=0.1", {"node1–node2", "node2–node3"}, {"node2"}),
+    ],
+)
+def test_a_slow_link_is_told_from_a_slow_node(fleet: Fleet, unwell: str, links: set[str], nodes: set[str]) -> None:
+    """Exchanges take 10% longer, by the toy's own clock, on one link, or on both of a node."""
+    (fleet.folder / "links.toml").write_text(LINKS)
+    done = fleet.program("nodes", "run", "links.toml", "--rounds=2", "--json", env=fleet.env(unwell), timeout=500)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert {cell["node"] for cell in found["cells"] if cell["verdict"] == "slower"} == links
+    assert {node["node"] for node in found["nodes"] if node["slow_links"]} == nodes
+    assert "repeating 1 case" in done.stderr
+    shown = fleet.show(str(fleet.one), f"--junit={fleet.folder / 'out.xml'}", "-o", "page.html").stdout
+    assert all(len(line) <= 80 for line in shown.splitlines() if line.startswith(("node", "where")))
+    suite = ElementTree.parse(fleet.folder / "out.xml").getroot()[0]
+    assert {case.get("name") for case in suite if case.find("failure") is not None} == links | nodes
+    page = (fleet.folder / "page.html").read_text()
+    assert "node2–node3" in page
+    assert page.count('"type":"heatmap"') == 1
+    assert not fleet.processes()
+
+
+def test_links_have_normal_runs_of_both_nodes_beside_those_of_nodes(fleet: Fleet) -> None:
+    """Three nodes have three links, of which no two are measured at the same time."""
+    nap = '[[case]]\nproblem = "nap"\nms = 1.0\n'
+    (fleet.folder / "both.toml").write_text(f'framework = "toy"\nmeasuring.blocks = 2\n{nap}{nap}nodes = 2\n')
+    words = ("nodes", "run", "both.toml", "--rounds=1", "--no-repeat", "--nodes=3")
+    done = fleet.program(*words, env=fleet.env(), timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "; none of 3 links is shown to be slower than the others by more than 2%" in done.stdout
+    for ends in (["node1", "node2"], ["node2", "node3"], ["node3", "node1"]):
+        (file,) = (fleet.one / "+".join(ends)).glob("2*/2*.json")
+        record = json.loads(file.read_text())
+        assert record["allocation"]["nodes"] == ends
+        assert (record["case"]["devices"], record["case"]["nodes"], len(record["machines"])) == (2, 2, 2)
+    assert all(fleet.state(f"node{number}")["done"] == 1 for number in (1, 2, 3))
+    assert fleet.program("validate", "results", env={"PYTHONPATH": fleet.path}).returncode == 0
+    shown = fleet.program("show", "results", "--json", env={"PYTHONPATH": fleet.path})
+    assert len(json.loads(shown.stdout)) == 6
+    assert not fleet.processes()
+    hosts = fleet.show(*(str(path) for path in fleet.one.iterdir() if path.is_dir()))
+    assert "not counted: 3 trials over several nodes, which tell nothing about one" in hosts.stdout
+
+
+def test_links_that_cannot_be_measured_are_told_and_nodes_are_judged(fleet: Fleet) -> None:
+    """A nap on three devices cannot be spread over two nodes."""
+    nap = 'problem = "nap"\nms = 1.0\n'
+    (fleet.folder / "both.toml").write_text(
+        f'framework = "toy"\n[[case]]\n{nap}[[case]]\n{nap}nodes = 2\ndevices = 3\n'
+    )
+    words = ("nodes", "run", "both.toml", "--rounds=1", "--no-repeat", "--nodes=3")
+    done = fleet.program(*words, env=fleet.env(), timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "links are not measured: nothing is left to run: " in done.stderr
+    assert "note: links are not measured: nothing is left to run: " in done.stdout
+    assert "cannot be spread evenly" in done.stdout
+
+
+def test_an_interrupt_ends_the_processes_of_links(fleet: Fleet) -> None:
+    (fleet.folder / "links.toml").write_text(
+        LINKS.replace("team", "nap").partition("ms =")[0] + "ms = 200.0\n[measuring]\npower = 'none'\nblocks = 20\n"
+    )
+    words = [sys.executable, "-m", "benchmarker", "nodes", "run", "links.toml", "--rounds=9"]
+    env = {**os.environ, **fleet.env()}
+    running = subprocess.Popen(words, cwd=fleet.folder, env=env, stderr=subprocess.PIPE, text=True)
+    states = lambda: list(fleet.folder.glob("results/*/node?+node?/node.json"))  # noqa: E731
+    wait_for(
+        lambda: len(states()) == 4 and any("benchmarker.agent" in process.cmdline() for process in fleet.processes())
+    )
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=60)
+    assert running.returncode == 143
+    wait_for(lambda: not fleet.processes())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_four_equal_nodes_name_none(fleet: Fleet, number: int) -> None:

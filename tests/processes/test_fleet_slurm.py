@@ -33,15 +33,33 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         yield made
 
 
+BOTH = """
+framework = "toy"
+[measuring]
+power = "none"
+warmup_steps = 1
+blocks = 4
+[[case]]
+problem = "team"
+device = "cuda"
+[[case]]
+problem = "nap"
+device = "cpu"
+nodes = 2
+"""
+
+
 class Job:
     """A job of four nodes that measures a fleet."""
 
-    def __init__(self, slurm: Slurm, folder: Path, toy: Path, *options: str, blocks: int = 10) -> None:
+    def __init__(
+        self, slurm: Slurm, folder: Path, toy: Path, *options: str, blocks: int = 10, plan: str = PLAN, cards: str = ""
+    ) -> None:
         self.slurm, self.folder = slurm, folder
-        (folder / "naps.toml").write_text(PLAN.format(blocks=blocks))
+        (folder / "naps.toml").write_text(plan.format(blocks=blocks))
         words = [sys.executable, "-m", "benchmarker", "nodes", "run", "naps.toml", *options]
         script = folder / "job.sh"
-        script.write_text(f"#!/bin/bash\nexport PYTHONPATH={shlex.quote(str(toy))}\nexec {shlex.join(words)}\n")
+        script.write_text(f"#!/bin/bash\nexport PYTHONPATH={shlex.quote(str(toy))}{cards}\nexec {shlex.join(words)}\n")
         sbatch = ["sbatch", "--parsable", "--nodes=4", "--ntasks-per-node=1", "--exclusive", "--no-requeue"]
         self.number = slurm.run(*sbatch, f"--chdir={folder}", f"--output={folder}/log", str(script))
 
@@ -72,6 +90,23 @@ def test_all_nodes_of_a_job_are_measured_at_once(slurm: Slurm, toy_folder: Path,
         assert len(record["allocation"]["nodes"]) == 1
     latest_start = max(state["started_at"] for state in states)
     assert all(state["ended_at"] >= latest_start for state in states)
+    job.none_left()
+
+
+def test_all_devices_and_all_links_of_a_job_are_measured(slurm: Slurm, toy_folder: Path, tmp_path: Path) -> None:
+    """Each node has two cards, each by itself; links are between the processors of neighbours."""
+    options = ("--rounds=1", "--no-repeat", "--json")
+    job = Job(slurm, tmp_path, toy_folder, *options, plan=BOTH, cards=" TOY_CARD=GPU-a,GPU-b")
+    slurm.wait(job.number, "COMPLETED", "FAILED", limit_s=180)
+    for number in (1, 2, 3, 4):
+        (file,) = tmp_path.glob(f"results/*/node{number}/*/2*.json")
+        case = json.loads(file.read_text())["case"]
+        assert (case["problem"], case["devices"], case["each"], case["nodes"]) == ("team", 2, True, 1)
+        ends = [f"node{number}", f"node{number % 4 + 1}"]
+        (file,) = tmp_path.glob(f"results/*/{'+'.join(ends)}/*/2*.json")
+        record = json.loads(file.read_text())
+        assert (record["status"], record["case"]["problem"], record["case"]["nodes"]) == ("ok", "nap", 2), job.log
+        assert (record["allocation"]["job"], record["allocation"]["nodes"]) == (job.number, ends)
     job.none_left()
 
 

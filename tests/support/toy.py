@@ -301,7 +301,8 @@ TOY = {
                 slower = params.slower if rank == slow else 0.0
                 return params.samples / ranks * params.ms / 1000 * (1 + slower)
 
-            exchange_s = params.exchange_ms / 1000 if ranks > 1 else 0.0
+            longer = 1 + float(os.environ.get("TOY_EXCHANGE_LONGER", "0"))
+            exchange_s = params.exchange_ms / 1000 * longer if ranks > 1 else 0.0
             whole_s = local_s(rank) if case.each else max(map(local_s, range(ranks))) + exchange_s
             now_ns = time.perf_counter_ns()
             time.perf_counter_ns = lambda: now_ns  # the clock of blocks stands still but for what is slept by it

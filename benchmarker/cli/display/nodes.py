@@ -27,10 +27,9 @@ def print_fleet(found: FleetResult, *, every: bool = False, wide: bool = False) 
     if found.cells:
         print_text(f"  {found.shared}", "    ")
         _print_cells(found.cells, every=every, wide=wide)
-    for cell in found.cells:
-        where = cell.node if cell.device is None else f"{cell.node}, device {cell.device}"
-        for text in cell.evidence if cell.is_named else []:
-            print_text(f"  {where}, {cell.name}: {text}", "    ")
+    for cell in found.named:
+        for text in cell.evidence:
+            print_text(f"  {cell.where}, {cell.name}: {text}", "    ")
     for text in found.doubts:
         print_text(f"  note: {text}", "    ")
     if found.suspicions:
@@ -42,12 +41,16 @@ def print_fleet(found: FleetResult, *, every: bool = False, wide: bool = False) 
 
 
 def _print_cells(cells: Sequence[Cell], *, every: bool, wide: bool) -> None:
-    chosen = [cell for cell in cells if cell.verdict != "not suspected"]
-    rest = [cell for cell in cells if cell.verdict == "not suspected"]
+    chosen = [cell for cell in cells if cell.is_suspected]
+    rest = [cell for cell in cells if not cell.is_suspected]
     chosen += rest if every else rest[: max(0, SHOWN - len(chosen))]
     several = len({cell.name for cell in cells}) > 1
     devices = any(cell.device is not None for cell in cells)
-    headings = ["node", *(["device"] * devices), *(["case"] * several)]
+    headings = [
+        "where" if any(cell.ends for cell in cells) else "node",
+        *(["device"] * devices),
+        *(["case"] * several),
+    ]
     headings += ["step time", "shift", "95% interval", "p", "rounds", "verdict"]
     print_table(
         headings,
@@ -78,15 +81,16 @@ def signed(share: float) -> str:
 
 
 def junit_of(name: str, found: FleetResult) -> bytes:
-    """Return JUnit XML with a test for each node.
+    """Return JUnit XML with a test for each node and each link.
 
-    It fails if the node is not like the others, has an error if the node or a trial failed, and is skipped if a
-    suspicion could not be judged.
+    It fails if the node or link is not like the others, or if all links of a node are not. It has an error if the node
+    or a trial failed, and is skipped if a suspicion could not be judged.
     """
     tests = []
-    for node in found.nodes:
+    for node in (*found.nodes, *found.links):
         cells = [cell for cell in found.cells if cell.node == node.node]
         named = [_sentence(cell) for cell in cells if cell.is_named]
+        named += [f"all of its links are slower than the others: {case}" for case in node.slow_links]
         open_ = [f"{cell.name}: {cell.reason}" for cell in cells if cell.verdict == "not judged"]
         duration_s = 0.0
         output = "\n".join([*(text for cell in cells if cell.is_named for text in cell.evidence), *node.unlike])

@@ -24,9 +24,9 @@ def test_a_low_limit_of_open_files_is_raised_as_far_as_it_may_be(files):
     _, hard = files
     for number, limit in ((10, 522), (10**9, hard)):
         resource.setrlimit(resource.RLIMIT_NOFILE, (500, hard))
-        remote._allow_files(number)
+        remote.allow_files(number)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limit, hard)
-    remote._allow_files(10)
+    remote.allow_files(10)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)  # a high one stays
 
 

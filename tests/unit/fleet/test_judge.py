@@ -10,6 +10,7 @@ from support.records import make_record
 
 from benchmarker import UserError
 from benchmarker.fleet import values
+from benchmarker.fleet.folder import Stage
 from benchmarker.fleet.judge import judge, repeat
 from benchmarker.fleet.suspicions import Judgement
 from benchmarker.fleet.values import Column, Measured, Node, Unit
@@ -29,6 +30,15 @@ def fleet(nodes: int, rounds: int, step_s: Step, repeats: int = 0, **case: objec
                 at = trial + run * rounds
                 values.add(node, run, make_record(step_s(number, at), run=f"{node.name}-{run}", trial=trial, case=case))
     return Measured(found, int(repeats > 0), [])
+
+
+def of_nodes(measured: Measured) -> Stage:
+    """What is to be measured again, on nodes alone."""
+    again = repeat(measured, 0.05, 0.02)
+    assert again is not None
+    assert again.of_nodes is not None
+    assert again.of_links is None
+    return again.of_nodes
 
 
 def jitter(number: int, at: int) -> float:
@@ -82,12 +92,10 @@ def test_a_suspect_of_the_first_rounds_is_cleared_by_the_others():
 
 
 def test_suspects_are_repeated_beside_controls_as_often_as_is_enough():
-    stage = repeat(fleet(4, 3, slow_third), 0.05, 0.02)
-    assert stage is not None
+    stage = of_nodes(fleet(4, 3, slow_third))
     assert (set(stage.nodes), stage.nodes[0], stage.rounds, len(stage.cases)) == ({"n0", "n1", "n2", "n3"}, "n2", 12, 1)
     assert stage.cases[0]["problem"] == "nap"
-    many = repeat(fleet(100, 3, slow_third), 0.05, 0.02)
-    assert many is not None
+    many = of_nodes(fleet(100, 3, slow_third))
     assert len(many.nodes) == 65
     assert many.nodes[0] == "n2"
 
@@ -98,11 +106,10 @@ def test_what_is_undecided_is_repeated_once_more():
         4, 3, lambda number, at: slow_third(number, at) if at < 3 or at % 2 else jitter(number, at), repeats=12
     )
     assert judge(measured, 0.05, 0.02).cells[0].verdict == "undecided"
-    stage = repeat(measured, 0.05, 0.02)
-    assert stage is not None
+    stage = of_nodes(measured)
     assert (stage.nodes[0], len(stage.nodes), stage.rounds) == ("n2", 4, 12)
     measured.nodes["n1"].trouble = "ended early"
-    assert "n1" not in repeat(measured, 0.05, 0.02).nodes
+    assert "n1" not in of_nodes(measured).nodes
     measured.nodes["n2"].trouble = "ended early"
     assert repeat(measured, 0.05, 0.02) is None
     assert repeat(fleet(4, 3, slow_third, repeats=12), 0.05, 0.02) is None

@@ -10,7 +10,7 @@ from unit.fleet.test_values import asked
 
 from benchmarker import Device, FrameworkInfo, Support, UserError
 from benchmarker.fleet import node_plan
-from benchmarker.fleet.folder import Stage
+from benchmarker.fleet.folder import LinkStage, Stage
 from benchmarker.planning import build
 from benchmarker.planning.cases import Ability
 from benchmarker.records.configurations import factors
@@ -87,6 +87,59 @@ def test_a_repeat_has_the_chosen_cases_and_their_names(node) -> None:
     assert (again.trials, again.suite_of(0).case) == (7, "memory")
     with pytest.raises(UserError, match="has none of the cases"):
         node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [{"problem": "other"}]))
+
+
+BETWEEN = """
+[[case]]
+problem = "collective"
+nodes = 2
+bytes = 1024
+[[case]]
+problem = "collective"
+nodes = 2
+devices = 2
+bytes = 64
+"""
+
+
+@pytest.fixture
+def spread(monkeypatch) -> None:
+    """An allocation of enough nodes, of a launcher that starts programs on them."""
+    monkeypatch.setattr("benchmarker.planning.cases.launchers.check_nodes", lambda *_: None)
+
+
+@pytest.mark.parametrize(("gpus", "devices"), [(4, 8), (1, 2), (0, 2)])
+def test_a_link_has_all_devices_of_both_nodes_unless_it_states_them(node, spread, gpus, devices) -> None:
+    path = node(gpus, PLAN + BETWEEN)
+    plan = node_plan.link_plan_of(path, asked(["n1", "n2"]), LinkStage([("n1", "n2")], 5))
+    assert [(case.problem, case.nodes, case.devices, case.each) for case in plan.cases] == [
+        ("collective", 2, devices, False),
+        ("collective", 2, 2, False),
+    ]
+    assert plan.trials == 5
+    again = node_plan.link_plan_of(path, asked(["n1"]), LinkStage([("n1", "n2")], 7, [factors(plan.cases[1])]))
+    assert (again.cases, again.trials) == ([plan.cases[1]], 7)
+
+
+def test_a_node_measures_no_case_of_two_nodes(node, spread) -> None:
+    alone = node_plan.plan_of(node(4), asked(["n1"]), Stage(["n1"], 2))
+    both = node_plan.plan_of(node(4, PLAN + BETWEEN), asked(["n1"]), Stage(["n1"], 2))
+    assert (both.cases, both.left_out) == (alone.cases, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "measures"),
+    [(PLAN, ("nodes",)), (PLAN + BETWEEN, ("nodes", "links")), ('framework = "torch"' + BETWEEN, ("links",))],
+)
+def test_what_a_plan_file_measures(node, text, measures) -> None:
+    description = node_plan.description_of(node(1, text) / "fleet.toml", asked(["n1"]))
+    assert node_plan.measures(description) == measures
+
+
+def test_a_case_of_three_nodes_is_refused(node) -> None:
+    description = node_plan.description_of(node(1, PLAN + BETWEEN.replace("= 2", "= 3")) / "fleet.toml", asked(["n1"]))
+    with pytest.raises(UserError, match=r"nodes = 3: a fleet measures .*; write nodes = 2"):
+        node_plan.measures(description)
 
 
 def test_nothing_left_is_an_error(node) -> None:

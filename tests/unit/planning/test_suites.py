@@ -44,7 +44,7 @@ def test_a_suite_that_changes_needs_a_new_version():
         ("procurement-quick", "2"): "89b5d6673cb5",
         ("procurement", "2"): "75ddc9ac2865",
         ("zoo-quick", "4"): "0273f6e172b2",
-        ("node-health", "1"): "58fd7758380c",
+        ("node-health", "2"): "cacc28f3e18d",
         ("lm-frameworks", "1"): "d4109cae1917",
         ("lm-frameworks-quick", "1"): "9e1fb5bd3402",
         ("lm-warmup", "1"): "4c0c17b3d104",
@@ -155,7 +155,7 @@ def test_the_list_starts_no_framework(command, monkeypatch):
     assert found[0]["cases"] == len(tomllib.loads((suites.FOLDER / "procurement-quick.toml").read_text())["case"]) * 2
     assert [each["name"] for each in found] == [*suites.names(), "gpu-proof"]
     versions = {each["name"]: each["version"] for each in found}
-    changed = {**dict.fromkeys(PROCUREMENT, "2"), "zoo-quick": "4"}
+    changed = {**dict.fromkeys((*PROCUREMENT, "node-health"), "2"), "zoo-quick": "4"}
     assert versions == {"gpu-proof": None, **dict.fromkeys(suites.names(), "1"), **changed}
 
 

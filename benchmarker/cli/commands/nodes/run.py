@@ -55,13 +55,13 @@ def command(
 ) -> int:
     """Measure all nodes of an allocation at the same time, and show which is not like the others.
 
-    Each node runs the suite, or the PLAN file, with all of its devices: each of them alone, and all at once. Then the
-    suspects are measured again, beside other nodes, and these rounds decide. A node that fails is named, and the others
-    go on.
+    Each node runs the suite, or the PLAN file, with all of its devices: each of them alone, and all at once. Cases with
+    nodes = 2 are measured between neighbours. Then the suspects are measured again, beside other nodes and links, and
+    these rounds decide. A node that fails is named, and the others go on.
 
       sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m benchmarker nodes run'
 
-    The exit status is 1 if a node is named, or if one or a trial failed; otherwise 0.
+    The exit status is 1 if a node or link is named, or if one or a trial failed; otherwise 0.
     """
     if plan and suite:
         raise UserError("a PLAN file and --suite exclude each other; leave one out")

@@ -39,13 +39,13 @@ def command(
     wide: bool,
     as_json: bool,
 ) -> int:
-    """Show which node or device of a fleet is not like the others, the slowest first, with the evidence.
+    """Show which node, device or link of a fleet is not like the others, the slowest first, with the evidence.
 
     RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs of several machines, which
     are told apart by their hosts. The first rounds pick suspects; only later ones decide, against other nodes. With a
     probability of at most --alpha, any node is named whose step times are within --delta of theirs.
 
-    The exit status is 1 if a node is named, if one or a trial failed, or if a file cannot be read; otherwise 0.
+    The exit status is 1 if a node or link is named, if one or a trial failed, or if a file cannot be read; otherwise 0.
     """
     if output and output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output={output}: the name of a page must end in .html")

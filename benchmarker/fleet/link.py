@@ -1,0 +1,86 @@
+"""The process of a link: `python -m benchmarker.fleet.link FOLDER STAGE NODE NODE`, on the node of the parent.
+
+It makes a normal run, of which each trial is a gang over the two nodes. The first line of its standard input is the
+plan; then each line is a turn, in which it makes one trial, and answers with a line. When its input ends, so does it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.errors import UserError, terminate
+from benchmarker.fleet import folder
+from benchmarker.fleet.member import Listener
+from benchmarker.records import store
+from benchmarker.records.plan import Plan
+from benchmarker.running.run import execute
+from benchmarker.worker.protocol import lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarker.api.case import Case
+    from benchmarker.records.record import Record
+
+
+def measure(path: Path, number: int, ends: Sequence[str], told: Iterator[bytes], answers: int) -> None:
+    """Measure a stage between two nodes of the fleet in `path`, a trial for each turn; raises `UserError`."""
+    asked = folder.asked_of(path)
+    plan = msgspec.json.decode(next(told), type=Plan)
+    name = folder.of_link(ends)
+    with _Turns(path, name, number, answers) as listener:
+        threading.Thread(target=listener.take, args=(told,), daemon=True).start()
+        listener.change(planned=len(plan.order))
+        with store.new_run(path / name, plan) as run:
+            execute(run, listener, msgspec.structs.replace(asked.allocation, nodes=list(ends)))
+
+
+class _Turns(Listener):
+    """Lets a trial begin when it is told to, and answers when it has ended."""
+
+    def __init__(self, path: Path, name: str, stage: int, answers: int) -> None:
+        super().__init__(path, name, stage)
+        self._answers = answers
+        self._turns = threading.Semaphore(0)
+
+    def take(self, told: Iterator[bytes]) -> None:
+        """Take turns until there are no more, which ends this process."""
+        for _ in told:
+            self._turns.release()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def begin(self, title: str, case: Case, left_s: float | None) -> None:
+        """Wait for the turn."""
+        self._turns.acquire()
+
+    def end(self, records: Sequence[Record]) -> None:
+        """Count the trial, and answer."""
+        super().end(records)
+        os.write(self._answers, b"\n")
+
+
+def main(path: str, stage: str, *ends: str) -> int:
+    """Measure between two nodes, and return the exit status; what is wrong is in the state of the link too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not this process's: the parent ends it
+    signal.signal(signal.SIGTERM, terminate)
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        measure(Path(path), int(stage), ends, lines(0), answers)
+    except UserError as error:
+        sys.stderr.write(f"benchmarker: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""The parent's side of links: a process for each, and turns, so that pairs that share no node measure at the same time.
+
+Every process makes its first trial in its turn, group by group, then its second. So the groups are measured in the same
+minutes, and a drift of the whole fleet cancels. What a process could wait for without end, its parent gives up.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from benchmarker.agent.remote import ANSWER_S, allow_files
+from benchmarker.api.errors import UserError
+from benchmarker.fleet import folder
+from benchmarker.fleet.pairs import disjoint
+from benchmarker.fleet.words import grouped, name_of_link
+from benchmarker.formatting import count
+from benchmarker.worker.pipes import Child, Lines, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from benchmarker.fleet.folder import Asked
+    from benchmarker.fleet.pairs import Link
+    from benchmarker.fleet.parent import Progress
+    from benchmarker.records.plan import Plan
+
+PROGRAM = (sys.executable, "-P", "-m", "benchmarker.fleet.link")
+MOST_AT_ONCE = 128
+"""Most pairs that measure at the same time: for each, two agents are started on this node."""
+SILENT_S = ANSWER_S + 60.0
+"""Time after which a link that does not answer is given up, on top of the longest time of a trial."""
+GRACE_S = 20.0
+"""Time in which the process of a link ends by itself."""
+_FILES = 4
+"""Files that a process takes here: three pipes, and the one that tells when it has ended."""
+_LONGEST_BYTES = 1 << 16
+
+
+class _Turn(Struct):
+    """What begins a trial."""
+
+    trial: int
+
+
+class _Process(Child):
+    """The process of a link: `answers` are the trials that it has ended."""
+
+    def __init__(self, link: Link, process: subprocess.Popen[bytes], log: BinaryIO) -> None:
+        def note(chunk: bytes) -> None:
+            log.write(chunk)
+
+        super().__init__(process, Lines(_LONGEST_BYTES, self._hear).take, note)
+        self.link = link
+        self.answers = 0
+
+    def waits(self, trial: int) -> bool:
+        """Return whether it has not ended this trial, but may."""
+        return self.process.poll() is None and self.answers <= trial
+
+    def _hear(self, line: bytes) -> None:
+        self.answers += 1
+
+
+def run_links(path: Path, asked: Asked, number: int, plan: Plan, trial_s: float, progress: Progress) -> None:
+    """Measure a plan on all links of a stage, until all have ended or are given up.
+
+    `trial_s` is the longest time of a trial. A link that has trouble is told, and the others go on. However this
+    function ends, even by an interrupt, the processes are ended too, and what they started on nodes.
+    """
+    links = asked.link_stages[number].links
+    groups = [group[at : at + MOST_AT_ONCE] for group in disjoint(links) for at in range(0, len(group), MOST_AT_ONCE)]
+    with (path / folder.LOG).open("ab", buffering=0) as log, _started(path, number, links, log) as processes:
+        for process in processes.values():
+            process.send(plan)
+        for trial in range(len(plan.order)):
+            progress.show(f"{trial} of {count(len(plan.order), 'trial')} on {count(len(links), 'link')}")
+            for group in groups:
+                _take_turn([processes[link] for link in group], trial, trial_s + SILENT_S)
+        listen(list(processes.values()), time.monotonic() + GRACE_S, lambda: False)
+    for text in grouped(_troubles(path, asked, number)):
+        progress.say(text)
+
+
+def _take_turn(processes: Sequence[_Process], trial: int, limit_s: float) -> None:
+    """Let processes make a trial at the same time; those that do not answer are ended."""
+    for process in processes:
+        process.send(_Turn(trial))
+    running = [process for process in processes if process.waits(trial)]
+    listen(running, time.monotonic() + limit_s, lambda: not any(process.waits(trial) for process in running))
+    silent = [process for process in running if process.waits(trial)]
+    for process in silent:
+        process.process.terminate()
+    listen(silent, time.monotonic() + GRACE_S, lambda: False)
+
+
+@contextmanager
+def _started(path: Path, number: int, links: Sequence[Link], log: BinaryIO) -> Iterator[dict[Link, _Process]]:
+    """A process for each link; when the context ends, they do."""
+    found: dict[Link, _Process] = {}
+    allow_files(_FILES * len(links))
+    try:
+        for link in links:
+            found[link] = _Process(link, _popen([*PROGRAM, str(path.absolute()), str(number), *link]), log)
+        yield found
+    finally:
+        _end(list(found.values()))
+
+
+def _popen(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, so that it ends in order when the terminal is interrupted."""
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True)
+    except OSError as error:
+        raise UserError(f"a process of a link cannot be started: {error.strerror}; use fewer nodes") from error
+
+
+def _end(processes: Sequence[_Process]) -> None:
+    """Close the input of all processes, at which they end, and wait; what does not end is killed."""
+    for process in processes:
+        process.hang_up()
+    try:
+        listen(processes, time.monotonic() + GRACE_S, lambda: False)
+    finally:
+        left = [process for process in processes if process.process.poll() is None]
+        for process in left:
+            process.process.kill()
+        listen(left, time.monotonic() + GRACE_S, lambda: False)
+        for process in processes:
+            for pipe in (process.process.stdout, process.process.stderr):
+                assert pipe is not None
+                pipe.close()
+
+
+def _troubles(path: Path, asked: Asked, number: int) -> dict[str, str]:
+    """Return what is wrong with links, by name: why one has not done its part, or that trials failed."""
+    found = {}
+    for link in asked.link_stages[number].links:
+        state = folder.state_of(path, folder.of_link(link))
+        why = folder.trouble(asked, number, folder.of_link(link), state)
+        if not why and state and state.failed:
+            why = f"{count(state.failed, 'trial')} failed; {path / folder.LOG}"
+        if why:
+            found[name_of_link(link)] = why
+    return found
