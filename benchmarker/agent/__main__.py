@@ -109,16 +109,17 @@ class _Node:
     def _run(self, begin: Begin, shown: Environment) -> None:
         """Run the ranks to their ends."""
         (case, *_) = begin.requests[0].cases
-        reported: set[int] = set()
+        reported: dict[int, tuple[str, int | None]] = {}
 
         def hear(rank: int, event: Event) -> None:
             self._send(FromRank(rank=rank, event=dict(event)))
 
         def report() -> bool:
-            """Tell which ranks have ended or failed since the last look; never enough."""
+            """Tell which ranks have failed, or ended, since the last look; never enough."""
             for rank, worker in self._ranks.items():
-                if rank not in reported and (worker.fault or worker.status is not None):
-                    reported.add(rank)
+                now = (worker.fault, worker.status)
+                if now != reported.setdefault(rank, ("", None)):
+                    reported[rank] = now
                     self._send(FromRank(rank=rank, fault=worker.fault, status=worker.status))
             return False
 

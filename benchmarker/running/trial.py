@@ -109,7 +109,7 @@ def _run(context: Context, process: Process, environment: Environment, builders:
         out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
         readings = _readings(process, ending) or [Readings(sampling.gather(), sampling.rest_ns)]
     for each in builders:
-        if each.failure is None and not each.done:
+        if each.failure is None and (ending.fault or not each.done):
             if out_of_memory and not (ending.fault or ending.timed_out):
                 each.fail("out_of_memory", "the kernel ended the worker because memory ran out", ending.rank)
             else:

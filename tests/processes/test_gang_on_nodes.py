@@ -188,6 +188,15 @@ def test_a_failure_of_one_rank_ends_all_and_is_named_with_its_node(run, rack, fa
     none_left(rack)
 
 
+@pytest.mark.slow
+def test_a_rank_that_sends_what_is_not_valid_is_named_and_no_node_is_lost(run, rack):
+    done = run(*TOY, "--devices=2", "--json", env={"TOY_INVALID": "1"})
+    error = one(done)["error"]
+    assert (error["kind"], error["rank"], error["node"]) == ("exception", 1, "right")
+    assert "the worker sent what is not valid: " in error["message"]
+    none_left(rack)
+
+
 def started(rack, toy_folder, tmp_path, *words, case=TOY):
     path = os.pathsep.join(map(str, (toy_folder, rack)))
     default = ("env", "--default-signal=INT")  # which a shell ignores in the background
