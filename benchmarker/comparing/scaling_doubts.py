@@ -96,6 +96,6 @@ def unlike_exchanges(several: Iterable[Sequence[Configuration]]) -> list[str]:
         return []
     between = [f"{framework} over nodes" if framework in within else framework for framework in between]
     return [
-        f"on a CPU, {' and '.join(between)} exchanges data between processes and {' and '.join(within)} within one: "
+        f"on a CPU, data is exchanged between processes ({', '.join(between)}) or within one ({', '.join(within)}): "
         "their scaling differs by that too"
     ]

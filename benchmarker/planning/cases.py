@@ -164,7 +164,10 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
     if asked.nodes > 1 and not is_spread:
         raise UserError(f"{framework} computes in one process, on one node; omit {option}")
     if asked.devices % asked.nodes:
-        raise UserError(f"{option}: --devices={asked.devices} cannot be spread evenly over so many nodes")
+        raise UserError(
+            f"{option}: --devices={asked.devices} cannot be spread evenly over so many nodes; without --nodes, a case "
+            "takes as few as have its devices"
+        )
     launchers.check_nodes(asked.nodes, launchers.allocation())
     return asked.nodes
 

@@ -157,7 +157,7 @@ def test_unlike_means_of_exchange_are_told():
     one = {"case": {"framework": "other"}, "number": 9}
     made = found(trials(ONE), trials(TWO, 2), trials(ONE, **one), trials(TWO, 2, **processes))
     assert made.notes == [
-        "on a CPU, other exchanges data between processes and toy within one: their scaling differs by that too"
+        "on a CPU, data is exchanged between processes (other) or within one (toy): their scaling differs by that too"
     ]
     assert found(trials(ONE), trials(TWO, 2)).notes == []
     assert found(on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2), on_nodes(TWO, 4, 2, 2)).notes == []
@@ -167,7 +167,7 @@ def test_a_framework_that_exchanges_data_by_other_means_over_nodes_is_told():
     """JAX has one process for the devices of a node."""
     several = (on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2, ranks=1), on_nodes(TWO, 4, 2, 2, ranks=2))
     (note,) = found(*several).notes
-    assert note.startswith("on a CPU, toy over nodes exchanges data between processes and toy within one: ")
+    assert note.startswith("on a CPU, data is exchanged between processes (toy over nodes) or within one (toy): ")
 
 
 def test_a_ratio_is_shown_with_its_interval_if_it_has_one():
