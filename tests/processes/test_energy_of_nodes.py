@@ -173,6 +173,7 @@ def test_the_energy_is_the_sum_of_what_the_meters_of_each_node_read_in_its_own_w
     assert record.harness.stages_s["rest"] >= 0.5
 
 
+@pytest.mark.slow
 def test_all_cards_of_a_node_count_and_what_is_not_of_the_case_is_in_the_total(nodes):
     nodes.env["TOY_CARD"] = "GPU-left,GPU-two"
     nodes.play("left", card("GPU-left", Constant(100.0)), card("GPU-two", Constant(10.0)))
@@ -222,6 +223,7 @@ def test_no_meter_is_read_where_none_is_wanted(nodes):
     assert "rest" not in record.harness.stages_s
 
 
+@pytest.mark.slow
 def test_a_meter_that_reads_nothing_is_told_once_and_is_in_every_record(nodes):
     nodes.env["BENCHMARKER_SYSFS"] = str(nodes.folder)
     nodes.play("left", card("GPU-left", Constant(100.0)))

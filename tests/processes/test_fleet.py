@@ -172,6 +172,7 @@ def test_links_have_normal_runs_of_both_nodes_beside_those_of_nodes(fleet: Fleet
     assert "not counted: 3 trials over several nodes, which tell nothing about one" in hosts.stdout
 
 
+@pytest.mark.slow
 def test_links_that_cannot_be_measured_are_told_and_nodes_are_judged(fleet: Fleet) -> None:
     """A nap on three devices cannot be spread over two nodes."""
     nap = 'problem = "nap"\nms = 1.0\n'
@@ -232,6 +233,7 @@ def test_each_node_has_a_normal_run_in_its_own_folder(fleet: Fleet) -> None:
     assert len(json.loads(shown.stdout)) == 12
 
 
+@pytest.mark.slow
 def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet) -> None:
     other = fleet.folder / "other"
     other.mkdir()
@@ -326,6 +328,7 @@ def test_a_launcher_that_starts_nothing_on_nodes_says_so(fleet: Fleet) -> None:
     assert "starts nothing on other nodes" in done.stderr
 
 
+@pytest.mark.slow
 def test_devices_have_rows_of_their_own(fleet: Fleet) -> None:
     """Two cards a node, each by itself; the second card of the third node sleeps 5% longer, by the toy's own clock."""
     (fleet.folder / "teams.toml").write_text("""

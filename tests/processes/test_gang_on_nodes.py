@@ -348,15 +348,8 @@ DEVICES = {"torch": [[0], [1], [2], [3]], "jax": [[0, 1], [2, 3]]}
 """Those of each rank of four devices on two nodes."""
 
 
-@pytest.mark.parametrize(
-    ("framework", "parallel"),
-    [
-        ("torch", "dp"),
-        pytest.param("jax", "dp", marks=pytest.mark.slow),
-        pytest.param("jax", "fsdp", marks=pytest.mark.slow),
-        pytest.param("jax", "tp", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "parallel"), [("torch", "dp"), ("jax", "dp"), ("jax", "fsdp"), ("jax", "tp")])
 def test_the_losses_over_nodes_are_those_of_one_device(run, rack, framework, parallel):
     """The check trains three steps, and compares the losses with those of the float64 reference, on one device."""
     pytest.importorskip(framework)

@@ -67,6 +67,7 @@ def test_a_node_is_in_one_pair_at_a_time(
     assert sorted(ended[:number]) == sorted(ended[number:]) == every
 
 
+@pytest.mark.slow
 def test_links_that_stay_silent_are_given_up_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
