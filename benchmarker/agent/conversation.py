@@ -3,24 +3,23 @@
 Each rank is a worker with pipes of its own, on this machine or behind the agent of its node. Rank 0 binds a port and
 tells its address, which is passed on to the others; from then on the ranks talk to each other (`worker.gang`). If one
 of them fails, the others usually fail because of it, or wait for it without end: so failures are gathered for a
-moment, the likeliest cause is chosen among them, and all ranks are ended.
+moment, the likeliest cause is chosen among them (`agent.cause`), and all ranks are ended.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import signal
 import time
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker.agent.cause import Rank, ending_of
 from benchmarker.agent.remote import END_S, RemoteRank, agents, readings_of, sense
 from benchmarker.power import samplers
-from benchmarker.worker.launch import GRACE_S, Ending, converse, environment_of, rank_text, started
+from benchmarker.worker.launch import GRACE_S, Ending, converse, environment_of, started
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Address, Told
 
@@ -37,26 +36,6 @@ GATHER_S = 2.0
 """Time after the first failure in which others are heard: the first is seldom the cause."""
 PLACES_S = 1.0
 """Time that the ranks are given after the timeout to tell where they are."""
-
-
-class Running(Protocol):
-    """A worker that was started, wherever: what it sent that is not valid, why it is lost, and its exit status."""
-
-    fault: str
-
-    @property
-    def lost(self) -> str:
-        """Why nothing is known of it any more; empty if it is heard of, or has ended."""
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status, None until it is seen to have ended."""
-
-    def send(self, message: Told) -> None:
-        """Tell it something."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM to it."""
 
 
 def converse_with_ranks(
@@ -81,7 +60,7 @@ def converse_with_ranks(
         msgspec.structs.replace(request, rank=rank, sensors=request.sensors if rank == 0 else {})
         for rank in range(len(logs))
     ]
-    gang = [_Rank(rank, hear if rank == 0 else _ignore) for rank in range(len(logs))]
+    gang = [Rank(rank, hear if rank == 0 else _ignore) for rank in range(len(logs))]
     found: list[Agent] = []
     with ExitStack() as stack:
         children: Sequence[Child]
@@ -96,25 +75,8 @@ def converse_with_ranks(
             return Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
         timed_out, failed = _listen_until_failure(gang, children, start + timeout_s)
     wall_s = time.monotonic() - start
-    ending = _ending(gang, timed_out, failed, wall_s, hear)
+    ending = ending_of(gang, timed_out, failed, wall_s, hear)
     return dataclasses.replace(ending, readings=readings_of(found, nodes)) if nodes else ending
-
-
-def _ending(
-    gang: Sequence[_Rank], timed_out: bool, failed: Sequence[_Rank], wall_s: float, hear: Callable[[Event], None]
-) -> Ending:
-    """Return how a gang ended, with the likeliest cause of its failure; passes on its event if it has told one."""
-    if timed_out:
-        stuck, where = _where(gang)
-        of = gang[stuck or 0]
-        return Ending(of.worker.status, True, wall_s, rank=stuck, where=where, node=None if stuck is None else of.node)
-    if not failed:
-        return Ending(0, False, wall_s)
-    cause = min(failed, key=lambda rank: (_likelihood(rank), rank.failed_s))
-    if cause.failure is not None and not cause.lost:
-        hear(_of_rank(cause.failure, cause))
-    status = cause.worker.status if cause.failed_with is None else cause.failed_with
-    return Ending(status, False, wall_s, cause.worker.fault, cause.number, node=cause.node, lost=cause.lost)
 
 
 class LostNodeError(Exception):
@@ -130,7 +92,7 @@ def _start_here(
     environment: Environment,
     requests: Sequence[Request],
     logs: Sequence[Path],
-    gang: Sequence[_Rank],
+    gang: Sequence[Rank],
 ) -> list[Child]:
     """Start all ranks on this machine; returns whom to listen to."""
     children: list[Child] = []
@@ -165,7 +127,7 @@ def _none_lost(found: Sequence[Agent]) -> None:
 
 
 def _start_on_nodes(
-    found: Sequence[Agent], nodes: Nodes, requests: Sequence[Request], logs: Sequence[Path], gang: Sequence[_Rank]
+    found: Sequence[Agent], nodes: Nodes, requests: Sequence[Request], logs: Sequence[Path], gang: Sequence[Rank]
 ) -> Sequence[Child]:
     """Start the ranks by the agents of the nodes, each as many; returns whom to listen to."""
     count = len(gang) // len(found)
@@ -181,8 +143,8 @@ def _start_on_nodes(
 
 
 def _listen_until_failure(
-    gang: Sequence[_Rank], children: Sequence[Child], deadline: float
-) -> tuple[bool, Sequence[_Rank]]:
+    gang: Sequence[Rank], children: Sequence[Child], deadline: float
+) -> tuple[bool, Sequence[Rank]]:
     """Listen until all ranks have ended, one has failed, or time is up; returns whether it is, and who has failed.
 
     What is left is asked to end.
@@ -208,38 +170,11 @@ def _listen_until_failure(
     return timed_out, failed
 
 
-class _Rank:
-    """What is known about a rank: its worker, whether it is done, its failure, where it is, and on which node."""
-
-    worker: Running
-
-    def __init__(self, number: int, pass_on: Callable[[Event], None]) -> None:
-        self.number = number
-        self.pass_on = pass_on
-        self.done = False
-        self.failure: Event | None = None
-        self.failed_s = math.inf
-        self.place = ""
-        self.waits = False
-        self.synchronizes = False
-        self.node: str | None = None
-        self.failed_with: int | None = None
-        self.lost = ""
-
-    def has_failed(self) -> bool:
-        """Whether it told of a failure, sent what is not valid, or ended or was lost before it was done; notes when."""
-        over = not self.done and (self.worker.status is not None or bool(self.worker.lost))
-        found = self.failure is not None or bool(self.worker.fault) or over
-        if found:
-            self.failed_s = min(self.failed_s, time.monotonic())
-        return found
-
-
 def _ignore(event: Event) -> None:
     """Pass on nothing."""
 
 
-def _hear(rank: _Rank, gang: Sequence[_Rank], event: Event) -> None:
+def _hear(rank: Rank, gang: Sequence[Rank], event: Event) -> None:
     """Process an event of a rank."""
     rank.done = rank.done or "done" in event
     if "failure" in event:
@@ -252,52 +187,3 @@ def _hear(rank: _Rank, gang: Sequence[_Rank], event: Event) -> None:
             other.worker.send(Told(address=address))
     else:
         rank.pass_on(event)
-
-
-def _likelihood(rank: _Rank) -> int:
-    """Return how likely a failure is to be a consequence of another: the smallest is the cause.
-
-    A lost connection is a consequence. So may be an abort, because libraries abort a process that lost its peers.
-    """
-    lost_peer = rank.failure is not None and bool(rank.failure.get("lost_peer"))
-    status = rank.failed_with
-    if rank.worker.fault or rank.lost:
-        return 0
-    if rank.failure is None and status is not None and status < 0 and status != -signal.SIGABRT:
-        return 1
-    return 4 if lost_peer else 3 if rank.failure is None else 2
-
-
-def _of_rank(event: Event, rank: _Rank) -> Event:
-    """Return a failure that names its rank; a wrong result is the gang's."""
-    failure = event["failure"]
-    if failure["kind"] != "check":
-        message = f"{rank_text(rank.number, rank.node)}: {failure['message']}"
-        failure = {**failure, "message": message, "rank": rank.number, "node": rank.node}
-    return {"of": 0, "failure": failure}
-
-
-def _where(gang: Sequence[_Rank]) -> tuple[int | None, str]:
-    """Return the rank for which the others wait, if it is known, and where all ranks are.
-
-    A rank that synchronizes may itself be slow, or wait within an exchange for one that does not.
-    """
-    silent = [rank for rank in gang if not rank.place]
-    busy: dict[tuple[bool, str], list[_Rank]] = {}
-    for rank in gang:
-        if rank.place and not rank.waits:
-            busy.setdefault((rank.synchronizes, rank.place), []).append(rank)
-    groups = sorted(busy.items(), key=lambda item: (item[0][0], len(item[1])))
-    texts = [f"{_ranks(silent)} did not answer"] if silent else []
-    texts += [f"{_ranks(ranks)} in {place}" for (_, place), ranks in groups]
-    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in gang if rank.waits]) else []
-    first = silent or next((ranks for _, ranks in groups), [])
-    alone = bool(silent) or len(groups) == 1 or bool(waiting)
-    unlike = alone or (len(groups) > 1 and (groups[0][0][0] < groups[1][0][0] or len(groups[1][1]) > 1))
-    return first[0].number if len(first) == 1 and unlike else None, "; ".join(texts)
-
-
-def _ranks(ranks: Sequence[_Rank]) -> str:
-    if len(ranks) == 1:
-        return rank_text(ranks[0].number, ranks[0].node)
-    return f"ranks {', '.join(str(rank.number) for rank in ranks)}"

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.api.errors import UserError, terminate
 from benchmarker.fleet import folder
-from benchmarker.fleet.member import Listener
+from benchmarker.fleet.member import Listener, status_of
 from benchmarker.records import store
 from benchmarker.records.plan import Plan
 from benchmarker.running.run import execute
@@ -69,17 +68,9 @@ class _Turns(Listener):
 def main(path: str, stage: str, *ends: str) -> int:
     """Measure between two nodes, and return the exit status; what is wrong is in the state of the link too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not this process's: the parent ends it
-    signal.signal(signal.SIGTERM, terminate)
     answers = os.dup(1)
     os.dup2(2, 1)
-    try:
-        measure(Path(path), int(stage), ends, lines(0), answers)
-    except UserError as error:
-        sys.stderr.write(f"benchmarker: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return status_of(lambda: measure(Path(path), int(stage), ends, lines(0), answers))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from benchmarker.api.errors import UserError
+from benchmarker.api.errors import UserError, terminate
 from benchmarker.fleet import folder
 from benchmarker.fleet.folder import NodeState
 from benchmarker.fleet.node_plan import plan_of
@@ -26,7 +26,7 @@ from benchmarker.records.job import differences
 from benchmarker.running.run import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -34,6 +34,19 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.records.record import Record
     from benchmarker.worker.launch import Event
+
+
+def status_of(measure: Callable[[], None]) -> int:
+    """Do the part of a node or link, and return the exit status; SIGTERM ends it in order."""
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        measure()
+    except UserError as error:
+        sys.stderr.write(f"benchmarker: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def take_part(path: Path, number: int, parent: int) -> None:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,18 +33,28 @@ if TYPE_CHECKING:
     from benchmarker.running.site import Site
 
 
-def script(launcher: Launcher, folder: Path, site: Site, nodes: int) -> str:
+@dataclass(frozen=True)
+class Means:
+    """How jobs are started: by a launcher, with its name and options, and with the settings of the site."""
+
+    name: str
+    options: Mapping[str, str]
+    launcher: Launcher
+    site: Site
+
+
+def script(means: Means, folder: Path, nodes: int) -> str:
     """Return the script of a job of so many nodes that goes on with the run in `folder`, however often it starts.
 
     It runs this Python, on the first of the nodes.
     """
     folder = folder.absolute()
-    program = [*site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", str(folder)]
+    program = [*means.site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", str(folder)]
     lines = [
         "#!/bin/bash",
-        *launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes),
+        *means.launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes),
         f"cd {shlex.quote(str(Path.cwd()))} || exit",
-        *site.setup,
+        *means.site.setup,
         f"exec {shlex.join(program)}",
     ]
     return "\n".join(lines) + "\n"
@@ -67,30 +78,20 @@ def check(path: Path, name: str, parts: Sequence[int] = ()) -> None:
         )
 
 
-def submit_parts(
-    plan: Path,
-    results: Path,
-    name: str,
-    options: Mapping[str, str],
-    launcher: Launcher,
-    site: Site,
-    nodes: Sequence[int],
-) -> list[tuple[Path, Job]]:
+def submit_parts(plan: Path, results: Path, means: Means, nodes: Sequence[int]) -> list[tuple[Path, Job]]:
     """Submit a job for each number of nodes, with the cases that state it; returns their folders and jobs.
 
     Raises `UserError` if the launcher refuses one; those before it are cancelled then.
     """
-    if plan.is_dir():
-        raise UserError(f"{plan} is one run, with one job; give one number of --nodes, or none")
     check(plan, plan.stem, nodes)
     for number in nodes:
-        launcher.directives("", plan, number)
+        means.launcher.directives("", plan, number)
     done: list[tuple[Path, Job]] = []
     with ExitStack() as undo:
         for number in nodes:
-            path, job = submit(plan, results, name, options, launcher, site, number, number)
+            path, job = submit(plan, results, means, number, number)
             done.append((path, job))
-            undo.callback(_withdraw, launcher, path, job)
+            undo.callback(_withdraw, means.launcher, path, job)
         undo.pop_all()
     return done
 
@@ -102,16 +103,7 @@ def _withdraw(launcher: Launcher, path: Path, job: Job) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def submit(
-    plan: Path,
-    results: Path,
-    name: str,
-    options: Mapping[str, str],
-    launcher: Launcher,
-    site: Site,
-    nodes: int,
-    part: int | None = None,
-) -> tuple[Path, Job]:
+def submit(plan: Path, results: Path, means: Means, nodes: int, part: int | None = None) -> tuple[Path, Job]:
     """Submit a plan file, or the unfinished run in a folder; returns the folder of the run, and its job.
 
     With `part`, the job runs only the cases that state so many nodes. Raises `UserError` if the launcher refuses it;
@@ -121,8 +113,8 @@ def submit(
     source, stem = (plan / PLAN_FILE, earlier.plan) if earlier else (plan, plan.stem)
     check(source, stem)
     job = Job(
-        launcher=name,
-        options=dict(options),
+        launcher=means.name,
+        options=dict(means.options),
         nodes=nodes,
         plan=stem,
         part=earlier.part if earlier else part,
@@ -131,9 +123,9 @@ def submit(
     )
     path = plan if earlier else store.new_submission(results, source.read_bytes())
     try:
-        write(path / SCRIPT, script(launcher, path, site, nodes).encode())
+        write(path / SCRIPT, script(means, path, nodes).encode())
         jobs.save_job(path, job)
-        number = launcher.submit(path / SCRIPT, path / LOG)
+        number = means.launcher.submit(path / SCRIPT, path / LOG)
     except BaseException as error:
         if earlier:
             jobs.save_job(path, earlier)
@@ -146,7 +138,7 @@ def submit(
     try:
         jobs.save_job(path, job)
     except OSError as error:
-        launcher.cancel(number)
+        means.launcher.cancel(number)
         raise UserError(f"cannot write to {path}: {error.strerror}; job {number} was cancelled") from error
     return path, job
 

@@ -1,6 +1,7 @@
 """What may import what: an arrow against the order below, or into the core from outside, fails."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,3 +131,8 @@ def test_the_core_imports_no_framework_and_no_plugin():
         for path in modules("benchmarker")
     }
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_the_documentation_lists_the_packages_in_order():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE) == LAYERS

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from support import nvml
 from support.cards import Card, Constant, Fault, Ramp, write
-from support.rack import install_rack
+from support.rack import install_rack, left_of, none_left
 
 from benchmarker.power import telemetry
 from benchmarker.records import store
@@ -75,30 +75,13 @@ class Nodes:
         assert not faults
         return sorted(found, key=lambda record: record.trial)
 
-    def left_over(self):
-        """The processes that the run has started, and that still run."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if str(self.rack) in process.environ().get("PYTHONPATH", "") and process.pid != os.getpid():
-                    found.append(process)
-            except psutil.Error:
-                pass
-        return found
-
-    def none_left(self):
-        deadline = time.monotonic() + 10
-        while left := self.left_over():
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
-
     def wait_for(self, module):
         """Wait until a process on each node runs a module; returns the last of each node."""
         deadline = time.monotonic() + 40
         found = {}
         while len(found) < 2:
             assert time.monotonic() < deadline
-            for process in self.left_over():
+            for process in left_of(self.rack):
                 try:
                     node = process.environ().get("RACK_NODE")
                     if node and module in process.cmdline():
@@ -113,7 +96,7 @@ class Nodes:
 def nodes(tmp_path, toy_folder):
     made = Nodes(tmp_path, toy_folder)
     yield made
-    made.none_left()
+    none_left(made.rack)
 
 
 def card(uuid, curve, **faults):
@@ -285,7 +268,7 @@ def test_an_interrupted_rest_leaves_nothing_and_ends_at_once(nodes, number):
         time.sleep(1)
         process.send_signal(number)
         process.communicate(timeout=8)
-    nodes.none_left()
+    none_left(nodes.rack)
 
 
 @pytest.mark.slow

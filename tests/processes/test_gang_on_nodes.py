@@ -11,7 +11,7 @@ import time
 
 import psutil
 import pytest
-from support.rack import install_rack
+from support.rack import install_rack, left_of, none_left
 from support.toy import install
 
 TOY = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=4", "--nodes=2")
@@ -112,25 +112,6 @@ def run(rack, toy_folder, tmp_path, monkeypatch):
 def one(done):
     (record,) = json.loads(done.stdout)
     return record
-
-
-def left_of(rack):
-    """The processes that the allocation's agents and ranks are, or that they started."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if str(rack) in process.environ().get("PYTHONPATH", "") and process.pid != os.getpid():
-                found.append(process)
-        except psutil.Error:
-            pass
-    return found
-
-
-def none_left(rack):
-    deadline = time.monotonic() + 10
-    while left := left_of(rack):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
 
 
 def test_the_ranks_of_all_nodes_make_one_record(run, rack):

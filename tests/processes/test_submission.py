@@ -128,6 +128,18 @@ def test_if_one_of_several_jobs_is_refused_those_before_it_are_cancelled(cli, pl
     assert not list(Path("results").glob("*"))
 
 
+def test_each_of_several_scripts_names_a_run_of_its_own(cli, plan, monkeypatch) -> None:
+    from benchmarker_plugins.launchers import local
+
+    plan.write_text(PLAN.replace("ms = [1.0, 2.0]", "nodes = [1, 2]"))
+    monkeypatch.setattr(local.Local, "directives", lambda *words: [f"# nodes {words[-1]}"])
+    done = cli("submit", "plan.toml", "--launcher=local", "--nodes=1,2", "--dry-run", "--json")
+    first, second = (each["script"] for each in json.loads(done.stdout))
+    assert ("# nodes 1\n" in first, "# nodes 2\n" in second) == (True, True)
+    assert first.splitlines()[-1] != second.splitlines()[-1]
+    assert not Path("results").exists()
+
+
 def test_a_submitted_run_is_not_divided_into_jobs(cli, plan, monkeypatch) -> None:
     folder = waiting(plan, cli, monkeypatch)
     refused = cli("submit", str(folder), "--launcher=local", "--nodes=1,2")

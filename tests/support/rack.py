@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
+
+import psutil
 
 from support.toy import install
 
@@ -46,3 +50,23 @@ RACK = """
 def install_rack(folder: Path) -> None:
     """Put the launcher into a folder; its nodes are those that the variable RACK_NODES names."""
     install(folder, "rack", {"launcher.rack": "rack"}, {"__init__.py": RACK})
+
+
+def left_of(folder: Path) -> list[psutil.Process]:
+    """The processes that agents and ranks are, or that they started, of runs with the launcher in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if str(folder) in process.environ().get("PYTHONPATH", "") and process.pid != os.getpid():
+                found.append(process)
+        except psutil.Error:
+            pass
+    return found
+
+
+def none_left(folder: Path) -> None:
+    """Wait until none of them is left."""
+    deadline = time.monotonic() + 10
+    while left := left_of(folder):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)

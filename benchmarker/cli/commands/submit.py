@@ -67,21 +67,24 @@ def command(
     known = earlier.options if earlier and earlier.launcher == name else site.options_of(name)
     given = known | dict(map(_option, options))
     nodes = nodes or (earlier.nodes if earlier else 1,)
-    launcher = load_launcher(name, given)
+    means = submission.Means(name, given, load_launcher(name, given), site)
+    parts = nodes if len(nodes) > 1 else ()
+    if parts and plan.is_dir():
+        raise UserError(f"{plan} is one run, with one job; give one number of --nodes, or none")
     if dry_run:
         if not plan.is_dir():
-            submission.check(plan, plan.stem, nodes if len(nodes) > 1 else ())
-        folder = plan if plan.is_dir() else results / store.new_id()
-        scripts = [submission.script(launcher, folder, site, number) for number in nodes]
+            submission.check(plan, plan.stem, parts)
+        folders = [plan if plan.is_dir() else results / store.new_id() for _ in nodes]
+        scripts = [submission.script(means, *each) for each in zip(folders, nodes, strict=True)]
         if as_json:
             _print_json([{"launcher": name, "script": script} for script in scripts])
         else:
             click.echo("\n".join(scripts), nl=False)
         return
-    if len(nodes) > 1:
-        submitted = submission.submit_parts(plan, results, name, given, launcher, site, nodes)
+    if parts:
+        submitted = submission.submit_parts(plan, results, means, parts)
     else:
-        submitted = [submission.submit(plan, results, name, given, launcher, site, nodes[0])]
+        submitted = [submission.submit(plan, results, means, nodes[0])]
     if as_json:
         _print_json([_plain(path, job) for path, job in submitted])
         return

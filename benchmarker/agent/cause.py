@@ -1,0 +1,129 @@
+"""Which rank of a gang failed, and why: the first failure that is heard of is seldom the cause of the others."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from benchmarker.worker.launch import Ending, rank_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarker.worker.launch import Event
+    from benchmarker.worker.protocol import Told
+
+
+class Running(Protocol):
+    """A worker that was started, wherever: what it sent that is not valid, why it is lost, and its exit status."""
+
+    fault: str
+
+    @property
+    def lost(self) -> str:
+        """Why nothing is known of it any more; empty if it is heard of, or has ended."""
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, None until it is seen to have ended."""
+
+    def send(self, message: Told) -> None:
+        """Tell it something."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM to it."""
+
+
+class Rank:
+    """What is known about a rank: its worker, whether it is done, its failure, where it is, and on which node."""
+
+    worker: Running
+
+    def __init__(self, number: int, pass_on: Callable[[Event], None]) -> None:
+        self.number = number
+        self.pass_on = pass_on
+        self.done = False
+        self.failure: Event | None = None
+        self.failed_s = math.inf
+        self.place = ""
+        self.waits = False
+        self.synchronizes = False
+        self.node: str | None = None
+        self.failed_with: int | None = None
+        self.lost = ""
+
+    def has_failed(self) -> bool:
+        """Whether it told of a failure, sent what is not valid, or ended or was lost before it was done; notes when."""
+        over = not self.done and (self.worker.status is not None or bool(self.worker.lost))
+        found = self.failure is not None or bool(self.worker.fault) or over
+        if found:
+            self.failed_s = min(self.failed_s, time.monotonic())
+        return found
+
+
+def ending_of(
+    gang: Sequence[Rank], timed_out: bool, failed: Sequence[Rank], wall_s: float, hear: Callable[[Event], None]
+) -> Ending:
+    """Return how a gang ended, with the likeliest cause of its failure; passes on its event if it has told one."""
+    if timed_out:
+        stuck, where = _where(gang)
+        of = gang[stuck or 0]
+        return Ending(of.worker.status, True, wall_s, rank=stuck, where=where, node=None if stuck is None else of.node)
+    if not failed:
+        return Ending(0, False, wall_s)
+    cause = min(failed, key=lambda rank: (_likelihood(rank), rank.failed_s))
+    if cause.failure is not None and not cause.lost:
+        hear(_of_rank(cause.failure, cause))
+    status = cause.worker.status if cause.failed_with is None else cause.failed_with
+    return Ending(status, False, wall_s, cause.worker.fault, cause.number, node=cause.node, lost=cause.lost)
+
+
+def _likelihood(rank: Rank) -> int:
+    """Return how likely a failure is to be a consequence of another: the smallest is the cause.
+
+    A lost connection is a consequence. So may be an abort, because libraries abort a process that lost its peers.
+    """
+    lost_peer = rank.failure is not None and bool(rank.failure.get("lost_peer"))
+    status = rank.failed_with
+    if rank.worker.fault or rank.lost:
+        return 0
+    if rank.failure is None and status is not None and status < 0 and status != -signal.SIGABRT:
+        return 1
+    return 4 if lost_peer else 3 if rank.failure is None else 2
+
+
+def _of_rank(event: Event, rank: Rank) -> Event:
+    """Return a failure that names its rank; a wrong result is the gang's."""
+    failure = event["failure"]
+    if failure["kind"] != "check":
+        message = f"{rank_text(rank.number, rank.node)}: {failure['message']}"
+        failure = {**failure, "message": message, "rank": rank.number, "node": rank.node}
+    return {"of": 0, "failure": failure}
+
+
+def _where(gang: Sequence[Rank]) -> tuple[int | None, str]:
+    """Return the rank for which the others wait, if it is known, and where all ranks are.
+
+    A rank that synchronizes may itself be slow, or wait within an exchange for one that does not.
+    """
+    silent = [rank for rank in gang if not rank.place]
+    busy: dict[tuple[bool, str], list[Rank]] = {}
+    for rank in gang:
+        if rank.place and not rank.waits:
+            busy.setdefault((rank.synchronizes, rank.place), []).append(rank)
+    groups = sorted(busy.items(), key=lambda item: (item[0][0], len(item[1])))
+    texts = [f"{_ranks(silent)} did not answer"] if silent else []
+    texts += [f"{_ranks(ranks)} in {place}" for (_, place), ranks in groups]
+    texts += [f"{_ranks(waiting)} waiting"] if (waiting := [rank for rank in gang if rank.waits]) else []
+    first = silent or next((ranks for _, ranks in groups), [])
+    alone = bool(silent) or len(groups) == 1 or bool(waiting)
+    unlike = alone or (len(groups) > 1 and (groups[0][0][0] < groups[1][0][0] or len(groups[1][1]) > 1))
+    return first[0].number if len(first) == 1 and unlike else None, "; ".join(texts)
+
+
+def _ranks(ranks: Sequence[Rank]) -> str:
+    if len(ranks) == 1:
+        return rank_text(ranks[0].number, ranks[0].node)
+    return f"ranks {', '.join(str(rank.number) for rank in ranks)}"
