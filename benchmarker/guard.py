@@ -17,9 +17,14 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 END_S = 2.0
 """Time limit for ending what a child started; a process that hangs in the kernel ends when its driver releases it."""
@@ -31,6 +36,36 @@ def command(module: str, *words: str) -> list[str]:
     """Return the command that runs a module under a guard of this process."""
     guard = ["benchmarker.guard", str(os.getpid())] if _possible() else []
     return [sys.executable, "-P", "-m", *guard, module, *words]
+
+
+@contextmanager
+def started(module: str, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a module under a guard of this process, in a new session; `options` are those of `subprocess.Popen`.
+
+    When the context ends, however it does, the process and everything that it started are ended.
+    """
+    with ExitStack() as stack:
+        with uninterrupted():
+            process = stack.enter_context(subprocess.Popen(command(module, *words), start_new_session=True, **options))
+            stack.callback(end, process)
+        yield process
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off SIGINT and SIGTERM to the end of the context: while a process is started, nobody could end it yet."""
+    came: list[int] = []
+    handled = {}
+    try:
+        if threading.current_thread() is threading.main_thread():  # no other thread handles signals
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handled[number] = signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+        for came_number in came:
+            signal.raise_signal(came_number)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

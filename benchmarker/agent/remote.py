@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from benchmarker import guard
 from benchmarker.agent.messages import Begin, FromAgent, FromRank, Here, Sense, Sensing, ToRank
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
@@ -169,8 +170,9 @@ def agents(nodes: Nodes) -> Iterator[list[Agent]]:
     allow_files(_FILES * len(nodes.names))
     try:
         for node in nodes.names:
-            process = _process(nodes.launcher.command([node], PROGRAM))
-            found.append(Agent(node, process))
+            with guard.uninterrupted():
+                process = _process(nodes.launcher.command([node], PROGRAM))
+                found.append(Agent(node, process))
         _wait(found, ANSWER_S, lambda agent: agent.here is not None)
         for agent in found:
             if agent.here and (changed := differences(nodes.installed, agent.here.installed)):

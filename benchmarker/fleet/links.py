@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from benchmarker import guard
 from benchmarker.agent.remote import ANSWER_S, allow_files
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
@@ -108,7 +109,8 @@ def _started(path: Path, number: int, links: Sequence[Link], log: BinaryIO) -> I
     allow_files(_FILES * len(links))
     try:
         for link in links:
-            found[link] = _Process(link, _popen([*PROGRAM, str(path.absolute()), str(number), *link]), log)
+            with guard.uninterrupted():
+                found[link] = _Process(link, _popen([*PROGRAM, str(path.absolute()), str(number), *link]), log)
         yield found
     finally:
         _end(list(found.values()))

@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from benchmarker import guard
 from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
 from benchmarker.fleet.words import grouped
@@ -17,7 +18,9 @@ from benchmarker.hooks import launchers
 from benchmarker.running.site import read_site
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     from benchmarker.fleet.folder import Asked, NodeState
 
@@ -51,17 +54,21 @@ def run_stage(path: Path, asked: Asked, number: int, trial_s: float, progress: P
     launcher = launchers.load_launcher(asked.allocation.launcher)
     program = [*read_site().prefix, sys.executable, "-m", "benchmarker.fleet", str(path.absolute()), str(number)]
     command = launcher.command(stage.nodes, program)
-    with (path / folder.LOG).open("ab") as log:
-        try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        except OSError as error:
-            raise UserError(f"cannot start {command[0]}: {error.strerror}") from error
-        try:
-            _watch(_Watched(path, asked, number, progress), process, trial_s + SILENT_S)
-        finally:
-            _end(process)
+    with (path / folder.LOG).open("ab") as log, ExitStack() as stack:
+        with guard.uninterrupted():
+            process = _process(command, log)
+            stack.callback(_end, process)
+        _watch(_Watched(path, asked, number, progress), process, trial_s + SILENT_S)
+
+
+def _process(command: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, so that it ends in order when the terminal is interrupted."""
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    except OSError as error:
+        raise UserError(f"cannot start {command[0]}: {error.strerror}") from error
 
 
 class _Watched:

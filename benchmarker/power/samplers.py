@@ -58,14 +58,14 @@ def find(names: Sequence[str], device: str | None, environment: Mapping[str, str
     """
     found: dict[str, Found] = {}
     while waiting := tuple(name for name in names if name not in found):
-        sampler = _Sampler(Request(waiting, device), environment)
-        try:
+        with contextlib.ExitStack() as stack:
+            with guard.uninterrupted():
+                sampler = _Sampler(Request(waiting, device), environment)
+                stack.callback(sampler.end)
             for name in waiting:
                 found[name] = sampler.answer(time.monotonic() + ANSWER_S)
                 if sampler.lost:
                     break
-        finally:
-            sampler.end()
     return found
 
 
@@ -109,7 +109,8 @@ class Sampling:
     def __enter__(self) -> Sampling:
         try:
             for name in self.names:
-                self._samplers.append(_Sampler(Request((name,), self.device, self.hz), self.environment))
+                with guard.uninterrupted():
+                    self._samplers.append(_Sampler(Request((name,), self.device, self.hz), self.environment))
             deadline = time.monotonic() + ANSWER_S
             self.found = {sampler.meter: sampler.answer(deadline) for sampler in self._samplers}
         except BaseException:

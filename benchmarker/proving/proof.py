@@ -155,12 +155,8 @@ def _try(suite: str, claim: Claim, device: str, folder: Path) -> Entry:
     start = time.monotonic()
     with (
         log.open("wb") as output,
-        subprocess.Popen(
-            guard.command("benchmarker.proving", *words),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        guard.started(
+            "benchmarker.proving", *words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:
@@ -168,8 +164,6 @@ def _try(suite: str, claim: Claim, device: str, folder: Path) -> Entry:
             why = f"it ended with status {process.returncode}{_last_line(log)}"
         except subprocess.TimeoutExpired:
             why = f"not finished after {claim.limit_s:.0f} s, its limit"
-        finally:
-            guard.end(process)
     if entry := _entry(folder, claim, device):
         return entry
     entry = Entry.of(claim, Outcome("FAIL", reason=f"{why}; see {log}"), device, time.monotonic() - start)

@@ -131,15 +131,14 @@ def started(request: Request, environment: Environment, log: Path, hear: Callabl
     start = time.monotonic()
     with (
         log.open("wb", buffering=0) as file,
-        subprocess.Popen(
-            guard.command("benchmarker.worker"),
+        guard.started(
+            "benchmarker.worker",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             env={**os.environ, **environment},
             pass_fds=[line.socket for line in request.sensors.values()],
-            start_new_session=True,
         ) as process,
     ):
         errors = _Log(file)
@@ -148,7 +147,6 @@ def started(request: Request, environment: Environment, log: Path, hear: Callabl
             worker.send(msgspec.structs.replace(request, spawned_s=start))
             yield worker
         finally:
-            guard.end(process)
             errors.end()
 
 
