@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m benchmarker
 EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
 
-.PHONY: bench test test-slow test-all gpu wheels calibrate check docs format clean help
+.PHONY: bench test test-slow test-all gpu wheels calibrate check check-benchmarks docs format clean help
 
 help:  ## Say what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
 
 # The stamp is renewed only when what is installed would change: afterwards everything runs offline.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -27,7 +27,7 @@ bench: $(VENV)/installed  ## Measure GPT-2 and a matrix product in every framewo
 test: $(VENV)/installed check  ## Run lint, types and the fast tests
 	$(BIN)/python -m pytest -n auto
 
-test-slow: $(VENV)/installed  ## Run the slow tests
+test-slow: $(VENV)/installed check-benchmarks  ## Run the slow tests
 	$(BIN)/python -m pytest -n auto -m slow
 
 test-all: test test-slow  ## Run lint, types and all tests
@@ -63,6 +63,13 @@ check: $(VENV)/installed  ## Run formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+check-benchmarks: $(VENV)/installed  ## Check that the benchmarks fit the code
+	for folder in $$(find benchmarks -name '*.py' -exec dirname {} + | sort -u); do \
+		MYPYPATH=plugins:problems:$$folder:benchmarks/verdicts/calibration \
+		$(BIN)/mypy --config-file= --cache-dir=.mypy_cache/benchmarks --ignore-missing-imports --check-untyped-defs \
+		$$folder/*.py || exit; \
+	done
 
 docs: $(VENV)/installed  ## Build the documentation as a site into build/docs, without a network
 	$(BIN)/mkdocs build --strict --quiet

@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 import psutil
@@ -72,7 +73,8 @@ FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "plan.toml": (("plan", "show", "{}"),),
     "a.zip": (("bundle", "verify", "{}"), ("bundle", "unpack", "{}", "--to=unpacked")),
 }
-VALUES = (0, -1, 1, 2**63, 10**400, 1e308, 5e-324, True, None, "", "x" * 300, "\x1b[2J", "../..", [], {}, [[]] * 9)
+NUMBERS = (0, -1, 1, 2**63, 10**400, 1e308, 5e-324)
+VALUES: tuple[Any, ...] = (*NUMBERS, True, None, "", "x" * 300, "\x1b[2J", "../..", [], {}, [[]] * 9)
 
 
 @dataclass
@@ -153,11 +155,11 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
     return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
 
 
-def places(part: object) -> Iterator[tuple[dict | list, str | int]]:
+def places(part: object) -> Iterator[tuple[Any, str | int]]:
     """Yield each place of a value in JSON."""
     items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for key, value in items:
-        yield part, key  # type: ignore[misc]
+        yield part, key
         yield from places(value)
 
 

@@ -13,7 +13,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import cycle
+from typing import Any
 
 import click
 from duet import play, ratio
@@ -21,7 +23,7 @@ from duet import play, ratio
 from benchmarker import Stepper, open_bench, steps_per_block
 from benchmarker_plugins.gpu_proof.loops import BATCHES
 
-CASES = {
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemm 512": ("gemm", {"m": 512, "n": 512, "k": 512}),
     "gemm 1024": ("gemm", {"m": 1024, "n": 1024, "k": 1024}),
     "attention": ("attention", {"batch_size": 1, "heads": 12, "seq_len": 256, "impl": "matmul"}),
@@ -84,27 +86,33 @@ def bare_block(step, wait, steps: int) -> int:
     return time.perf_counter_ns() - start
 
 
-def bare_step(framework: str, problem: str, data):
+def bare_step(framework: str, problem: str, data: Any) -> Any:
     """Return a hand-written step of GEMM or attention, or None for GPT-2."""
     if problem == "gpt2":
         return None
-    if framework == "torch":
-        import torch
+    return torch_step(problem, data) if framework == "torch" else jax_step(problem, data)
 
-        batches = cycle([{key: torch.tensor(value) for key, value in batch.items()} for batch in data.batches])
-        mask = torch.full((1024, 1024), float("-inf")).triu(1)
 
-        def gemm():
-            batch = next(batches)
-            return batch["a"] @ batch["b"]
+def torch_step(problem: str, data: Any) -> Callable[[], Any]:
+    import torch
 
-        def attention():
-            batch = next(batches)
-            q, k, v = (batch[key].transpose(1, 2) for key in "qkv")
-            scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + mask[: q.shape[-2], : q.shape[-2]]
-            return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+    batches = cycle([{key: torch.tensor(value) for key, value in batch.items()} for batch in data.batches])
+    mask = torch.full((1024, 1024), float("-inf")).triu(1)
 
-        return gemm if problem == "gemm" else attention
+    def gemm():
+        batch = next(batches)
+        return batch["a"] @ batch["b"]
+
+    def attention():
+        batch = next(batches)
+        q, k, v = (batch[key].transpose(1, 2) for key in "qkv")
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + mask[: q.shape[-2], : q.shape[-2]]
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+
+    return gemm if problem == "gemm" else attention
+
+
+def jax_step(problem: str, data: Any) -> Callable[[], Any]:
     import jax
     import jax.numpy as jnp
 

@@ -23,6 +23,7 @@ import numpy as np
 from duet import play, ratio
 
 from benchmarker import Case
+from benchmarker.power.window import Edges
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
 from benchmarker.worker.gang import Follower, Leader, join, lead
@@ -64,7 +65,7 @@ def of_gang(framework: str, op: str, size: int, devices: int, pairs: int, seed: 
     words = [sys.executable, __file__, "--rank", json.dumps([framework, op, size, devices, pairs, seed])]
     first = subprocess.Popen([*words, "0"], stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None
-    others = []
+    others: list[subprocess.Popen[Any]] = []
     if ranks > 1:
         address = first.stdout.readline()
         others = [subprocess.Popen([*words, str(rank), address]) for rank in range(1, ranks)]
@@ -82,10 +83,10 @@ def one_rank(what: str, rank: int, address: str = "") -> None:
     case = Case(problem="collective", framework=framework, device="cpu", devices=devices, ranks=ranks, params=params)
     stages: Any = SimpleNamespace(current="timed")
     if ranks == 1:
-        leader = Solo(Bench(case))
+        leader = Solo(Bench(case), Edges({}))
     else:
         channel = join(rank, ranks, Address(*json.loads(address))) if rank else lead(ranks, publish)
-        leader = Leader(Bench(case, gang=channel), channel, stages)
+        leader = Leader(Bench(case, gang=channel), channel, stages, Edges({}))
     bench = leader.bench
     step = bare_step(bench, op, size, devices)
 
@@ -94,7 +95,7 @@ def one_rank(what: str, rank: int, address: str = "") -> None:
 
     Share.bare = bare  # type: ignore[attr-defined]
     if rank:
-        Follower(bench, channel).follow(stages)
+        Follower(bench, channel, Edges({})).follow(stages)
         return
     leader.all("build")
     for name in ("block", "bare"):

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -85,8 +86,8 @@ def one_process(
     import torch
 
     given = {"size": size} if size else {}
-    lengths = {"batch_size": batch_size, "depth": prompt_len, "new_tokens": new_tokens}
-    bench = open_bench(problem, framework, "cpu", seed=seed, phase="decode", **lengths, **given)
+    lengths: dict[str, Any] = {"batch_size": batch_size, "depth": prompt_len, "new_tokens": new_tokens}
+    bench = open_bench(problem, framework, "cpu", seed=seed, phase="decode", **{**lengths, **given})
     data = bench.data(bench.params, 1)
     workload = bench.build(bench.params, data)
     model = make_model(problem, bench.params, data.weights).eval()
@@ -104,7 +105,10 @@ def one_process(
         sequence_BS = generated(model, prompt_BP, new_tokens + 1, cache, clock)
         return sequence_BS[:, prompt_len + 1 :].numpy(), clock.times[1:]
 
-    sides = {"ours": ours, **{cache: partial(theirs, cache) for cache in THEIRS}}
+    sides: dict[str, Callable[[], Any]] = {
+        "ours": ours,
+        **{cache: partial(theirs, cache) for cache in THEIRS},
+    }
     expected, _ = ours()
     for side, generate in sides.items():
         if not (generate()[0] == expected).all():

@@ -55,6 +55,7 @@ class Contender:
     @property
     def pid(self) -> int:
         """The sampler's process."""
+        assert self.sampling is not None
         return self.sampling._samplers[0].process.pid
 
     def play(self, work: Callable[[], None]) -> None:

@@ -18,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -80,20 +82,20 @@ def one_process(framework: str, resource: str, seed: int, rounds: int) -> list[d
 
     memory = {"problem": "stream", "op": "copy" if framework == "numpy" else "triad"}
     asked = memory if resource == "memory" else {"problem": "gemm"}
-    players: list[tuple[int, str, object, int, int]] = []
+    players: list[tuple[int, str, Callable[[int], int], int, int]] = []
     for case in ceiling_search.search([{**asked, "framework": framework}]).cases:
         bench = Bench(case)
         data = bench.data(bench.params, BATCHES)
         stepper = timing.Stepper(bench.build(bench.params, data).step, bench.framework.synchronize)
         cost = bench.problem.cost(bench.params, case.mode, case.precision)
         work = cost.bytes if resource == "memory" else cost.flops
-        name = str(case.params["n"])
-        bare = triad_in_c(case.params["n"]) if resource == "memory" else bare_product(framework, data)
-        bare_work = 3 * 4 * case.params["n"] if resource == "memory" else work
+        n = int(case.params["n"])
+        bare = triad_in_c(n) if resource == "memory" else bare_product(framework, data)
+        bare_work = 3 * 4 * n if resource == "memory" else work
         for side, block, each in ((0, stepper.block, work), (1, bare, bare_work)):
             block(1)
             steps = max(1, round(BLOCK_S / (block(1) / 1e9)))
-            players.append((side, name, block, steps, each))
+            players.append((side, str(n), block, steps, each))
     rng = random.Random(seed)
     rates: list[dict[str, list[float]]] = [{}, {}]
     for _ in range(rounds):
@@ -102,8 +104,10 @@ def one_process(framework: str, resource: str, seed: int, rounds: int) -> list[d
     return [{name: statistics.median(values) for name, values in side.items()} for side in rates]
 
 
-def bare_product(framework: str, data):
+def bare_product(framework: str, data: Any) -> Callable[[int], int]:
     """Return a function that times a block of plain products, including the final wait, in ns."""
+    multiply: Callable[..., Any]
+    wait: Callable[[Any], Any]
     if framework == "numpy":
         pairs = cycle([(batch["a"], batch["b"]) for batch in data.batches])
         multiply, wait = np.matmul, at_once

@@ -46,7 +46,11 @@ class OnThisMachine(Launcher):
     def _none(self, *_: Any) -> Any:
         raise NotImplementedError
 
-    allocation = directives = submit = states = cancel = _none
+    allocation: Any = _none
+    directives: Any = _none
+    submit: Any = _none
+    states: Any = _none
+    cancel: Any = _none
 
 
 @click.command()

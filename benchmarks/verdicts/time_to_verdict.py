@@ -49,7 +49,7 @@ def main(framework: str, work: str, slower: int, repeat: int, minutes: float, ti
     print(f"{work}, {slower}% more work; verdicts at delta 1%\n")
     print(f"{'in':8} {'design':8} {'seconds, median':>16} {'rounds, median':>16}   verdicts")
     for (name, design), rows in sorted(found.items()):
-        seconds, rounds = (statistics.median(row[index] for row in rows) for index in (0, 1))
+        seconds, rounds = statistics.median(row[0] for row in rows), statistics.median(row[1] for row in rows)
         print(f"{name:8} {design:8} {seconds:16.0f} {rounds:16.0f}   {', '.join(row[2] for row in rows)}")
 
 
@@ -70,12 +70,14 @@ def experiment(cases, design: str, results: Path) -> tuple[float, int, str]:
     made = make_plan(
         cases,
         10 if fixed else LOOKS[-1],
-        design="rounds" if fixed else design,
+        design="duet" if design == "duet" else "rounds",
         looks=[] if fixed else LOOKS,
     )
     start = time.monotonic()
     with store.new_run(results, made) as folder:
-        records = execute(folder, Quiet(), never if fixed else Referee(rules, derive, LOOKS, None, None, Quiet().say))
+        records = execute(
+            folder, Quiet(), enough=never if fixed else Referee(rules, derive, LOOKS, None, None, Quiet().say)
+        )
     seconds = time.monotonic() - start
     (comparison,) = compare(matching.within(records).matches, rules, derive).comparisons
     return seconds, comparison.rounds or 0, comparison.verdict

@@ -85,7 +85,7 @@ def _compare(kind: str, path: Path, size: int, repeats: int, hta_python: str) ->
 def _run(kind: str, name: str, path: Path, hta_python: str) -> dict[str, Any] | str:
     """Return the result of a process, or why there is none."""
     python = hta_python if name == "HTA" else sys.executable
-    words = [python, HERE / "contenders.py", kind, name, path]
+    words: list[str | Path] = [python, HERE / "contenders.py", kind, name, path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["no error message"])[-1]

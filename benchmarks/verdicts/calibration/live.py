@@ -13,10 +13,14 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from experiment import Quiet, install, two_cases
 from scipy import stats
+
+if TYPE_CHECKING:
+    from benchmarker.comparing.matching import Match
 
 
 @click.command()
@@ -68,7 +72,8 @@ def run(kinds, minutes, experiments, rounds, timed, threads, results) -> None:
     from benchmarker.running.run import execute
 
     able = usable("repeated", dict.fromkeys(kind[0] for kind in kinds), {})
-    rng, deadline, done = random.Random(), time.monotonic() + 60 * minutes, defaultdict(int)
+    rng, deadline = random.Random(), time.monotonic() + 60 * minutes
+    done: dict[Any, int] = defaultdict(int)
 
     while left := [kind for kind in kinds if experiments is None or done[kind] < experiments * kinds.count(kind)]:
         for kind in rng.sample(left, len(left)):
@@ -86,9 +91,9 @@ def run(kinds, minutes, experiments, rounds, timed, threads, results) -> None:
 def report(results: Path) -> None:
     """Print the verdicts of all runs."""
     from benchmarker.comparing import matching
-    from benchmarker.comparing.classical import classical
     from benchmarker.comparing.judge import compare
     from benchmarker.comparing.results import Rules
+    from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import load_metrics
     from benchmarker.records import store
 
@@ -100,24 +105,38 @@ def report(results: Path) -> None:
             print(f"left out: {faults[0]}")
             continue
         plan = store.read_plan(folder / store.PLAN)
+        if isinstance(plan, Fault):
+            print(f"left out: {plan}")
+            continue
         if len(records) < len(plan.order):
             print(f"left out because it is incomplete: {folder}")
             continue
         truth = records_truth(plan)
-        row = {"s": sum(r.harness.wall_s / (2 if r.design.partner else 1) for r in records)}
+        row: dict[Any, Any] = {"s": sum(r.harness.wall_s / (2 if r.design.partner else 1) for r in records)}
         for rounds in (6, 8, plan.trials):
             (match,) = matching.within([r for r in records if r.trial < rounds]).matches
             (comparison,) = compare([match], rules, derive).comparisons
             row[rounds] = comparison.verdict
+        assert comparison.low is not None
+        assert comparison.high is not None
         row["covered"] = comparison.low <= 1 <= comparison.high
         row["p10"] = compare([match], Rules(metric="step_time_p10_s"), derive).comparisons[0].verdict
-        row["pooled"] = classical(match).rank_sum.p_value < 0.05
+        row["pooled"] = rank_sum_p(match) < 0.05
         (first,) = matching.within([r for r in records if r.trial == 0]).matches
-        row["one"] = classical(first).rank_sum.p_value < 0.05
+        row["one"] = rank_sum_p(first) < 0.05
         row["width"] = (comparison.high / comparison.low) ** 0.5 - 1
         row["rounds"] = plan.trials
         found[truth].append(row)
     print_tables(found)
+
+
+def rank_sum_p(match: Match) -> float:
+    """Return the p-value of the rank-sum test on all timed blocks of two sides."""
+    from benchmarker.comparing.classical import classical
+
+    found = classical(match)
+    assert found is not None
+    return found.rank_sum.p_value
 
 
 def records_truth(plan):
