@@ -2,12 +2,16 @@
 
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarker import guard
 from benchmarker.agent.remote import Nodes, agents
 from benchmarker.api.errors import TerminatedError, terminate
+from benchmarker.fleet.links import run_links
+from benchmarker.fleet.parent import run_stage
+from benchmarker.hooks import launchers
 from benchmarker.power import samplers
 
 
@@ -51,12 +55,30 @@ def test_a_sampler_is_ended_though_its_start_was_interrupted(begun):
     assert [process.poll() is not None for process in begun] == [True, True]
 
 
-def test_an_agent_is_ended_though_its_start_was_interrupted(begun):
-    class Launcher:
-        def command(self, nodes, program):
-            return ["cat"]  # it ends when its input does, as an agent
+class Launcher:
+    def command(self, nodes, program):
+        return ["cat"]  # it ends when its input does, as an agent and a node of a fleet
 
+
+def test_an_agent_is_ended_though_its_start_was_interrupted(begun):
     with pytest.raises(KeyboardInterrupt), agents(Nodes(("left", "right"), Launcher(), None)):
         raise AssertionError("the interrupt was lost")
+    (process,) = begun
+    assert process.poll() is not None
+
+
+def test_the_nodes_of_a_fleet_are_ended_though_their_start_was_interrupted(begun, tmp_path, monkeypatch):
+    monkeypatch.setattr(launchers, "load_launcher", lambda _: Launcher())
+    stages = [SimpleNamespace(nodes=["left", "right"])]
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(tmp_path, SimpleNamespace(stages=stages, allocation=SimpleNamespace(launcher="")), 0, 1.0, None)
+    (process,) = begun
+    assert process.poll() is not None
+
+
+def test_the_process_of_a_link_is_ended_though_its_start_was_interrupted(begun, tmp_path):
+    stages = [SimpleNamespace(links=[("left", "right")])]
+    with pytest.raises(KeyboardInterrupt):
+        run_links(tmp_path, SimpleNamespace(link_stages=stages), 0, None, 1.0, None)
     (process,) = begun
     assert process.poll() is not None
