@@ -23,7 +23,7 @@ LOPSIDED = 1.25
 TINY = 5e-5
 """A difference that no figure shows."""
 
-ONE_RUN = "one run a side, not interleaved: changes between the runs are not in this interval"
+ONE_RUN = "one run a side, not interleaved: changes between the runs are not in the interval"
 DOUBTS: dict[Method, str] = {
     "unpaired": ONE_RUN,
     "blocks of one process as if independent": "timed blocks were counted as independent, as requested; they are not, "
@@ -39,7 +39,7 @@ def few_runs(method: str, runs: tuple[int, int]) -> str | None:
         return None
     if method.startswith("unpaired by run"):
         return "one run of a side: it is assumed to vary as the other side's runs do" if min(runs) == 1 else None
-    return ONE_RUN if max(runs) == 1 else "no run has all cases: changes between the runs are not in this interval"
+    return ONE_RUN if max(runs) == 1 else "no run has all cases: changes between the runs are not in the interval"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Mean:
     `ratio` is the geometric mean of the cases' ratios. `shift` is the tested value: in a paired test, the
     Hodges-Lehmann estimate over rounds. `interval` is on the logarithmic scale, `level` is its confidence level. The
     p-values are already scaled for looks, so they are compared with alpha directly. `runs` are the numbers of runs of
-    the sides that have a value of every case. `values` is the number of rounds, or the harmonic mean of the numbers of
+    the sides; if they are the unit, of those that have a value of every case. `values` is the number of rounds, or the harmonic mean of the numbers of
     trials or runs; `spread` is the standard deviation of one value, as if the shift were a mean of that many. It is
     None if a side has a single trial.
     """
@@ -149,6 +149,6 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
 
 
 def _runs(group: Sequence[Tested]) -> tuple[int, int]:
-    """Return the smallest number of runs that each side has of a case."""
-    one, two = ([len(getattr(each, side).runs) for each in group] for side in ("baseline", "contender"))
-    return min(one), min(two)
+    """Return the number of runs of each side."""
+    one, two = ({run for each in group for run in getattr(each, side).runs} for side in ("baseline", "contender"))
+    return len(one), len(two)

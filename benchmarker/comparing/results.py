@@ -95,7 +95,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
 class GeometricMean(Struct, frozen=True, kw_only=True):
     """The geometric mean of the ratios contender over baseline, over all cases of a family, with its interval.
 
-    `provisional`, `enough` and `runs` are those of a comparison; runs in which a case is absent are not counted.
+    `provisional`, `enough` and `runs` are those of a comparison; if runs are the unit, those without every case are not
+    counted.
     """
 
     baseline: str

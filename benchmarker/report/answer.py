@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
-from benchmarker.comparing.formatting import measure, numbers, percent, ratio, short, verdict
+from benchmarker.comparing.formatting import few_runs, measure, numbers, percent, ratio, short, verdict
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened
 from benchmarker.report.page_model import Card, Doubt
@@ -145,12 +145,15 @@ def doubts(study: Study) -> list[Doubt]:
 
 def _provisional(study: Study) -> Iterator[str]:
     judged = study.family.comparisons if study.family else []
-    number = sum(each.provisional is not None for each in judged)
-    if number:
+    few = [few_runs(each.method, each.runs) for each in judged]
+    disturbed = sum(each.provisional not in (None, why) for each, why in zip(judged, few, strict=True))
+    if disturbed:
         yield (
-            f"{number} of {count(len(judged), 'verdict')} {'is' if number == 1 else 'are'} provisional, because most "
-            "trials of a side were disturbed: repeat them undisturbed before you rely on the result."
+            f"{part(disturbed, len(judged), 'verdict', 'is', 'are')} provisional, because most trials of a side were "
+            "disturbed: repeat them undisturbed before you rely on the result."
         )
+    for why, number in Counter(filter(None, few)).items():
+        yield f"{part(number, len(judged), 'verdict', 'is', 'are')} provisional: {why}."
 
 
 def _sides(study: Study) -> Iterator[str]:
