@@ -40,7 +40,7 @@ def test_the_suite_stands_in_every_record_and_the_difference_is_named(cli, offer
     first, second = (
         json.loads(next(offers.glob(f"{each}/*/plan.json")).read_text())["suite"]["sha256"][:12] for each in "ab"
     )
-    note = f"suites differ: naps 1 ({first}) -> naps 1 ({second}): blocks 2 -> 3 in 2 of 2 cases"
+    note = f"suites differ: naps 1 ({first}) → naps 1 ({second}): blocks 2 -> 3 in 2 of 2 cases"
     assert note in cli("compare", "a", "b").stdout
     scored = cli("score", "a", "b")
     assert note in scored.stdout
