@@ -103,6 +103,23 @@ def test_a_case_that_nothing_matches_fails(derive):
     assert outcome.reasons == ["no record matches: no record has a sed; did you mean seed?"]
 
 
+def test_another_size_or_seed_under_the_name_of_a_case_is_said_to_be_one(derive):
+    done = [
+        make_record(case={"problem": "gemm", "seed": seed, "params": {"m": size, "n": size}}, run=f"run{size}")
+        for seed, size in ((0, 512), (7, 1024))
+    ]
+    wanted = [
+        asked(1.0, name="GEMM 1024", problem="gemm", m=1024, n=1024, seed=0),
+        asked(1.0, name="GEMM 512", problem="gemm", m=512, n=512, seed=0),
+    ]
+    other, good = accept(wanted, done, (), derive).outcomes
+    assert (good.name, good.verdict) == ("GEMM 512", "PASS")
+    (reason,) = other.reasons
+    assert reason.endswith(" was measured instead: seed 0 → 7")
+    (outcome,) = accept(wanted[:1], done[:1], (), derive).outcomes
+    assert outcome.reasons[0].endswith(" was measured instead: m, n 1024 → 512")
+
+
 def test_of_several_configurations_each_must_pass(derive):
     records = [*trials(1.0), *trials(4.0, seed=1)]
     first, second = accept([asked(1.0)], records, (), derive).outcomes
