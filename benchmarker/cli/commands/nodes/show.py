@@ -39,7 +39,7 @@ def command(
     wide: bool,
     as_json: bool,
 ) -> int:
-    """Show which node, device or link of a fleet is not like the others, the slowest first, with the evidence.
+    """Show the outliers among the nodes, devices and links of a fleet, the slowest first, with the evidence.
 
     RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs of several machines, which
     are told apart by their hosts. The first rounds pick suspects; only later ones decide, against other nodes. With a
