@@ -16,7 +16,7 @@ from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record

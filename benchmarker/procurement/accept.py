@@ -14,7 +14,8 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import count
 from benchmarker.formatting import part
-from benchmarker.hooks.names import name, names
+from benchmarker.hooks.names import name as name_of
+from benchmarker.hooks.names import names
 from benchmarker.planning.cases import command_line
 from benchmarker.records import selection
 from benchmarker.records.configurations import Factors, changes, factors
@@ -83,16 +84,17 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
     for case in wanted:
         if records and case.metric not in known:
             raise UserError(f"{case.name}: no metric is named {case.metric!r}; there are: {', '.join(known)}")
-    matched = [[key for key, group in groups.items() if selection.selects(case.match, group.factors)] for case in wanted]
+    of_group = {key: group.factors for key, group in groups.items()}
+    matched = [[key for key, these in of_group.items() if selection.selects(case.match, these)] for case in wanted]
     asked = {key for keys in matched for key in keys}
     outcomes = []
     for case, keys in zip(wanted, matched, strict=True):
-        told = names([groups[key].factors for key in keys]).each if keys else ()
+        told = names([of_group[key] for key in keys]).each if keys else ()
         for key, more in zip(keys, told, strict=True):
             outcomes.append(_judged(case, f"{case.name} {more}".strip(), groups[key], derive))
         if not keys:
-            free = [group.factors for key, group in groups.items() if key not in asked]
-            why = _nearest(case.match, free) or selection.why_none(case.match, [each.factors for each in groups.values()])
+            free = [these for key, these in of_group.items() if key not in asked]
+            why = _nearest(case.match, free) or selection.why_none(case.match, of_group.values())
             outcomes.append(_outcome(case.name, case, reasons=[f"no record matches: {why}"]))
     unasked = []
     named = names([group.factors for group in groups.values()]).whole if groups else ()
@@ -129,7 +131,7 @@ def _nearest(wanted: Factors, free: Sequence[Factors]) -> str | None:
     if not same or not wanted.keys() <= same[0].keys():
         return None
     nearest, differ = min(zip(same, differing, strict=True), key=lambda pair: len(pair[1]))
-    return f"{name(nearest)} was measured instead: {', '.join(changes(wanted, nearest, differ))}"
+    return f"{name_of(nearest)} was measured instead: {', '.join(changes(wanted, nearest, differ))}"
 
 
 def _unwell(group: _Measured) -> list[str]:

@@ -30,8 +30,7 @@ ALPHA = 0.05
 WIDE = 0.1
 """Share of the median; a bound that is further away is reported.
 
-A machine with one of its eight memory channels or accelerators missing is 12.5% slower: a bound that is further away than
-a tenth would pass even that.
+A machine with one of its eight memory channels or accelerators missing is 12.5% slower; a wide bound passes even that.
 """
 
 
@@ -72,7 +71,7 @@ def refusal(records: Sequence[Record]) -> str | None:
 def draft(
     records: Sequence[Record], metric: str, tolerance: Tolerance | None, derive: Derive
 ) -> tuple[list[Drafted], list[str], list[str]]:
-    """Return the cases of a reference that these records meet, what was left out of it with reasons, and notes on wide bounds.
+    """Return the cases of a reference that these records meet, what was left out with reasons, and notes on bounds.
 
     A configuration may be better than its median by any amount, and worse as far as the scatter of its trials or the
     tolerance allows. The bounds from scatter hold together: a machine as good as this one meets all of them with

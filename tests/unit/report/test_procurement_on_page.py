@@ -195,7 +195,7 @@ def test_doubts_about_a_side_are_on_the_first_screen(page_of, offers, tmp_path):
     told = doubts(made)
     assert told[0].startswith("2 of 2 verdicts are provisional")
     assert any(
-        re.fullmatch(r".*/h: 16 of 16 trials were disturbed, .* 11\.8 cores busy \(16\); stop .*\.", each)
+        re.fullmatch(r".*/h: 16 of 16 trials were disturbed, .* 11\.8 cores busy \(16 trials\); stop .*\.", each)
         for each in told
     )
     assert any(each.endswith("/h: measured on 32 of 64 cores.") for each in told)
