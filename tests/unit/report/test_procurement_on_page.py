@@ -220,7 +220,7 @@ def test_different_and_missing_suites_are_told(page_of, offers, tmp_path):
         record = msgspec.structs.replace(store.read_record(file), suite=suite.of(0))
         file.write_bytes(atomic.encode(record))
     made = page_of(offers / "a", folder)
-    assert any(each.startswith(f"Suites differ: none -> tender 2 ({suite.sha256[:12]})") for each in doubts(made))
+    assert any(each.startswith(f"Suites differ: none → tender 2 ({suite.sha256[:12]})") for each in doubts(made))
     row = next(row for row in table(made, "Sides").rows if row[0] == "suite")
     assert row == ("suite", "none", f"tender 2 ({suite.sha256[:12]})")
 
