@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json_list, print_text
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_cases
-from benchmarker.cli.preview import preview, print_left_out
+from benchmarker.cli.options.case import PAUSE_S
+from benchmarker.cli.preview import duration, preview, print_left_out
 from benchmarker.comparing import disturbances
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
@@ -45,6 +47,19 @@ def made(description: Description, part: int | None = None) -> Plan:
         return build.of_nodes(description, part) if part else build.from_description(description)
 
 
+def spread(plan: Plan, runs: int, pause_s: float | None) -> Plan:
+    """Return a plan whose rounds are spread over runs with pauses between; raises `UserError` if there are too few."""
+    if pause_s is not None and runs == 1:
+        raise UserError("--pause is the time between several runs; give --runs=3, or leave --pause out")
+    if runs > plan.trials:
+        raise UserError(
+            f"--runs={runs}: each run needs a trial of each case, and the plan has {plan.trials}; give fewer, or repeat "
+            "the whole command at other times"
+        )
+    pause_s = (PAUSE_S if pause_s is None else pause_s) if runs > 1 else 0.0
+    return msgspec.structs.replace(plan, sessions=runs, pause_s=pause_s)
+
+
 def execute_plan(
     wanted: Plan,
     results: Path,
@@ -60,6 +75,9 @@ def execute_plan(
         raise UserError("--dry-run shows the whole plan; leave --dry-run or --resume out")
     if dry_run:
         return preview(wanted, results, False, as_json)
+    if wanted.sessions > 1 and not resume:
+        for line in duration(wanted, results):
+            print_text(line, "  ", err=True)
     allocation = launchers.allocation()
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     return _execute(opened, allocation, as_json)

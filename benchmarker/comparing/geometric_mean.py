@@ -30,10 +30,10 @@ class Mean:
 
     `ratio` is the geometric mean of the cases' ratios. `shift` is the tested value: in a paired test, the
     Hodges-Lehmann estimate over rounds. `interval` is on the logarithmic scale, `level` is its confidence level. The
-    p-values are already scaled for looks, so they are compared with alpha directly. `runs` are the numbers of runs of
-    the sides; if they are the unit, of those that have a value of every case. `values` is the number of rounds, or the harmonic mean of the numbers of
-    trials or runs; `spread` is the standard deviation of one value, as if the shift were a mean of that many. It is
-    None if a side has a single trial.
+    p-values are already scaled for looks, so they are compared with alpha directly. `values` is the number of rounds,
+    or the harmonic mean of the numbers of trials or runs; `spread` is the standard deviation of one value, as if the
+    shift were a mean of that many. It is None if a side has a single trial. `runs` are the numbers of runs of the
+    sides; if they are the unit, of those that have a value of every case.
     """
 
     method: str

@@ -200,7 +200,7 @@ def _design(record: Record) -> Iterator[str]:
 
 def _identity(record: Record) -> Iterator[str]:
     """Ids contain the time at which they were made: that of the run first, then that of the trial, then its start."""
-    run, trial, started = made_at(record.run_id), made_at(record.trial_id), _started_at(record)
+    run, trial, started = made_at(record.run_id), made_at(record.trial_id), started_at(record)
     if run and trial and trial < run:
         yield "its trial_id is older than its run_id"
     if started is None:
@@ -218,7 +218,9 @@ def made_at(name: str) -> float | None:
     return _time(found[1], "%Y%m%dT%H%M%S.%f") if (found := _ID.fullmatch(name)) else None
 
 
-def _started_at(record: Record) -> float | None:
+def started_at(record: Record) -> float | None:
+    """Return when a trial was started, s since 1970; None if that is not known."""
+    """Return when a trial was started, s since 1970; None if that is not known."""
     return _time(record.started_at, "%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -325,7 +327,7 @@ class Span:
 
 def span(record: Record) -> Span | None:
     """Return when a trial ran; None if it was not started, or if that is not known."""
-    started_s = _started_at(record)
+    started_s = started_at(record)
     if started_s is None or not record.harness.stages_s:
         return None
     blocks_s = sum(record.blocks.duration_ns) / 1e9 if record.blocks else 0.0

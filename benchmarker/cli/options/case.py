@@ -168,6 +168,28 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
+PAUSE_S = 1800.0
+"""Default pause between runs: most neighbours on a shared machine come and go within it (docs/comparing.md)."""
+spread_options = _all(
+    (
+        click.option(
+            "--runs",
+            type=Integer(min=1),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Spread the rounds over N runs with pauses between, so that intervals contain how runs differ.",
+        ),
+        click.option(
+            "--pause",
+            "pause_s",
+            type=Duration(min=0),
+            metavar="TIME",
+            help=f"Shortest pause between two of the --runs. [default: {PAUSE_S / 60:g}m]",
+        ),
+    )
+)
+"""The options that spread a run over time."""
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
 )

@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import click
 from live import live
+from live_runs import live_runs
 from simulate import simulate
 
 
@@ -16,6 +17,7 @@ def main() -> None:
 
 
 main.add_command(live)
+main.add_command(live_runs)
 main.add_command(simulate)
 
 if __name__ == "__main__":
