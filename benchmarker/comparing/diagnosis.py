@@ -136,19 +136,23 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
 
 
 def unsteady(records: Sequence[Record]) -> list[str]:
-    """Report trials whose blocks still contain warm-up, or whose step time changes level."""
-    found = [
-        (len(record.blocks.duration_ns), change(np.array(record.blocks.duration_ns)))
-        for record in records
-        if record.blocks
+    """Report trials whose blocks still contain warm-up, or whose step time changes once for all."""
+    timed = [record for record in records if record.blocks]
+    changed = [
+        (record, step)
+        for record in timed
+        if record.blocks and (step := change(np.array(record.blocks.duration_ns))) is not None
     ]
     notes = []
-    for warmup, what in ((True, "warm-up is left in"), (False, "the step time changes level within")):
-        these = [(n, each) for n, each in found if each is not None and each.warmup == warmup]
-        if these:
-            n, worst = max(these, key=lambda pair: abs(pair[1].share))
-            most = f"at most {worst.share:+.0%} after {worst.after} of {n} blocks"
-            notes.append(f"{what} {part(len(these), len(found), 'trial')} ({most})")
+    if warming := [(record, step) for record, step in changed if step.warmup]:
+        record, worst = max(warming, key=lambda pair: abs(pair[1].share))
+        many = part(len(warming), len(timed), "trial", "was", "were")
+        remedy = "raise --blocks and --seconds" if record.case.measuring.preheat else "use --preheat"
+        notes.append(f"{many} still warming up (worst {worst.share:+.0%}, until block {worst.after}): {remedy}")
+    if stepped := [(record, step) for record, step in changed if not step.warmup]:
+        record, worst = max(stepped, key=lambda pair: abs(pair[1].share))
+        many = part(len(stepped), len(timed), "trial")
+        notes.append(f"step change in {many} (worst {worst.share:+.0%}, at block {worst.after})")
     return notes
 
 

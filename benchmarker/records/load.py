@@ -1,4 +1,4 @@
-"""A load: requests sent to a server of text generation over time, with the raw times of each.
+"""A load: requests sent to a text-generation server over time, with the raw times of each.
 
 results/<run id>/load.json
 

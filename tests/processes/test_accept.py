@@ -306,7 +306,7 @@ def test_disturbed_trials_are_told_beside_the_verdict(derive):
     (outcome,) = accept([asked(1.0)], records, (), derive).outcomes
     assert outcome.verdict == "PASS"
     assert outcome.doubts == [
-        "6 of 6 trials were disturbed, for instance: other processes kept 80.0 cores busy (6); "
+        "6 of 6 trials were disturbed, for instance: other processes kept 80.0 cores busy (6 trials); "
         "stop other work on the machine, then repeat the run"
     ]
 

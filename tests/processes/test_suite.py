@@ -60,11 +60,13 @@ def test_the_suite_stands_in_every_record_and_the_difference_is_named(cli, offer
     assert f"naps 1 ({first})" in cli("unbundle", "bid.zip", "--check").stdout
 
 
+@pytest.mark.slow
 def test_one_suite_on_both_sides_makes_no_note(cli, offers):
     assert cli("run-plan", "naps.toml", "--results=c").returncode == 0
     assert "suites differ" not in cli("compare", "b", "c").stdout
 
 
+@pytest.mark.slow
 def test_a_result_without_a_suite_is_told(cli, offers):
     assert (
         cli("run", "--framework=toy", "--problem=nap", "--ms=1", "--power=none", "--blocks=2", "--results=d").returncode

@@ -89,7 +89,7 @@ def command(
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
     Also measured is how fast products of one row and of eight read a matrix of weights, in bytes/s: matvec and
-    matvec_8. They bound the generation of text. matvec_small and matvec_8_small are the same of small matrices.
+    matvec_8. They bound the text generation. matvec_small and matvec_8_small are the same of small matrices.
 
     The search tries several matrix sizes, and arrays too large for any cache. The fastest of each kind is then measured
     again in --trials fresh processes. The ceiling is the median of these; LOW and HIGH are their minimum and maximum.

@@ -153,7 +153,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Send requests over time to a server or an engine of text generation; measure TTFT, ITL, TPOT and goodput.
+    """Load-test a text-generation server or engine: measure TTFT, ITL, TPOT and goodput.
 
     A server has OpenAI's completions API and streams its answers. The engine of a framework runs a language model of
     this project with continuous batching; its tokens are checked first. A request is sent when its time has come, never

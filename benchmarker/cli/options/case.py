@@ -177,7 +177,7 @@ gpus_option = _all(_GPUS)
 work_options = _all([*_MODEL, _MODE])
 """Options that define the work of a step: the problem, the precision and the mode."""
 engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
-"""Options that define an engine of text generation; none is required."""
+"""Options that define a text-generation engine; none is required."""
 what_options = _all(_WHAT)
 """Options that define what is measured or checked."""
 measuring_options = _all([_MODE, *DEVICES, *_MEASURING])

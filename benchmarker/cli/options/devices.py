@@ -64,7 +64,7 @@ DEVICES = (
         metavar="N",
         default=1,
         show_default=True,
-        help="Number of devices that compute together; a processor is divided into so many.",
+        help="Number of devices that compute together; a CPU's cores are split into N virtual devices.",
     ),
     _NODES,
     click.option("--parallel", type=click.Choice(_STRATEGIES), help=_DIVIDED),
@@ -76,7 +76,7 @@ SEVERAL_DEVICES = (
         metavar="N[,N...]|all",
         default="1",
         show_default=True,
-        help="Numbers of devices that compute together; a processor is divided into so many.",
+        help="Numbers of devices that compute together; a CPU's cores are split into N virtual devices.",
     ),
     _NODES,
     click.option(
@@ -98,6 +98,6 @@ SEVERAL_DEVICES = (
     click.option(
         "--each",
         is_flag=True,
-        help="Each of the devices does the work of one by itself: all at once, and one alone.",
+        help="Run an independent copy on each device: all concurrently, then one alone.",
     ),
 )

@@ -59,8 +59,8 @@ def test_trials_are_counted_by_kind_with_what_to_do_about_the_most_frequent():
     found = count(groups)
     assert (found.number, found.of, found.most) == (5, 16, False)
     assert str(found) == (
-        "5 of 16 trials were disturbed, for instance: the hypervisor stole 9% of the time (3), "
-        "other processes kept 0.9 cores busy (2)"
+        "5 of 16 trials were disturbed, for instance: the hypervisor stole 9% of the time (3 trials), "
+        "other processes kept 0.9 cores busy (2 trials)"
     )
     assert found.advice == "use a host without other guests, then repeat the run"
     assert of_records([record for group in groups for record in group]) == found
@@ -157,7 +157,7 @@ def test_ab_says_that_its_verdict_is_provisional(cli, monkeypatch):
 
 
 TOLD = (
-    "3 of 16 trials were disturbed, for instance: other processes kept 0.9 cores busy (3); "
+    "3 of 16 trials were disturbed, for instance: other processes kept 0.9 cores busy (3 trials); "
     "stop other work on the machine, then repeat the run\n"
 )
 NAP = ("--framework=toy", "--problem=nap")

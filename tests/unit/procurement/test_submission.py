@@ -195,7 +195,7 @@ def test_disturbed_trials_are_counted_with_what_disturbed_them(run, suite):
     records = read(run)
     busy = msgspec.structs.replace(records[0, 0].interference, other_busy_cores=3.0)
     write(run, msgspec.structs.replace(records[0, 0], interference=busy))
-    told = "1 of 2 trials were disturbed, for instance: other processes kept 3.0 cores busy (1)"
+    told = "1 of 2 trials were disturbed, for instance: other processes kept 3.0 cores busy (1 trial)"
     assert findings(run, suite) == [("disturbed", "small (numpy)", told)]
 
 

@@ -403,7 +403,7 @@ def test_the_front_is_that_of_pareto(rich, parts):
     optimal = {row[1] for row in figure.data.rows if row[4]}
     best = max(figure.data.rows, key=lambda row: row[2])
     assert optimal == {best[1]}  # it is the best in both
-    listed = parts(rich)["Throughput against energy, all works"].table.rows
+    listed = parts(rich)["Throughput against energy: all configurations"].table.rows
     assert len(listed) == 6
     assert sum(row[4] for row in listed) == 3  # one of each batch size
     assert all(math.isfinite(x) for mark in figure.marks for x in mark.x)

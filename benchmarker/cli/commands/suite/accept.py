@@ -69,9 +69,9 @@ def command(
     """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
     RESULT is a record, the folder of a run, or a folder of runs. A case passes if its median over trials is within its
-    bounds, no trial failed or is missing, and there are as many trials as required. If a bound is so near to the median
-    that another run could be judged otherwise, this is said. With --write, a reference is created from the records
-    instead: what as many new trials of the same machine would meet.
+    bounds, no trial failed or is missing, and there are as many trials as required. Borderline cases,
+    which another run could decide otherwise, are flagged. With --write, a reference is created from the records
+    instead: it stores a prediction bound for the median of as many new trials on the same machine.
 
     The exit status is 0 if every case passed, no trial failed or was not run, and every file could be read; otherwise
     1.
