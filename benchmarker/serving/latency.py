@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.stats.quantile_interval import Estimate, quantile, share
+from benchmarker.stats.quantile_interval import Estimate, binomial_interval, quantile, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,9 +59,12 @@ def meets(outcome: Outcome, slo: Slo) -> bool:
     return not outcome.failure and all(limit is None or value is None or value <= limit for limit, value in pairs)
 
 
-def exceeds(timed_out: int, planned: int, share: float) -> bool:
-    """Return whether so many requests timed out that less than `share` of the planned ones can be answered."""
-    return planned - timed_out < share * planned - 1e-9
+def is_overload(timed_out: int, planned: int, share: float) -> bool:
+    """Return whether less than `share` of the requests are answered for certain, even if no other times out.
+
+    Certain means that the 95% interval of the share is wholly below it.
+    """
+    return binomial_interval(planned - timed_out, planned)[1] < share
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +102,8 @@ class Figures:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether too many requests timed out for `share` of the planned ones to be answered."""
-        return exceeds(self.timed_out, self.step.planned, self.share)
+        """Whether so many requests timed out that the server did not keep up."""
+        return is_overload(self.timed_out, self.step.planned, self.share)
 
     @property
     def reached(self) -> bool:

@@ -54,7 +54,7 @@ class Server(Protocol):
 
 
 class Overload(Exception):  # noqa: N818 - what a server is in, no error of the program
-    """So many requests timed out that no answer to the others could change the result: the load ends."""
+    """So many requests timed out that no answer to the others could change the result, and the load ends."""
 
 
 async def drive(server: Server, requests: Sequence[Request], timeout_s: float, done: Callable[[Outcome], None]) -> None:

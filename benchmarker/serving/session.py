@@ -12,7 +12,7 @@ from benchmarker.formatting import part
 from benchmarker.records import load as loads
 from benchmarker.records.load import Load, Outcome, Step
 from benchmarker.records.store import uncollected
-from benchmarker.serving.latency import Figures, exceeds
+from benchmarker.serving.latency import Figures, is_overload
 from benchmarker.serving.open_loop import Overload
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Session:
     def step(self, rate_per_s: float | None, seconds: float, requests: Sequence[Request]) -> Figures:
         """Send the requests that arrive within `seconds`, and store their outcomes; return their figures.
 
-        It ends as soon as so many have timed out that the share of the load can no longer be answered, whatever becomes
-        of the others. If it is interrupted, the outcomes so far are stored. Raises `UserError` if they cannot be stored.
+        It ends as soon as so many have timed out that the server is overloaded. If it is interrupted, the outcomes so
+        far are stored. Raises `UserError` if they cannot be stored.
         """
         outcomes: list[Outcome] = []
         timed_out = 0
@@ -54,7 +54,7 @@ class Session:
                 reached = f"{min(seconds, _end_s(outcome)):.0f} of {seconds:.0f} s"
                 self._show(f"{named(rate_per_s)}: {reached}, {_done(outcomes, requests)}")
             timed_out += outcome.failure is not None and outcome.failure.kind == "timeout"
-            if exceeds(timed_out, len(requests), self.load.share):
+            if is_overload(timed_out, len(requests), self.load.share):
                 raise Overload
 
         try:

@@ -24,9 +24,9 @@ from benchmarker.records import load as loads
 from benchmarker.records import store
 from benchmarker.records.load import Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
+from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Session, named
-from benchmarker.serving.latency import figures_of
 from benchmarker.serving.words import found_rate
 from benchmarker.version import __version__
 
@@ -160,8 +160,8 @@ def command(
     because another was answered, and its latency counts from that time. What happens only once, such as compiling, is
     done before.
 
-    The server is overloaded as soon as so many requests timed out that less than --share can be answered. The load at
-    that rate then ends, and higher rates are not tried.
+    If so many requests time out that less than --share are answered for certain, the server is overloaded: the load at
+    that rate ends, and higher rates are not tried.
 
     The times of all requests are stored; --show prints them again. The exit status is 1 if the server was overloaded or
     answered no request at one of the rates; after a search, if the lowest rate does not hold the SLO.
