@@ -69,18 +69,22 @@ class Number(click.FloatRange):
     """A finite number within a range; `nan` and `inf` are rejected."""
 
     name = "number"
+    wanted = "a number"
+
+    def parsed(self, value: Any) -> float:
+        """Return the number that a text is; raises ValueError if it is none."""
+        return float(value)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number as a float."""
         try:
-            number = float(value)
+            number = self.parsed(value)
         except ValueError:
-            raise RefusedValue(value, "not a number", param, ctx) from None
+            raise RefusedValue(value, f"not {self.wanted}", param, ctx) from None
         if not math.isfinite(number):
             raise RefusedValue(value, "not a finite number", param, ctx)
-        if number > LARGEST_NUMBER:
-            raise RefusedValue(value, f"must be at most {LARGEST_NUMBER:g}", param, ctx)
-        if outside := _outside(number, self):
+        outside = f"must be at most {LARGEST_NUMBER:g}" if number > LARGEST_NUMBER else _outside(number, self)
+        if outside:
             raise RefusedValue(value, outside, param, ctx)
         return number
 
@@ -89,18 +93,15 @@ class Duration(Number):
     """A time within a range in seconds, written as `250ms`, `90s`, `10m` or `1.5h`; a bare number is in `unit`."""
 
     name = "time"
+    wanted = f"a time: write {EXAMPLES_OF_DURATIONS}"
 
     def __init__(self, unit: str = "s", **bounds: Any) -> None:
         super().__init__(**bounds)
         self.unit = unit
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds as a float."""
-        try:
-            seconds = duration_s(value, self.unit) if isinstance(value, str) else value
-        except ValueError:
-            raise RefusedValue(value, f"not a time: write {EXAMPLES_OF_DURATIONS}", param, ctx) from None
-        return super().convert(seconds, param, ctx)
+    def parsed(self, value: Any) -> float:
+        """Return the seconds."""
+        return duration_s(value, self.unit) if isinstance(value, str) else float(value)
 
 
 class Folder(click.Path):
