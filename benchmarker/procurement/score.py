@@ -124,6 +124,12 @@ class Scores(Struct, frozen=True, kw_only=True):
     missing: dict[str, int]
 
 
+def coverage(metrics: Sequence[MetricScore], scores: Scores) -> str:
+    """Return how many cases a score covers, at the least of these, and whether anything is missing in it."""
+    least = min(metrics, key=lambda metric: metric.scored)
+    return f"{least.scored} of {least.cases} case{'s' if least.cases > 1 else ''}{', INCOMPLETE' if scores.missing else ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     """Two sides in one metric: their cases, which have a test each, with weights, and the mean above 1 if better."""
