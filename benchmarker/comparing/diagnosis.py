@@ -11,12 +11,12 @@ import numpy as np
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import DEFAULTS, Factors, environment_of, factors, text, varying
+from benchmarker.records.configurations import DEFAULTS, changes, environment_of, factors, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record
@@ -50,12 +50,12 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
     if not baseline or not contender:
         return []
     first, second = baseline[0], contender[0]
-    environments, cases = map(environment_of, (first, second)), (factors(first.case), factors(second.case))
+    one, two = map(environment_of, (first, second))
     found = [
         f"{what}: {', '.join(changed)}"
         for what, changed in (
-            ("environments differ", changes(*environments)),
-            ("the sides were measured differently", changes(*cases, among=DEFAULTS)),
+            ("environments differ", changes(one, two, [name for name in one if name in two])),
+            ("the sides were measured differently", changes(factors(first.case), factors(second.case), DEFAULTS)),
         )
         if changed
     ]
@@ -64,12 +64,6 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
         remedy = f"; --metric={rate} compares rates" if rate else ""
         found.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
     return found
-
-
-def changes(one: Factors, two: Factors, among: Collection[str] | None = None) -> list[str]:
-    """Return which factors that both have differ, as text; with `among`, only of these."""
-    names = [name for name in varying([one, two]) if name in one and name in two and (among is None or name in among)]
-    return [f"{name} {text(one[name])} -> {text(two[name])}" for name in names]
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

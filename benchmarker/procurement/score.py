@@ -24,7 +24,7 @@ from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, factors
+from benchmarker.records.configurations import DEFAULTS, Factors, Value, changes, factors
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
         both = match.baseline.records, match.contender.records
         one, two = (factors(records[0].case) for records in both)
         named = {part.partition("=")[0] for part in match.contender.name.split()}
-        changed = diagnosis.changes(one, two, among=one.keys() - DEFAULTS.keys() - named)
+        changed = changes(one, two, [name for name in one if name in two.keys() - DEFAULTS.keys() - named])
         notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
         notes.update(dict.fromkeys([*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)], 1))
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]

@@ -58,6 +58,7 @@ def test_energy_through_the_real_binding_is_the_integral(trial, curve):
     assert record.energy.duration_s > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -101,6 +102,7 @@ def card(uuid, number, watts):
     return Card(uuid=uuid, pci=f"0000:0{number}:00.0", curve=Constant(watts), counter_update_s=0.001)
 
 
+@pytest.mark.slow
 def test_the_energy_of_a_gang_is_that_of_all_its_cards(trial):
     cards = [card(AA, 1, 100.0), card(BB, 2, 300.0)]
     record, _ = trial("--power-min=1", "--devices=2", cards=cards, seen=f"{AA},{BB}")

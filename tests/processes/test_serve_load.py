@@ -224,5 +224,5 @@ def test_without_its_library_the_message_has_the_command_that_installs_it(comman
     monkeypatch.delitem(sys.modules, "benchmarker.serving.openai", raising=False)
     monkeypatch.delattr("benchmarker.serving.openai", raising=False)
     done = command("serve-load", "--endpoint=http://127.0.0.1:8000", "--rate=1")
-    assert "serve-load needs aiohttp: pip install " in done.stderr
+    assert "a load on an endpoint needs the module 'aiohttp'; pip install " in done.stderr
     assert "[serve]" in done.stderr

@@ -234,6 +234,7 @@ def test_a_probe_tells_the_time_of_blocks_and_of_the_shortest_preheat(cli, tmp_p
     assert hot.preheat_more_s == 4 * 28
 
 
+@pytest.mark.slow
 def test_run_shows_what_it_would_run(cli, tmp_path):
     words = ("run", "--framework=toy", "--problem=nap", "--power=none", "--blocks=3", "--trials=2")
     done = cli(*words, "--dry-run", "--seconds=20s")

@@ -113,13 +113,13 @@ def test_a_side_on_fewer_cores_or_threads_is_told():
     whole, half = on_cores(make_record(), 8, 8), on_cores(make_record(), 4, 8)
     assert diagnosis.differences([whole], [whole]) == diagnosis.differences([half], [half]) == []
     assert diagnosis.differences([whole], [half]) == [
-        "environments differ: usable_cores 8 -> 4",
+        "environments differ: usable_cores 8 → 4",
         "the contender was measured on 4 of 8 cores",
     ]
     quota = on_cores(make_record(), 8, 8, quota=2.0)
     assert diagnosis.differences([quota], [whole]) == ["the baseline was measured on a cgroup quota of 2 of 8 cores"]
     fewer = msgspec.structs.replace(whole, software=msgspec.structs.replace(whole.software, threads=4))
-    assert diagnosis.differences([fewer], [whole]) == ["environments differ: compute_threads 4 -> 1"]
+    assert diagnosis.differences([fewer], [whole]) == ["environments differ: compute_threads 4 → 1"]
 
 
 @pytest.fixture

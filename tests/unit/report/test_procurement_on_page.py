@@ -196,7 +196,7 @@ def test_doubts_about_a_side_are_on_the_first_screen(page_of, offers, tmp_path):
     told = doubts(made)
     assert told[0].startswith("2 of 2 verdicts are provisional")
     assert any(
-        re.fullmatch(r".*/h: 16 of 16 trials were disturbed, .* 11\.8 cores busy \(16\); stop .*\.", each)
+        re.fullmatch(r".*/h: 16 of 16 trials were disturbed, .* 11\.8 cores busy \(16 trials\); stop .*\.", each)
         for each in told
     )
     assert any(each.endswith("/h: measured on 32 of 64 cores.") for each in told)
@@ -221,7 +221,7 @@ def test_different_and_missing_suites_are_told(page_of, offers, tmp_path):
         record = msgspec.structs.replace(store.read_record(file), suite=suite.of(0))
         file.write_bytes(atomic.encode(record))
     made = page_of(offers / "a", folder)
-    assert any(each.startswith(f"Suites differ: none -> tender 2 ({suite.sha256[:12]})") for each in doubts(made))
+    assert any(each.startswith(f"Suites differ: none → tender 2 ({suite.sha256[:12]})") for each in doubts(made))
     row = next(row for row in table(made, "Sides").rows if row[0] == "suite")
     assert row == ("suite", "none", f"tender 2 ({suite.sha256[:12]})")
 

@@ -16,6 +16,7 @@ from benchmarker.files import atomic
 from benchmarker.fleet import values
 from benchmarker.fleet.judge import judge
 from benchmarker.formatting import clean, si
+from benchmarker.hooks.extras import needing
 
 
 @click.command("show")
@@ -49,6 +50,9 @@ def command(
     """
     if output and output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output={output}: the name of a page must end in .html")
+    if output:
+        with needing("report", "a page"):
+            from benchmarker.report.render import render
     with working("reading the nodes"):
         measured = values.read(results)
         found = judge(measured, alpha, delta or DELTAS["trial"])
@@ -56,7 +60,6 @@ def command(
         _save(xml, junit_of(str(results[0]), found))
     if output:
         from benchmarker.report.fleet import page
-        from benchmarker.report.render import render
 
         content = render(page(found))
         _save(output, content)
