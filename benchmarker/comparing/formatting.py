@@ -1,8 +1,8 @@
 """Comparisons as text: the verdict in a plain sentence, and the details of its test.
 
-A percentage in words is always that of the larger over the smaller, so it agrees with the ratio that stands beside it. Of
-times, *44% longer* is B/A 1.44, and *44% faster* is A/B 1.44: where B is faster by 44%, A takes 44% longer. Rates and
-other values are compared as they are: *30% slower* is 0.7 times the rate, *30% lower* 0.7 times the value.
+A percentage agrees with the ratio that stands beside it, or with its inverse. Of times it is that of the larger over
+the smaller: *44% longer* is B/A 1.44, *44% faster* is A/B 1.44, so where B is 44% faster, A takes 44% longer. Rates and
+other values are compared as they are: *30% slower* is 0.7 times the rate, *30% lower* is 0.7 times the value.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Change:
         return f"{self.words.of(self.ratio)[0]} {self.amount()}".removeprefix("is ")
 
     def bounds(self) -> str:
-        """Return the ends of its interval: `12% slower to 9% faster`, `0.4x to 2.3x as fast`; empty if there is none."""
+        """Return the ends of its interval, if any: `12% slower to 9% faster`, `0.4x to 2.3x as fast`."""
         if self.low is None or self.high is None:
             return ""
         if _is_factor(self.low) or _is_factor(self.high):
@@ -147,7 +147,7 @@ class Change:
         return not self.low <= 1 <= self.high or (1 + delta) * self.low > 1 > self.high / (1 + delta)
 
     def spread(self) -> str:
-        """Return the interval around the ratio: ` (±3%)`, or ` (20% to 41%)` if it is lopsided; empty if there is none."""
+        """Return the interval around the ratio, if any: ` (±3%)`, or ` (20% to 41%)` if it is lopsided."""
         if self.low is None or self.high is None:
             return ""
         sides = [self.ratio - self.low, self.high - self.ratio]
@@ -207,7 +207,9 @@ def gist(each: Comparison | GeometricMean, terms: Terms) -> str:
         return _marked(each, f"same within {percent(terms.delta)}")
     if each.verdict == "undecided":
         alone = "alone: " if change.decides(terms.delta) else ""
-        return _marked(each, f"undecided ({alone}{bounds})" if (bounds := change.bounds()) else "undecided: too few trials")
+        return _marked(
+            each, f"undecided ({alone}{bounds})" if (bounds := change.bounds()) else "undecided: too few trials"
+        )
     said = f"{change.cell()}{change.spread()}"
     return f"{said}, {verdict(each)}" if terms.words is VALUE else _marked(each, said)
 

@@ -42,8 +42,7 @@ def verdicts(study: Study) -> Section:
     lead = [f"{', '.join(f'{number} {word}' for word, number in counts.most_common())}, of {len(family.comparisons)}."]
     if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
         lead = [
-            f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}."
-            for each in family.geometric_means
+            f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}." for each in family.geometric_means
         ] + lead
     table = _table(study)
     parts = (_ratios(study, table), _listing(study, table), _notes(study), _evidence(study))

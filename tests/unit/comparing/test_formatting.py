@@ -52,7 +52,11 @@ MEMORY = Terms("host_peak_rss_bytes", VALUE, 0.02)
         ),
         (judged(0.995, 0.99, 1.01, "same"), TIME, "no difference: torch is within ±2% of jax (1% longer to 1% faster)"),
         (judged(1, 1, 1, "same"), TIME, "no difference: torch is within ±2% of jax (0% faster)"),
-        (judged(0.95, 0.88, 1.09, "undecided", "higher"), RATE, "undecided: torch may be 12% slower or 9% faster than jax"),
+        (
+            judged(0.95, 0.88, 1.09, "undecided", "higher"),
+            RATE,
+            "undecided: torch may be 12% slower or 9% faster than jax",
+        ),
         (judged(0.95, 0.8, 1.09, "undecided"), TIME, "undecided: torch may take 9% longer or be 25% faster than jax"),
         (judged(1.05, 0.8, 1.09, "undecided"), TIME, "undecided: torch may be 25% faster or take 9% longer than jax"),
         (judged(0.95, 0.4, 3.2, "undecided", "higher"), RATE, "undecided: torch may be 0.4x to 3.2x as fast as jax"),

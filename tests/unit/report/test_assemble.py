@@ -60,7 +60,7 @@ def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts)
     assert same.cards[0].sentence == "no difference: two is within ±2% of one (0% faster)."
     assert same.cards[0].figure == "within ±2%"
     few = page_of(place(two(A[:1], A[:1]), "few"))
-    assert few.cards[0].sentence== "undecided: too few trials for a test; in these, two is 0% faster than one."
+    assert few.cards[0].sentence == "undecided: too few trials for a test; in these, two is 0% faster than one."
     assert doubts(few) == [
         "No verdict is possible: with only one trial on a side, the variation between processes is unknown."
     ]
