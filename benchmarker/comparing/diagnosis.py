@@ -11,12 +11,12 @@ import numpy as np
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import DEFAULTS, Factors, environment_of, factors, text, varying
+from benchmarker.records.configurations import DEFAULTS, changes, environment_of, factors, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record
@@ -50,15 +50,15 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
     if not baseline or not contender:
         return []
     first, second = baseline[0], contender[0]
-    one, two = environment_of(first), environment_of(second)
-    cases = factors(first.case), factors(second.case)
+    one, two = map(environment_of, (first, second))
     differ = threads([baseline, contender]) if first.case.framework != second.case.framework else ""
+    shared = [name for name in one if name in two and not (differ and name == "compute_threads")]
     found = [differ] if differ else []
     found += [
         f"{what}: {', '.join(changed)}"
         for what, changed in (
-            ("environments differ", changes(one, two, among=one.keys() - {"compute_threads"} if differ else None)),
-            ("the sides were measured differently", changes(*cases, among=DEFAULTS)),
+            ("environments differ", changes(one, two, shared)),
+            ("the sides were measured differently", changes(factors(first.case), factors(second.case), DEFAULTS)),
         )
         if changed
     ]
@@ -88,12 +88,6 @@ def threads(groups: Sequence[Sequence[Record]]) -> str:
         f"{framework} {number}" if frameworks else str(number) for framework, number in sorted(set(chosen))
     )
     return f"CPU threads differ: {named}; --threads=N sets them in every framework"
-
-
-def changes(one: Factors, two: Factors, among: Collection[str] | None = None) -> list[str]:
-    """Return which factors that both have differ, as text; with `among`, only of these."""
-    names = [name for name in varying([one, two]) if name in one and name in two and (among is None or name in among)]
-    return [f"{name} {text(one[name])} -> {text(two[name])}" for name in names]
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

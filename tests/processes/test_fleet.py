@@ -244,7 +244,7 @@ def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet
     done = fleet.run("--no-repeat", "--rounds=9", unwell=unwell, PLAYED_OTHER=str(other), PLAYED_GONE_S="5")
     assert done.returncode == 1
     assert "node2: did not start\n" in done.stderr
-    assert "node3: has other software than the parent: newcomer none -> 1.0\n" in done.stderr
+    assert "node3: has other software than the parent: newcomer none → 1.0\n" in done.stderr
     assert "node4: ended early, after " in done.stderr
     assert fleet.state("node1")["done"] == 18
     assert "; node2, node3, node4 failed, in whole or in part" in done.stdout.splitlines()[0]

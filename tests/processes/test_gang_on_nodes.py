@@ -305,7 +305,7 @@ def test_software_that_differs_on_a_node_is_refused_in_one_line(run, rack, tmp_p
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert line.endswith(
-        "the software of node right is not that of left: left-over none -> 2.0; install the same on both"
+        "the software of node right is not that of left: left-over none → 2.0; install the same on both"
     )
     assert list(tmp_path.glob("results/*/2*.json")) == []
     none_left(rack)

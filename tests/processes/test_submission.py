@@ -311,8 +311,8 @@ def test_other_software_than_that_of_the_submission_is_refused(cli, plan, monkey
     now = job.installed.python
     assert done.returncode == 2
     assert done.stderr == (
-        f"benchmarker: error: the software here is not that of the submission: Python cpython 3.9 -> {now}, "
-        f"toy 0.9 -> 1.0, gone 1.0 -> none; submit {folder} again\n"
+        f"benchmarker: error: the software here is not that of the submission: Python cpython 3.9 → {now}, "
+        f"toy 0.9 → 1.0, gone 1.0 → none; submit {folder} again\n"
     )
     assert not (folder / "plan.json").exists()
 

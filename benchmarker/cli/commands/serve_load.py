@@ -17,7 +17,7 @@ from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options.case import engine_options
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
-from benchmarker.cli.options.types import Duration, Folder, Integer, Share
+from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
 from benchmarker.machine.description import describe
 from benchmarker.records import load as loads
@@ -64,7 +64,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 )
 @click.option(
     "--arrivals",
-    type=click.Choice(["poisson", "bursts"]),
+    type=Choice(["poisson", "bursts"]),
     default="poisson",
     show_default=True,
     help="How requests arrive; bursts of --burst-size requests arrive as a Poisson process.",
@@ -119,7 +119,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 @click.option("--seed", type=Integer(min=0), help="Seed of arrivals and lengths. [default: random]")
 @click.option(
     "--prompts",
-    type=click.Choice(["ids", "words"]),
+    type=Choice(["ids", "words"]),
     default="ids",
     show_default=True,
     help="For servers: random token ids, of exact length; or random words, where only text is accepted.",

@@ -102,7 +102,7 @@ def test_another_environment_and_other_work_are_told():
         cost=msgspec.structs.replace(two.cost, flops=2000),
     )
     assert diagnosis.differences([one], [two], "flop_per_s") == [
-        f"environments differ: host {one.machine.host} -> elsewhere",
+        f"environments differ: host {one.machine.host} → elsewhere",
         "the work per step differs: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
     assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
@@ -112,7 +112,7 @@ def test_sides_that_were_measured_differently_are_told():
     plain = make_record()
     longer = make_record(case={"measuring": Measuring(seconds=60.0, preheat=True)})
     assert diagnosis.differences([plain], [longer]) == [
-        "the sides were measured differently: preheat false -> true, seconds 30.0 -> 60.0"
+        "the sides were measured differently: preheat false → true, seconds 30.0 → 60.0"
     ]
 
 
