@@ -53,8 +53,8 @@ def spread(plan: Plan, runs: int, pause_s: float | None) -> Plan:
         raise UserError("--pause is the time between several runs; give --runs=3, or leave --pause out")
     if runs > plan.trials:
         raise UserError(
-            f"--runs={runs}: each run needs a trial of each case, and the plan has {plan.trials}; give fewer, or repeat "
-            "the whole command at other times"
+            f"--runs={runs}: each run needs a trial of each case, and the plan has {plan.trials}; give fewer, or "
+            "repeat the whole command at other times"
         )
     pause_s = (PAUSE_S if pause_s is None else pause_s) if runs > 1 else 0.0
     return msgspec.structs.replace(plan, sessions=runs, pause_s=pause_s)

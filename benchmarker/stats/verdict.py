@@ -37,8 +37,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> Outcome:
-    """Return the verdict on a shift; `same` is tested first, so a shift too small to matter is never a difference."""
-    if p_same <= alpha:
+    """Return the verdict on a shift, which its interval of level 1 - `alpha` shows: inside the margin, it is `same`.
+
+    That is asked first, so a shift too small to matter is never a difference. `p_same` is that of two one-sided tests,
+    each of which may use half of `alpha`, as each end of the interval does.
+    """
+    if p_same <= alpha / 2:
         return "same"
     if p_different <= alpha:
         return "higher" if estimate > 0 else "lower"
@@ -79,9 +83,9 @@ def deciding(
     """
     n = np.arange(least, MOST_SUGGESTED + 1)
     freedom = 2 * (n - 1) if is_t else np.inf
-    different, alike = (special.stdtrit(freedom, 1 - tail) for tail in (alpha / 2, alpha))
+    tail = special.stdtrit(freedom, 1 - alpha / 2)
     errors = np.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
-    truth, same = estimate * errors, np.maximum(0.0, margin * errors - alike)
-    between = sum(special.ndtr(different - side) - special.ndtr(same - side) for side in (truth, -truth))
+    truth, same = estimate * errors, np.maximum(0.0, margin * errors - tail)
+    between = sum(special.ndtr(tail - side) - special.ndtr(same - side) for side in (truth, -truth))
     decides = n[between <= 1 - POWER]
     return int(decides[0]) if len(decides) else None

@@ -38,9 +38,7 @@ PERCENT = 10
 @click.option("--neighbour", "mean_s", default=10.0, show_default=True, help="Its mean time busy, and at rest, s.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results/calibration-runs"), show_default=True)
 @click.option("--analyse", is_flag=True, help="Run nothing; print the table of the runs in --results.")
-def live_runs(
-    pairs: int, runs: int, trials: int, pause_s: float, mean_s: float, results: Path, analyse: bool
-) -> None:
+def live_runs(pairs: int, runs: int, trials: int, pause_s: float, mean_s: float, results: Path, analyse: bool) -> None:
     """Run pairs of sides with a known true ratio beside a neighbour, and print how often intervals contain it."""
     if not analyse:
         neighbour = subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(mean_s)])
