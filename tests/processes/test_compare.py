@@ -409,7 +409,7 @@ def test_the_command_and_its_exit_status(cli, stored):
         (["--unit=block", "--metric=samples_per_s"], "--unit=block compares the step times of timed blocks"),
         (["--fail-on="], "--fail-on names no verdict; there are: faster, slower"),
         (["--baseline=0"], "--baseline is a value of the axis that --by names"),
-        (["--delta=2"], "'2' is not a share: write 2% or 0.02"),
+        (["--delta=2"], "--delta=2: not a share between 0 and 1: write 2% or 0.02"),
         (["nowhere"], "no record was read from nowhere"),
         (["--plot=x.doc"], "cannot draw x.doc: the supported formats are .png, .svg, .pdf"),
         (["--plot=none/x.svg"], "cannot write none/x.svg: No such file or directory"),

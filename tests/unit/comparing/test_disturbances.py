@@ -120,6 +120,12 @@ def test_a_side_on_fewer_cores_or_threads_is_told():
     assert diagnosis.differences([quota], [whole]) == ["the baseline was measured on a cgroup quota of 2 of 8 cores"]
     fewer = msgspec.structs.replace(whole, software=msgspec.structs.replace(whole.software, threads=4))
     assert diagnosis.differences([fewer], [whole]) == ["environments differ: compute_threads 4 → 1"]
+    assert diagnosis.threads([[fewer], [whole]]) == "CPU threads differ: 1, 4; --threads=N sets them in every framework"
+    other = msgspec.structs.replace(fewer, case=msgspec.structs.replace(fewer.case, framework="other"))
+    differ = "CPU threads differ: other 4, toy 1; --threads=N sets them in every framework"
+    assert diagnosis.differences([other], [whole])[:1] == [diagnosis.threads([[other], [whole]])] == [differ]
+    as_asked = msgspec.structs.replace(fewer, case=msgspec.structs.replace(fewer.case, threads=4))
+    assert diagnosis.threads([[as_asked], [whole]]) == ""
 
 
 @pytest.fixture
