@@ -17,7 +17,9 @@ PAIRED = "paired by round"
 WELCH = "unpaired: Welch-Satterthwaite"
 RANKS = "unpaired: Mann-Whitney"
 """The method if there is a single case: it is judged like a comparison."""
+OF_PAIRED = "of cases that are paired each by its own rounds: Welch-Satterthwaite"
 BY_RUN = "unpaired by run: Welch-Satterthwaite"
+T_TESTS = (WELCH, OF_PAIRED, BY_RUN)
 _UNITS = {PAIRED: "rounds", BY_RUN: "runs per side"}
 
 if TYPE_CHECKING:
@@ -67,13 +69,13 @@ class Mean:
         shares = np.ones(len(group)) if weights is None else np.array(weights, dtype=float)
         shares = shares / shares.sum()
         log = float(sum(share * each.shift.estimate for share, each in zip(shares, group, strict=True) if each.shift))
-        keys = set.intersection(*(set(each.differences) for each in group))
-        if len(keys) > 1 and all(each.method == "paired" for each in group):
-            return _paired(group, shares, log, sorted(keys))
+        if all(each.method == "paired" for each in group):
+            keys = set.intersection(*(set(each.differences) for each in group))
+            return _paired(group, shares, log, sorted(keys)) if len(keys) > 1 else _of_cases(group, shares, log)
         one, two = (_by_run([getattr(each, side) for each in group], shares) for side in ("baseline", "contender"))
         if max(len(one), len(two)) > 1 and min(len(one), len(two)) > 0:
             return _of_shift(group[0], BY_RUN, log, welch(one, two), (len(one), len(two)))
-        found = _unpaired(group, shares, log)
+        found = _of_cases(group, shares, log)
         return _alone(group[0], found) if len(group) == 1 else found
 
 
@@ -136,7 +138,7 @@ def _alone(case: Tested, found: Mean) -> Mean:
     )
 
 
-def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
+def _of_cases(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     """Compute a t interval; the variance of a case's mean log ratio is that of two independent samples.
 
     There is no interval if a side has a single trial.
@@ -145,7 +147,8 @@ def _unpaired(group: Sequence[Tested], shares: np.ndarray, log: float) -> Mean:
     parts = np.array([logs.var(ddof=1) / len(logs) if len(logs) > 1 else np.nan for logs in sides])
     sizes = [len(logs) for logs in sides]
     shift = MeanShift(log, *combined(parts * np.repeat(shares, 2) ** 2, sizes), tuple(sizes))
-    return _of_shift(group[0], WELCH, log, shift, _runs(group))
+    method = OF_PAIRED if all(each.method == "paired" for each in group) else WELCH
+    return _of_shift(group[0], method, log, shift, _runs(group))
 
 
 def _runs(group: Sequence[Tested]) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import few_runs, likely, unit
-from benchmarker.comparing.geometric_mean import BY_RUN, WELCH
+from benchmarker.comparing.geometric_mean import BY_RUN, T_TESTS
 from benchmarker.formatting import count, part
 from benchmarker.stats.shift import fewest
 
@@ -78,10 +78,10 @@ def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float
         return []
     if mean.spread is None:
         return ["a side has a single trial; at least 2 per side are needed"]
-    if mean.method in (WELCH, BY_RUN) and mean.spread == 0:
+    if mean.method in T_TESTS and mean.spread == 0:
         what = "runs" if mean.method == BY_RUN else "trials"
         return [f"the {what} do not scatter at all, so there is no interval and no test"]
-    if mean.method not in (WELCH, BY_RUN) and mean.values < fewest(alpha, is_paired=mean.is_paired):
+    if mean.method not in T_TESTS and mean.values < fewest(alpha, is_paired=mean.is_paired):
         sizes = [round(mean.values)] * (1 if mean.is_paired else 2)
         return [f"{_cannot(sizes, alpha)} whatever their values; {_least(alpha, mean.is_paired)}"]
     return [f"the mean is undecided; {likely(enough, mean.unit)}"]
