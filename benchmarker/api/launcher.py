@@ -41,7 +41,7 @@ class JobState:
 
 
 class Launcher(ABC):
-    """Starts scripts as jobs, and tells what has become of them."""
+    """Starts scripts as jobs, and reports their status."""
 
     @abstractmethod
     def allocation(self) -> Allocation | None:

@@ -143,7 +143,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A generator of text for several sequences at the same time, each in one of the `slots` of its cache.
+    """A text generator for several sequences at the same time, each in one of the `slots` of its cache.
 
     `fill` computes a prompt of token ids [P] in a slot, and returns the first new token. `decode` returns the next
     token of every slot, [slots]; that of a slot which is not in use means nothing. Both return when the tokens are on

@@ -17,7 +17,7 @@ from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.problem import ask, names_of
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.extras import needing
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
 from benchmarker.planning.cases import make_case
@@ -45,12 +45,8 @@ def endpoint(
     address: str, model: str | None, prompts: str, ignore_eos: bool, request: Request, timeout_s: float
 ) -> Iterator[Target]:
     """Yield a server after it has answered a request; raises `UserError` if it does not."""
-    try:
+    with needing("serve", "a load on an endpoint"):
         from benchmarker.serving import openai
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        raise UserError(f"for an endpoint, serve-load needs aiohttp: {installing('serve')}") from error
     url = openai.base_url(address)
     with working(f"sending one request to {url}"):
         name = model or asyncio.run(openai.only_model(url))

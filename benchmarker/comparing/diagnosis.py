@@ -11,12 +11,12 @@ import numpy as np
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import DEFAULTS, Factors, environment_of, factors, text, varying
+from benchmarker.records.configurations import DEFAULTS, changes, environment_of, factors, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record
@@ -50,12 +50,15 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
     if not baseline or not contender:
         return []
     first, second = baseline[0], contender[0]
-    environments, cases = map(environment_of, (first, second)), (factors(first.case), factors(second.case))
-    found = [
+    one, two = map(environment_of, (first, second))
+    differ = threads([baseline, contender]) if first.case.framework != second.case.framework else ""
+    shared = [name for name in one if name in two and not (differ and name == "compute_threads")]
+    found = [differ] if differ else []
+    found += [
         f"{what}: {', '.join(changed)}"
         for what, changed in (
-            ("environments differ", changes(*environments)),
-            ("the sides were measured differently", changes(*cases, among=DEFAULTS)),
+            ("environments differ", changes(one, two, shared)),
+            ("the sides were measured differently", changes(factors(first.case), factors(second.case), DEFAULTS)),
         )
         if changed
     ]
@@ -66,10 +69,25 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
     return found
 
 
-def changes(one: Factors, two: Factors, among: Collection[str] | None = None) -> list[str]:
-    """Return which factors that both have differ, as text; with `among`, only of these."""
-    names = [name for name in varying([one, two]) if name in one and name in two and (among is None or name in among)]
-    return [f"{name} {text(one[name])} -> {text(two[name])}" for name in names]
+def threads(groups: Sequence[Sequence[Record]]) -> str:
+    """Report that some groups of trials computed with other numbers of CPU threads than others; empty if none did.
+
+    A number that was requested is not reported. Frameworks choose by different rules: OMP_NUM_THREADS, for example,
+    sets PyTorch's and NumPy's number, and not JAX's.
+    """
+    chosen = [
+        (record.case.framework, number)
+        for records in groups
+        for record in records
+        if record.case.device == "cpu" and record.case.threads is None and (number := record.software.threads)
+    ]
+    if len({number for _, number in chosen}) < 2:
+        return ""
+    frameworks = len({framework for framework, _ in chosen}) > 1
+    named = ", ".join(
+        f"{framework} {number}" if frameworks else str(number) for framework, number in sorted(set(chosen))
+    )
+    return f"CPU threads differ: {named}; --threads=N sets them in every framework"
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
@@ -136,19 +154,23 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
 
 
 def unsteady(records: Sequence[Record]) -> list[str]:
-    """Report trials whose blocks still contain warm-up, or whose step time changes level."""
-    found = [
-        (len(record.blocks.duration_ns), change(np.array(record.blocks.duration_ns)))
-        for record in records
-        if record.blocks
+    """Report trials whose blocks still contain warm-up, or whose step time changes once for all."""
+    timed = [record for record in records if record.blocks]
+    changed = [
+        (record, step)
+        for record in timed
+        if record.blocks and (step := change(np.array(record.blocks.duration_ns))) is not None
     ]
     notes = []
-    for warmup, what in ((True, "warm-up is left in"), (False, "the step time changes level within")):
-        these = [(n, each) for n, each in found if each is not None and each.warmup == warmup]
-        if these:
-            n, worst = max(these, key=lambda pair: abs(pair[1].share))
-            most = f"at most {worst.share:+.0%} after {worst.after} of {n} blocks"
-            notes.append(f"{what} {part(len(these), len(found), 'trial')} ({most})")
+    if warming := [(record, step) for record, step in changed if step.warmup]:
+        record, worst = max(warming, key=lambda pair: abs(pair[1].share))
+        many = part(len(warming), len(timed), "trial", "was", "were")
+        remedy = "raise --blocks and --seconds" if record.case.measuring.preheat else "use --preheat"
+        notes.append(f"{many} still warming up (worst {worst.share:+.0%}, until block {worst.after}): {remedy}")
+    if stepped := [(record, step) for record, step in changed if not step.warmup]:
+        record, worst = max(stepped, key=lambda pair: abs(pair[1].share))
+        many = part(len(stepped), len(timed), "trial")
+        notes.append(f"step change in {many} (worst {worst.share:+.0%}, at block {worst.after})")
     return notes
 
 

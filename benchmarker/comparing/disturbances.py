@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarker.formatting import count as trials
 from benchmarker.formatting import part
 from benchmarker.records.configurations import configurations
 
@@ -77,7 +78,7 @@ def _of_trial(record: Record, pressure_percent: float, clock_mhz: float) -> dict
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
         found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
     if seen.pressure_percent is not None and seen.pressure_percent > pressure_percent + PRESSURE_PERCENT:
-        found["pressure"] = f"threads waited for a core {seen.pressure_percent:.0f}% of the time"
+        found["pressure"] = f"CPU pressure {seen.pressure_percent:.0f}%"
     if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * clock_mhz:
         found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
     return found
@@ -101,7 +102,7 @@ class Disturbed:
 
     def __str__(self) -> str:
         """Return the numbers and the kinds in words, each with an example."""
-        kinds = ", ".join(f"{example} ({count})" for example, count in self.kinds.values())
+        kinds = ", ".join(f"{example} ({trials(number, 'trial')})" for example, number in self.kinds.values())
         return f"{part(self.number, self.of, 'trial', 'was', 'were')} disturbed, for instance: {kinds}"
 
     @property

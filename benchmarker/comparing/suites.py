@@ -33,4 +33,4 @@ def _difference(baseline: Sequence[SuiteId], contender: Sequence[SuiteId], known
     one, two = (", ".join(map(str, side)) or "none" for side in (baseline, contender))
     plans = [known[side[0].sha256] for side in (baseline, contender) if len(side) == 1 and side[0].sha256 in known]
     told = "; ".join(differences(*plans)) if len(plans) == 2 else ""
-    return f"suites differ: {one} -> {two}" + (f": {told}" if told else "")
+    return f"suites differ: {one} → {two}" + (f": {told}" if told else "")

@@ -64,7 +64,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def is_named(self) -> bool:
-        """Whether the node or link is not like the others in this case."""
+        """Whether the node or link is an outlier in this case."""
         return self.verdict in ("slower", "faster")
 
 
@@ -118,7 +118,7 @@ class FleetResult(Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> list[Cell]:
-        """The cells of nodes and links that are not like the others."""
+        """The cells of nodes and links that are outliers."""
         return [cell for cell in self.cells if cell.is_named]
 
     @property

@@ -1,13 +1,27 @@
-"""The command that installs an extra of a distribution, in the way in which the distribution was installed."""
+"""Imports that only an extra of a distribution installs, and the command that installs it."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from urllib.parse import unquote, urlsplit
 
+from benchmarker.api.errors import UserError
 from benchmarker.version import DISTRIBUTION
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Raise `UserError`, with the command that installs an extra, if a module that `what` needs is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "benchmarker").partition(".")[0] == "benchmarker":
+            raise
+        raise UserError(f"{what} needs the module '{error.name}'; {installing(extra)}") from error
 
 
 def installing(extra: str, distribution: str = DISTRIBUTION) -> str:

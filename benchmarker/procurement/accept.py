@@ -14,10 +14,11 @@ from msgspec import Struct
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.disturbances import count
 from benchmarker.formatting import part
+from benchmarker.hooks.names import name as name_of
 from benchmarker.hooks.names import names
 from benchmarker.planning.cases import command_line
 from benchmarker.records import selection
-from benchmarker.records.configurations import Factors, factors
+from benchmarker.records.configurations import Factors, changes, factors
 from benchmarker.stats.median_interval import median_interval
 
 if TYPE_CHECKING:
@@ -80,17 +81,20 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
     """
     groups = _measured(records, unrun)
     known = derive(records[0]) if records else {}
-    outcomes, asked = [], set()
     for case in wanted:
         if records and case.metric not in known:
             raise UserError(f"{case.name}: no metric is named {case.metric!r}; there are: {', '.join(known)}")
-        matched = [key for key, group in groups.items() if selection.selects(case.match, group.factors)]
-        asked |= set(matched)
-        told = names([groups[key].factors for key in matched]).each if matched else ()
-        for key, more in zip(matched, told, strict=True):
+    of_group = {key: group.factors for key, group in groups.items()}
+    matched = [[key for key, these in of_group.items() if selection.selects(case.match, these)] for case in wanted]
+    asked = {key for keys in matched for key in keys}
+    outcomes = []
+    for case, keys in zip(wanted, matched, strict=True):
+        told = names([of_group[key] for key in keys]).each if keys else ()
+        for key, more in zip(keys, told, strict=True):
             outcomes.append(_judged(case, f"{case.name} {more}".strip(), groups[key], derive))
-        if not matched:
-            why = selection.why_none(case.match, [group.factors for group in groups.values()])
+        if not keys:
+            free = [these for key, these in of_group.items() if key not in asked]
+            why = _nearest(case.match, free) or selection.why_none(case.match, of_group.values())
             outcomes.append(_outcome(case.name, case, reasons=[f"no record matches: {why}"]))
     unasked = []
     named = names([group.factors for group in groups.values()]).whole if groups else ()
@@ -118,6 +122,16 @@ def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[b
     for each in unrun:
         group(each.case, hosts.get(each.run_id, "unknown")).unrun.append(each)
     return groups
+
+
+def _nearest(wanted: Factors, free: Sequence[Factors]) -> str | None:
+    """Return how the most similar configuration of the same problem differs, of those that no case matches; or None."""
+    same = [each for each in free if "problem" in wanted and each["problem"] == wanted["problem"]]
+    differing = [[name for name in wanted if each.get(name) != wanted[name]] for each in same]
+    if not same or not wanted.keys() <= same[0].keys():
+        return None
+    nearest, differ = min(zip(same, differing, strict=True), key=lambda pair: len(pair[1]))
+    return f"{name_of(nearest)} was measured instead: {', '.join(changes(wanted, nearest, differ))}"
 
 
 def _unwell(group: _Measured) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.comparing import disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import names
 from benchmarker.procurement.reference import FORMAT_VERSION
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 """Probability with which a machine as good as the measured one misses any of the bounds by chance."""
-WIDE = 0.2
-"""Share of the median; a bound that is further away is reported."""
+WIDE = 0.1
+"""Share of the median; a bound that is further away is reported.
+
+A machine with one of its eight memory channels or accelerators missing is 12.5% slower; a wide bound passes even that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,23 @@ class Drafted:
     trials: int
 
 
+def refusal(records: Sequence[Record]) -> str | None:
+    """Return why no reference should come from these records, because most trials of a case were disturbed; or None.
+
+    The bound of such a case is that of the disturbance: far below what the machine does, so that anything passes.
+    """
+    groups = configurations(records)
+    most = sum(disturbances.of_records(group.records).most for group in groups)
+    if not most:
+        return None
+    every = disturbances.of_records(records)
+    return f"most trials of {part(most, len(groups), 'case')} were disturbed ({every}); {every.advice}"
+
+
 def draft(
     records: Sequence[Record], metric: str, tolerance: Tolerance | None, derive: Derive
 ) -> tuple[list[Drafted], list[str], list[str]]:
-    """Return the cases of a reference that these records meet, what was left out of it with reasons, and notes.
+    """Return the cases of a reference that these records meet, what was left out with reasons, and notes on bounds.
 
     A configuration may be better than its median by any amount, and worse as far as the scatter of its trials or the
     tolerance allows. The bounds from scatter hold together: a machine as good as this one meets all of them with
@@ -81,6 +98,7 @@ def draft(
         factor, why = _allowed(values, worse, tolerance, len(kept))
         if scatters and abs(factor - 1) > WIDE:
             notes.append(f"{name}: the bound is {_change(factor)} than the median; more trials would narrow it")
+        disturbed = disturbances.of_records(group.records)
         cases.append(
             Drafted(
                 name=name,
@@ -92,7 +110,8 @@ def draft(
                 metric=metric,
                 bound="min" if worse < 0 else "max",
                 limit=float(f"{median(values) + (factor - 1) * abs(median(values)):.6g}"),
-                measured=f"median of {len(values)} trials: {median(values):.6g} {found[0].unit}; {why}",
+                measured=f"median of {len(values)} trials: {median(values):.6g} {found[0].unit}; {why}"
+                + (f"; {part(disturbed.number, disturbed.of, 'trial')} disturbed" if disturbed.number else ""),
                 trials=len(values),
             )
         )

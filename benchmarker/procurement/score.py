@@ -18,13 +18,14 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, factors
+from benchmarker.records.configurations import DEFAULTS, Factors, Value, changes, factors
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
@@ -122,6 +123,12 @@ class Scores(Struct, frozen=True, kw_only=True):
     currency: str | None
     costs: list[Basis]
     missing: dict[str, int]
+
+
+def coverage(metrics: Sequence[MetricScore], scores: Scores) -> str:
+    """Return how many cases a score covers, at the least of these, and whether anything is missing in it."""
+    least = min(metrics, key=lambda metric: metric.scored)
+    return f"{least.scored} of {many(least.cases, 'case')}{', INCOMPLETE' if scores.missing else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +350,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
         both = match.baseline.records, match.contender.records
         one, two = (factors(records[0].case) for records in both)
         named = {part.partition("=")[0] for part in match.contender.name.split()}
-        changed = diagnosis.changes(one, two, among=one.keys() - DEFAULTS.keys() - named)
+        changed = changes(one, two, [name for name in one if name in two.keys() - DEFAULTS.keys() - named])
         notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
         notes.update(dict.fromkeys([*diagnosis.between(*both, "flop_per_s"), *diagnosis.energies(*both)], 1))
     return [f"({count} of {len(matches)} cases) {note}" for note, count in notes.items()]

@@ -22,7 +22,7 @@ from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
 from benchmarker.records import store
-from benchmarker.records.configurations import label, text
+from benchmarker.records.configurations import changes, label
 from benchmarker.records.consistency import Span, contradictions, contradictions_between, made_at, span
 from benchmarker.records.record import Blocks
 from benchmarker.records.suite import SuiteId, differences, with_defaults
@@ -144,6 +144,7 @@ def _suite(plan: Plan, expected: PlannedSuite | None) -> Iterator[Finding]:
             expected = expected_suite(stated.name)
     if expected and expected.sha256 != stated.sha256:
         yield Finding("changed", "suite", f"it is {stated.id} instead of {expected.id}")
+    if expected:  # names are no part of the SHA-256
         yield from (Finding("changed", "suite", each) for each in differences(expected, stated))
     requested = {number: case.settings for case in stated.cases for number in case.case_numbers}
     for number, case in enumerate(plan.cases):
@@ -166,9 +167,7 @@ def _departures(settings: dict[str, bool | int | float | str | None], case: Case
         wanted |= parameters.resolve(problem, given, case.device)
     except UserError as error:
         return [f"its parameters cannot be checked: {error}"]
-    return [
-        f"{name} {text(value)} -> {text(found.get(name))}" for name, value in wanted.items() if found.get(name) != value
-    ]
+    return changes(wanted, found, wanted)
 
 
 def _name(plan: Plan, number: int) -> str:

@@ -96,6 +96,16 @@ def varying(several: Sequence[Factors]) -> list[str]:
     return [name for name in names if len({each.get(name) for each in several}) > 1]
 
 
+def changes(before: Factors, after: Factors, names: Iterable[str]) -> list[str]:
+    """Return how the named factors differ, as text, those that change alike together: `m, n, k 1024 → 512`."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        one, two = before.get(name), after.get(name)
+        if one != two:
+            alike.setdefault(f"{text(one)} → {text(two)}", []).append(name)
+    return [f"{', '.join(several)} {change}" for change, several in alike.items()]
+
+
 def label(these: Factors, names: Sequence[str]) -> str:
     """Format the named factors as text: `framework=jax m=256`."""
     return " ".join(f"{name}={text(these.get(name))}" for name in names if name in these)

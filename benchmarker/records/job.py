@@ -97,7 +97,7 @@ def differences(before: Installed, now: Installed) -> str:
         {"Python": each.python, "commit": each.commit, **each.distributions} for each in (before, now)
     ]
     changed = [
-        f"{name} {sides[0].get(name) or 'none'} -> {sides[1].get(name) or 'none'}"
+        f"{name} {sides[0].get(name) or 'none'} → {sides[1].get(name) or 'none'}"
         for name in dict.fromkeys([*sides[0], *sides[1]])
         if sides[0].get(name) != sides[1].get(name)
     ]

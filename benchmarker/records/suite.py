@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -18,7 +17,8 @@ from msgspec import Meta, Struct
 from benchmarker.api.case import Case, Measuring
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER
 from benchmarker.api.numbers import Count, Positive
-from benchmarker.records.configurations import Value, label, text, varying
+from benchmarker.formatting import part
+from benchmarker.records.configurations import Value, changes, label, varying
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Settings = Mapping[str, Value]
@@ -134,28 +134,60 @@ def _canonical(value: Settings | str) -> str:
 
 
 def differences(one: PlannedSuite, other: PlannedSuite) -> list[str]:
-    """Describe in what a suite differs from another: trials, design, settings of measuring, and cases."""
-    found = [
-        f"{name} {first} -> {second}"
-        for name, first, second in (("trials", one.trials, other.trials), ("design", one.design, other.design))
-        if first != second
+    """Describe in what a suite differs from another: trials, design, and cases.
+
+    Cases of one name are the same case, so a different size under a name is a change of that case. Other cases are
+    paired by their work. What is left is missing or additional.
+    """
+    found = changes(_header(one), _header(other), _header(one))
+    missing, additional = list(one.cases), list(other.cases)
+    pairs = [
+        *_pairs(missing, additional, lambda case: (str(case), _canonical(case.settings))),
+        *_pairs(missing, additional, lambda case: str(case) if case.name else None),
+        *_pairs(missing, additional, lambda case: _canonical(case.settings)),
+        *_pairs(missing, additional, lambda case: _canonical({**_work(case), "seed": None})),
     ]
-    ours, theirs = ({_canonical(case.settings): case for case in suite.cases} for suite in (one, other))
-    missing = [case for key, case in ours.items() if key not in theirs]
-    additional = [case for key, case in theirs.items() if key not in ours]
-    changed: Counter[str] = Counter()
-    for case in list(missing):
-        if same := next((each for each in additional if _work(each) == _work(case)), None):
-            missing.remove(case)
-            additional.remove(same)
-            before, after = with_defaults(case.settings), with_defaults(same.settings)
-            changed.update(f"{name} {text(before[name])} -> {text(after[name])}" for name in varying([before, after]))
-    found += [f"{change} in {count} of {len(ours)} cases" for change, count in sorted(changed.items())]
+    changed: dict[str, list[SuiteCase]] = {}
+    for case, same in pairs:
+        before, after = with_defaults(case.settings), with_defaults(same.settings)
+        for change in changes(before, after, dict.fromkeys([*before, *after])):
+            changed.setdefault(change, []).append(case)
+    found += [f"{_listed(cases, len(one.cases))}: {change}" for change, cases in changed.items()]
     for what, cases in (("missing", missing), ("additional", additional)):
         if cases:
             more = f"; and {len(cases) - _LISTED} more" if len(cases) > _LISTED else ""
             found.append(f"{len(cases)} {what}: {'; '.join(map(str, cases[:_LISTED]))}{more}")
     return found
+
+
+def _header(suite: PlannedSuite) -> dict[str, Value]:
+    return {"trials": suite.trials, "design": suite.design}
+
+
+def _pairs(
+    missing: list[SuiteCase], additional: list[SuiteCase], key: Callable[[SuiteCase], object]
+) -> Iterator[tuple[SuiteCase, SuiteCase]]:
+    """Take cases of the same key out of both lists, the most similar ones together; None is no key."""
+    of_key: dict[object, list[SuiteCase]] = {}
+    for case in additional:
+        of_key.setdefault(key(case), []).append(case)
+    of_key.pop(None, None)
+    for case in list(missing):
+        if same := of_key.get(key(case)):
+            nearest = min(same, key=lambda other: len(varying([case.settings, other.settings])))
+            for cases, paired in ((missing, case), (additional, nearest), (same, nearest)):
+                cases.remove(paired)
+            yield case, nearest
+
+
+def _listed(cases: Sequence[SuiteCase], of: int) -> str:
+    """Return a few cases by name, each with its frameworks, or the number of many: `GEMM 1024 (jax, torch)`."""
+    names: dict[str, list[str]] = {}
+    for case in cases:
+        names.setdefault(case.name or str(case), []).extend([str(case.settings.get("framework"))] if case.name else [])
+    if len(names) > _LISTED:
+        return part(len(cases), of, "case")
+    return ", ".join(f"{name} ({', '.join(several)})" if several else name for name, several in names.items())
 
 
 def _work(case: SuiteCase) -> dict[str, Value]:

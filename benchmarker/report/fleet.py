@@ -62,7 +62,7 @@ def page(found: FleetResult) -> Page:
         )
     sections.append(Section("method", "Method", (f"{found.method[0].upper()}{found.method[1:]}.", _family(found))))
     return Page(
-        f"{count(len(found.nodes), 'node')}: which is not like the others?",
+        f"{count(len(found.nodes), 'node')}: which is an outlier?",
         f"{count(len(found.named), 'cell')} of {len(found.cells)} named; δ {found.delta:.0%}",
         tuple(map(_card, found.named[:6])) or (_all_alike(found),),
         tuple(Doubt(text, "differences" if unlike else "method") for text in found.doubts),

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarker.api.errors import UserError
 from benchmarker.comparing.formatting import short
 from benchmarker.comparing.scaling_results import labels
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.extras import needing
 from benchmarker.records.step_times import step_times
 
 if TYPE_CHECKING:
@@ -146,10 +146,8 @@ def _drawing(path: Path, height: float) -> Iterator[Any]:
     """Yield axes to draw into and save the figure at the end; `height` is in inches."""
     if path.suffix not in FORMATS:
         raise UserError(f"cannot draw {path}: the supported formats are {', '.join(FORMATS)}")
-    try:
+    with needing("plot", "a plot"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UserError(f"a plot needs the module 'matplotlib'; {installing('plot')}") from error
     figure = Figure(figsize=(8, height), layout="constrained")
     yield figure.add_subplot()
     try:

@@ -83,8 +83,12 @@ def _parts(
     if len(found) == 1:
         return [*figures]
     rows = tuple(row for table in tables for row in table.rows)
-    left = f"Only the first {MOST_FIGURES} of {len(found)} works are drawn above." if len(found) > MOST_FIGURES else ""
-    title = f"Throughput against {words}, all works"
+    left = (
+        f"Only the first {MOST_FIGURES} of {len(found)} problems and their options have a figure above."
+        if len(found) > MOST_FIGURES
+        else ""
+    )
+    title = f"Throughput against {words}: all configurations"
     return [*figures, Listing(title, Table(columns, rows), left, folded=True, searched=len(rows) > SEARCHED)]
 
 

@@ -1,1 +1,1 @@
-"""Requests over time against a server of text generation: arrivals, the client, latencies, and the highest rate."""
+"""Requests over time against a text-generation server: arrivals, the client, latencies, and the highest rate."""

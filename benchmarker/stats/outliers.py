@@ -1,4 +1,4 @@
-"""Which units of many are not like the others: two stages with data of their own, so that false alarms stay rare.
+"""Which units of many are outliers: two stages with data of their own, so that false alarms stay rare.
 
 The first stage picks suspects, liberally: units whose level is far from the median of all. It decides nothing, so it
 may err as often as it likes. The second stage measures the suspects anew, together with controls: units near the

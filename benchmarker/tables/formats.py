@@ -7,9 +7,8 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
-
-from markupsafe import escape
 
 from benchmarker.formatting import clean, spreadsheet_text
 
@@ -116,7 +115,7 @@ def html(sheet: Sheet) -> str:
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines += ["</thead>", "<tbody>"]
     for row in sheet.rows:
-        texts = [_bold(cell, lambda text: str(escape(clean(text))), "<strong>{}</strong>") for cell in row]
+        texts = [_bold(cell, lambda text: escape(clean(text)), "<strong>{}</strong>") for cell in row]
         heads = [f'<th scope="row">{text}</th>' for text in texts[: sheet.labels]]
         cells = (
             f'<td class="number">{text}</td>' if column.is_number else f"<td>{text}</td>"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.extras import needing
 from benchmarker.traces import parquet
 from benchmarker.traces.profile_files import Profile, names
 
@@ -31,10 +31,8 @@ def query(profiles: Sequence[Profile], statement: str) -> tuple[list[str], Rows]
 
     The column `result` has the name of the profile. Unknown values are null. Integers are exact.
     """
-    try:
+    with needing("trace", "SQL over profiles"):
         import duckdb
-    except ImportError as error:
-        raise UserError(f"SQL over profiles needs the package duckdb; {installing('trace')}") from error
     events = _events(profiles)
     # A statement reaches no file, network or extension, and cannot change that.
     with closing(

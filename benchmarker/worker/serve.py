@@ -92,7 +92,7 @@ def _engine(bench: Bench, size: Any, data: Data) -> Engine:
         framework=bench.framework, problem=bench.problem, case=bench.case, params=size, data=data
     )
     if engine is None:
-        raise UserError(f"{bench.case.problem} in {bench.case.framework} has no engine of text generation")
+        raise UserError(f"{bench.case.problem} in {bench.case.framework} has no text-generation engine")
     return engine
 
 

@@ -58,6 +58,7 @@ def test_energy_through_the_real_binding_is_the_integral(trial, curve):
     assert record.energy.duration_s > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -101,6 +102,7 @@ def card(uuid, number, watts):
     return Card(uuid=uuid, pci=f"0000:0{number}:00.0", curve=Constant(watts), counter_update_s=0.001)
 
 
+@pytest.mark.slow
 def test_the_energy_of_a_gang_is_that_of_all_its_cards(trial):
     cards = [card(AA, 1, 100.0), card(BB, 2, 300.0)]
     record, _ = trial("--power-min=1", "--devices=2", cards=cards, seen=f"{AA},{BB}")
@@ -196,8 +198,8 @@ NAPS = ("--framework=toy", "--problem=nap")
     ("words", "message"),
     [
         (("run", *NAPS, "--power-hz=nan"), "not a finite number"),
-        (("run", *NAPS, "--power-min=inf"), "'inf' is not a duration"),
-        (("run", *NAPS, "--power-hz=1000"), "not in the range"),
+        (("run", *NAPS, "--power-min=inf"), "--power-min=inf: not a time"),
+        (("run", *NAPS, "--power-hz=1000"), "--power-hz=1000: must be at most 100"),
         (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
         (("run", *NAPS, "--power=none", "--power-nvml"), "none cannot be combined with other names"),
         (("run", *NAPS, "--power=auto", "--timeout=30"), "--timeout=30 ends a trial before --power-min=60"),

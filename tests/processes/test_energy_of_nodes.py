@@ -170,6 +170,7 @@ def test_all_cards_of_a_node_count_and_what_is_not_of_the_case_is_in_the_total(n
     assert energy.total_J == pytest.approx(445 * energy.duration_s, rel=0.01)
 
 
+@pytest.mark.slow
 def test_without_a_meter_on_one_node_the_energy_is_null_and_names_it(nodes):
     nodes.play("left", card("GPU-left", Constant(100.0)))
     nodes.play("right")
@@ -187,6 +188,7 @@ def test_without_a_meter_on_one_node_the_energy_is_null_and_names_it(nodes):
     assert nodes.run("validate", "r")[0] == 0
 
 
+@pytest.mark.slow
 def test_without_a_meter_on_any_node_the_reason_is_told_once(nodes):
     nodes.env["TOY_CARD"] = "GPU-left"
     nodes.env["BENCHMARKER_SYSFS"] = str(nodes.folder)

@@ -150,6 +150,7 @@ def test_a_slow_link_is_told_from_a_slow_node(fleet: Fleet, unwell: str, links: 
     assert not fleet.processes()
 
 
+@pytest.mark.slow
 def test_links_have_normal_runs_of_both_nodes_beside_those_of_nodes(fleet: Fleet) -> None:
     """Three nodes have three links, of which no two are measured at the same time."""
     nap = '[[case]]\nproblem = "nap"\nms = 1.0\n'
@@ -187,6 +188,7 @@ def test_links_that_cannot_be_measured_are_told_and_nodes_are_judged(fleet: Flee
     assert "cannot be spread evenly" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_processes_of_links(fleet: Fleet) -> None:
     (fleet.folder / "links.toml").write_text(
         LINKS.replace("team", "nap").partition("ms =")[0] + "ms = 200.0\n[measuring]\npower = 'none'\nblocks = 20\n"
@@ -242,7 +244,7 @@ def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet
     done = fleet.run("--no-repeat", "--rounds=9", unwell=unwell, PLAYED_OTHER=str(other), PLAYED_GONE_S="5")
     assert done.returncode == 1
     assert "node2: did not start\n" in done.stderr
-    assert "node3: has other software than the parent: newcomer none -> 1.0\n" in done.stderr
+    assert "node3: has other software than the parent: newcomer none → 1.0\n" in done.stderr
     assert "node4: ended early, after " in done.stderr
     assert fleet.state("node1")["done"] == 18
     assert "; node2, node3, node4 failed, in whole or in part" in done.stdout.splitlines()[0]
@@ -263,6 +265,7 @@ def test_a_trial_that_fails_everywhere_is_told_once(fleet: Fleet) -> None:
     assert "told to fail" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_all_nodes_and_keeps_what_is_measured(fleet: Fleet) -> None:
     words = [sys.executable, "-m", "benchmarker", "nodes", "run", fleet.plan("[200.0]", 5), "--rounds=50"]
     env = {**os.environ, **fleet.env()}
@@ -313,6 +316,7 @@ def test_what_cannot_be_is_refused_in_a_line(fleet: Fleet, options: list[str], c
     assert not (fleet.folder / "results").exists()
 
 
+@pytest.mark.slow
 def test_this_machine_alone_is_no_fleet(fleet: Fleet) -> None:
     done = fleet.program("nodes", "run", env={"PYTHONPATH": fleet.path})
     assert done.returncode == 2

@@ -51,6 +51,7 @@ def test_the_slowest_rank_counts_and_every_rank_is_recorded(cli):
     assert record["reasons"]["energy"] == "no meter was read (--power=none)"
 
 
+@pytest.mark.slow
 def test_a_preheat_and_a_precision_are_decided_by_one_rank(cli):
     done = cli(*RUN, "--ms=30", "--preheat", "--preheat-max=3s", "--median-precision=0.5", "--blocks=60", "--json")
     assert done.returncode == 0, done.stderr
@@ -121,6 +122,7 @@ def test_a_rank_with_lines_of_a_megabyte_disturbs_no_other(cli, tmp_path):
     assert log.read_bytes().endswith(b"more bytes are left out]\n")
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
     start, before = time.monotonic(), children()
     done = cli(*RUN, "--fault=hang", "--after=20", "--timeout=5s", "--json", env={"TOY_RANK": "2"})
@@ -206,6 +208,7 @@ def profiled(cli, profiler, *words):
     return cli(*RUN, *words, env={"TOY_PROFILER": profiler} if profiler else None)
 
 
+@pytest.mark.slow
 def test_the_profiles_of_all_ranks_are_one_table_on_one_clock(cli, tmp_path):
     """In a step of 100 us, rank r reduces from 20 + 10 r us until 90: rank 0 waits for 20 us, and rank 1 for 10."""
     done = profiled(cli, "writes", "--json")

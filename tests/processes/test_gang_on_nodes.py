@@ -137,6 +137,7 @@ def test_the_ranks_of_all_nodes_make_one_record(run, rack):
     none_left(rack)
 
 
+@pytest.mark.slow
 def test_devices_are_spread_over_as_few_nodes_as_have_them(run):
     """Each node has the cores of this machine."""
     cores = len(os.sched_getaffinity(0))
@@ -202,6 +203,7 @@ def wait_for_ranks(rack, tmp_path, number=4):
     return {each.environ()["RACK_NODE"]: each for each in agents}
 
 
+@pytest.mark.slow
 def test_a_killed_agent_is_a_lost_node(rack, toy_folder, tmp_path):
     with started(rack, toy_folder, tmp_path, "--json") as process:
         agents = wait_for_ranks(rack, tmp_path)
@@ -264,6 +266,7 @@ def test_an_agent_that_never_starts_is_a_lost_node_with_what_its_command_said(ru
     none_left(rack)
 
 
+@pytest.mark.slow
 def test_what_a_site_writes_before_a_program_disturbs_nothing(run, rack, tmp_path):
     script = tmp_path / "greet"
     script.write_text('#!/bin/sh\necho "Welcome to this node"\nexec "$@"\n')
@@ -302,7 +305,7 @@ def test_software_that_differs_on_a_node_is_refused_in_one_line(run, rack, tmp_p
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert line.endswith(
-        "the software of node right is not that of left: left-over none -> 2.0; install the same on both"
+        "the software of node right is not that of left: left-over none → 2.0; install the same on both"
     )
     assert list(tmp_path.glob("results/*/2*.json")) == []
     none_left(rack)
@@ -346,6 +349,7 @@ def test_the_losses_over_nodes_are_those_of_one_device(run, rack, framework, par
     none_left(rack)
 
 
+@pytest.mark.slow
 def test_an_exchange_between_the_devices_of_jax_on_two_nodes_is_right(run, rack):
     """The bound is 0: every element on every device of both nodes must be equal to NumPy's."""
     pytest.importorskip("jax")
@@ -375,6 +379,7 @@ def test_pytorch_reaches_another_address_than_loopback(run):
     assert record["check"]["error"] <= 1e-12
 
 
+@pytest.mark.slow
 def test_a_plan_states_the_nodes_and_they_are_an_axis(run, tmp_path):
     (tmp_path / "plan.toml").write_text(
         'problem = "nap"\nframework = "toy"\ndevices = 4\ntrials = 1\n[measuring]\npower = "none"\nblocks = 2\n'

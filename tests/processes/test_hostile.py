@@ -92,6 +92,7 @@ def hostile(cli, tmp_path, monkeypatch, toy_folder):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "message"),
     [

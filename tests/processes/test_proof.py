@@ -52,6 +52,7 @@ def toy_proof(tmp_path, monkeypatch):
     registry.scan.cache_clear()
 
 
+@pytest.mark.slow
 def test_each_claim_has_its_verdict_and_reason(command, tmp_path):
     done = command("suite", "run", "toy-proof", "--device=cpu", "-o", "proof", "--json")
     assert done.returncode == 1
@@ -74,6 +75,7 @@ def test_each_claim_has_its_verdict_and_reason(command, tmp_path):
     assert "1 PASS, 4 FAIL, 1 not here; proof/summary.md" in done.stderr
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_and_repeats_what_is_asked(command):
     run = ("suite", "run", "toy-proof", "--only=counted,absent")
     assert command(*run, "--device=cpu").returncode == 0

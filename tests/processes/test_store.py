@@ -241,6 +241,7 @@ def tmpfs(path: Path, size: str) -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_rescues_the_record_and_resume_goes_on(program, tmp_path):
     disk = tmp_path / "disk"
     if not tmpfs(disk, "64k"):

@@ -146,6 +146,7 @@ def test_a_submitted_run_is_not_divided_into_jobs(cli, plan, monkeypatch) -> Non
     assert f"{folder} is one run, with one job" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_can_be_submitted_again_and_goes_on(cli, plan) -> None:
     plan.write_text(PLAN.replace("trials = 2", "trials = 6"))
     made = submitted(cli)
@@ -164,6 +165,7 @@ def test_a_cancelled_run_can_be_submitted_again_and_goes_on(cli, plan) -> None:
     assert len({(each.design.case_number, each.trial) for each in records}) == len(records) == 12
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_by_its_folder_whatever_newer_ones_there_are(cli, plan) -> None:
     cli("plan", "run", "plan.toml")
     cli("plan", "run", "plan.toml")
@@ -182,6 +184,7 @@ def test_a_run_goes_on_by_its_folder_whatever_newer_ones_there_are(cli, plan) ->
     )
 
 
+@pytest.mark.slow
 def test_a_run_of_ab_does_not_go_on_by_its_folder(cli) -> None:
     cli(
         "ab",
@@ -202,6 +205,7 @@ def change(path: Path, **fields: Any) -> None:
     atomic.write(path, atomic.encode(msgspec.structs.replace(record, **fields)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["host", "allocation", "preempted"])
 def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, plan, how) -> None:
     cli("plan", "run", "plan.toml")
@@ -241,6 +245,7 @@ def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, pla
     assert [each.allocation is None and each.machine.host != "elsewhere" for each in new] == [False, False, True, True]
 
 
+@pytest.mark.slow
 def test_a_preempted_trial_is_told_of_until_the_run_goes_on(toy_folder, plan, tmp_path) -> None:
     """A process in an allocation of which `scontrol` says that it goes back to the queue."""
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho JobId=12 JobState=COMPLETING Restarts=1\n")
@@ -273,6 +278,7 @@ def test_a_preempted_trial_is_told_of_until_the_run_goes_on(toy_folder, plan, tm
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_an_unfinished_round_of_this_host_goes_on(cli, plan) -> None:
     cli("plan", "run", "plan.toml")
     (folder,) = Path("results").iterdir()
@@ -305,8 +311,8 @@ def test_other_software_than_that_of_the_submission_is_refused(cli, plan, monkey
     now = job.installed.python
     assert done.returncode == 2
     assert done.stderr == (
-        f"benchmarker: error: the software here is not that of the submission: Python cpython 3.9 -> {now}, "
-        f"toy 0.9 -> 1.0, gone 1.0 -> none; submit {folder} again\n"
+        f"benchmarker: error: the software here is not that of the submission: Python cpython 3.9 → {now}, "
+        f"toy 0.9 → 1.0, gone 1.0 → none; submit {folder} again\n"
     )
     assert not (folder / "plan.json").exists()
 
@@ -384,6 +390,7 @@ def test_a_job_that_cannot_be_noted_is_cancelled(cli, plan, monkeypatch) -> None
     assert cancelled == ["elsewhere:1:1.00"]
 
 
+@pytest.mark.slow
 def test_what_failed_is_told_with_the_node(cli, plan) -> None:
     plan.write_text(PLAN.replace("[axes]\nms = [1.0, 2.0]", '[axes]\nfault = ["none", "exit"]'))
     submitted(cli)

@@ -40,14 +40,15 @@ def test_the_suite_stands_in_every_record_and_the_difference_is_named(cli, offer
     first, second = (
         json.loads(next(offers.glob(f"{each}/*/plan.json")).read_text())["suite"]["sha256"][:12] for each in "ab"
     )
-    note = f"suites differ: naps 1 ({first}) -> naps 1 ({second}): blocks 2 -> 3 in 2 of 2 cases"
+    note = f"suites differ: naps 1 ({first}) → naps 1 ({second})"
+    note += ": short (toy), nap toy ms=2.0: blocks 2 → 3"
     assert note in cli("compare", "a", "b").stdout
     scored = cli("score", "a", "b")
     assert note in scored.stdout
     assert f"A  a: 4 of 4 trials succeeded (100%); suite naps 1 ({first})" in scored.stdout
     assert json.loads(cli("score", "a", "b", "--json").stdout)["scores"][0]["contender"]["suites"][0]["name"] == "naps"
     assert cli("report", "a", "b").returncode == 0
-    assert note.replace(">", "&gt;") in (offers / "report.html").read_text()
+    assert note.partition(", nap")[0] in (offers / "report.html").read_text()
     assert cli("report", "a").returncode == 0
     assert f"naps 1 ({first})" in (offers / "report.html").read_text()
     (run,) = (offers / "a").iterdir()
@@ -60,11 +61,13 @@ def test_the_suite_stands_in_every_record_and_the_difference_is_named(cli, offer
     assert f"naps 1 ({first})" in cli("unbundle", "bid.zip", "--check").stdout
 
 
+@pytest.mark.slow
 def test_one_suite_on_both_sides_makes_no_note(cli, offers):
     assert cli("run-plan", "naps.toml", "--results=c").returncode == 0
     assert "suites differ" not in cli("compare", "b", "c").stdout
 
 
+@pytest.mark.slow
 def test_a_result_without_a_suite_is_told(cli, offers):
     assert (
         cli("run", "--framework=toy", "--problem=nap", "--ms=1", "--power=none", "--blocks=2", "--results=d").returncode
@@ -75,4 +78,4 @@ def test_a_result_without_a_suite_is_told(cli, offers):
     short = next(
         path for path in offers.glob("a/*/*.json") if '"short"' in path.read_text() and path.name != "plan.json"
     )
-    assert "-> none" in cli("compare", str(short), "d").stdout
+    assert "→ none" in cli("compare", str(short), "d").stdout

@@ -10,14 +10,14 @@ SECTIONS = {
         "plan show": "Show what a plan file would run, and how long it takes.",
         "plan run": "Run a plan file.",
         "submit": "Submit a plan file as a job, such as to Slurm.",
-        "jobs": "Show what has become of submitted jobs.",
+        "jobs": "Show the status of submitted jobs.",
         "check": "Check every implementation against its reference.",
         "ceilings": "Measure the device's highest FLOP/s and bytes/s.",
-        "serve-load": "Send requests over time to a server or engine of text.",
+        "serve-load": "Load-test a text-generation server or engine.",
     },
     "Fleets": {
         "nodes run": "Measure every node of an allocation at the same time.",
-        "nodes show": "Show which node or device is not like the others.",
+        "nodes show": "Show the outliers among nodes and devices.",
     },
     "Compare": {
         "ab": "Compare two configurations until the verdict is clear.",
@@ -71,7 +71,7 @@ GROUPS = {
     "records, or a proof, which tries claims about the tool here. `plan run` runs plans of your own. A plugin can add "
     "proofs.",
     "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
-    "nodes": "Measure all nodes of an allocation at the same time, and show which is not like the others.",
+    "nodes": "Measure all nodes of an allocation at the same time, and show the outliers.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",
 }
 DEFAULTS = {"": "run", "plan": "show", "bundle": "create"}
@@ -89,3 +89,17 @@ FORMER = {
     "ingest": "profile import",
 }
 """Former names of commands; they are accepted, but not shown."""
+MEANT = {
+    **dict.fromkeys(("bench", "benchmark", "measure", "start"), "run"),
+    **dict.fromkeys(("diff", "versus", "vs"), "compare"),
+    **dict.fromkeys(("info", "doctor", "system", "machine"), "env"),
+    **dict.fromkeys(("plugins", "frameworks", "problems", "metrics"), "list"),
+    **dict.fromkeys(("results", "records", "print", "view", "cat"), "show"),
+    **dict.fromkeys(("html", "page", "plot"), "report"),
+    **dict.fromkeys(("status", "queue"), "jobs"),
+    **dict.fromkeys(("peak", "bandwidth"), "ceilings"),
+    **dict.fromkeys(("pack", "zip"), "bundle create"),
+    **dict.fromkeys(("serve", "load"), "serve-load"),
+    **dict.fromkeys(("sensors", "watch"), "power"),
+}
+"""Words that no command is called by, but a user may try, each with the command that it means."""

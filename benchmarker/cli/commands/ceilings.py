@@ -97,7 +97,7 @@ def command(
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
     Also measured is how fast products of one row and of eight read a matrix of weights, in bytes/s: matvec and
-    matvec_8. They bound the generation of text. matvec_small and matvec_8_small are the same of small matrices.
+    matvec_8. They bound the text generation. matvec_small and matvec_8_small are the same of small matrices.
 
     This takes about a minute for each precision: one process for each framework tries a few sizes, and the fastest of
     each kind is the ceiling; LOW and HIGH are the slowest and the fastest of its timed blocks.

@@ -15,7 +15,7 @@ from benchmarker.cli.options.results import traces_of
 from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, si
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.extras import needing
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement.score import METRICS
 from benchmarker.records import store
@@ -91,10 +91,8 @@ def command(
     from benchmarker.report.gather import Procurement, gather
     from benchmarker.report.loads import page as page_of_loads
 
-    try:
+    with needing("report", "a page"):
         from benchmarker.report.render import render
-    except ImportError as error:
-        raise UserError(f"report needs the module '{error.name}'; {installing('report')}") from error
     if output.suffix.lower() not in ENDINGS:
         raise UserError(f"--output={output}: the name of a report must end in {' or '.join(ENDINGS)}")
     if traces := traces_of(results):

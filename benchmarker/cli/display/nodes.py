@@ -83,7 +83,7 @@ def signed(share: float) -> str:
 def junit_of(name: str, found: FleetResult) -> bytes:
     """Return JUnit XML with a test for each node and each link.
 
-    It fails if the node or link is not like the others, or if all links of a node are not. It has an error if the node
+    It fails if the node or link is an outlier, or if all links of a node are not. It has an error if the node
     or a trial failed, and is skipped if a suspicion could not be judged.
     """
     tests = []

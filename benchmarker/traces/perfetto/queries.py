@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.extras import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,11 +104,9 @@ def load(path: Path, backend: Any) -> Trace:
 
 def _backend(path: Path, program: Path | None, download: bool, tell: Callable[[str], None]) -> Any:
     """Start the first engine that is available."""
-    try:
+    with needing("trace", "Perfetto's SQL"):
         from perfetto.trace_processor.platform import PlatformDelegate
         from perfetto.trace_processor.protos import ProtoFactory
-    except ImportError as error:
-        raise UserError(f"Perfetto's SQL needs the package perfetto; {installing('trace')}") from error
     if program and not program.is_file():
         raise UserError(f"no trace processor at {program}; --engine takes the path of one")
     delegate = PlatformDelegate()

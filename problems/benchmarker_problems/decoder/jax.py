@@ -122,7 +122,7 @@ def continuing(case: Case, params: DecoderParams, mlp: Mlp) -> generation.Model:
 
 
 def engine(framework: JaxFramework, case: Case, params: DecoderParams, data: Data, mlp: Mlp) -> Engine:
-    """Return an engine of text generation."""
+    """Return a text-generation engine."""
     return generation.engine(framework, case, params, data, continuing(case, params, mlp), params.cache_shape)
 
 

@@ -144,7 +144,7 @@ def continuing(model: DecoderModel, tables: Tables) -> generation.Model:
 def engine(
     framework: TorchFramework, case: Case, params: DecoderParams, data: Data, block: Callable[[Any], Block]
 ) -> Engine:
-    """Return an engine of text generation."""
+    """Return a text-generation engine."""
     model, tables = loaded(framework, case, params, data, block)
     return generation.engine(framework, case, params, continuing(model, tables), params.cache_shape)
 

@@ -101,7 +101,7 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
 
 @hookimpl
 def build_engine(framework: JaxFramework, case: Case, params: Gpt2Params, data: Data) -> Engine:
-    """Build an engine of text generation."""
+    """Build a text-generation engine."""
     return generation.engine(framework, case, params, data, continuing(case, params), params.cache_shape)
 
 

@@ -116,7 +116,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
 
 @hookimpl
 def build_engine(framework: TorchFramework, case: Case, params: Gpt2Params, data: Data) -> Engine:
-    """Build an engine of text generation."""
+    """Build a text-generation engine."""
     model = load(framework, lambda: Gpt2Model(params), data, DTYPES[PRECISIONS[case.precision].parameter])
     return generation.engine(framework, case, params, continuing(model), params.cache_shape)
 

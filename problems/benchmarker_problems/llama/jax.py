@@ -45,7 +45,7 @@ def build_workload(framework: JaxFramework, problem: Llama, case: Case, params: 
 
 @hookimpl
 def build_engine(framework: JaxFramework, case: Case, params: LlamaParams, data: Data) -> Engine:
-    """Build an engine of text generation."""
+    """Build a text-generation engine."""
     return engine(framework, case, params, data, mlp)
 
 

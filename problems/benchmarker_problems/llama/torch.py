@@ -49,5 +49,5 @@ def build_workload(framework: TorchFramework, problem: Llama, case: Case, params
 
 @hookimpl
 def build_engine(framework: TorchFramework, case: Case, params: LlamaParams, data: Data) -> Engine:
-    """Build an engine of text generation."""
+    """Build a text-generation engine."""
     return engine(framework, case, params, data, Block)

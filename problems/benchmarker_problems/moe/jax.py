@@ -110,7 +110,7 @@ def build_workload(framework: JaxFramework, problem: Moe, case: Case, params: Mo
 
 @hookimpl
 def build_engine(framework: JaxFramework, case: Case, params: MoeParams, data: Data) -> Engine:
-    """Build an engine of text generation."""
+    """Build a text-generation engine."""
     return engine(framework, case, params, data, mixture)
 
 

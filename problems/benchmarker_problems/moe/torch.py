@@ -151,5 +151,5 @@ def build_workload(framework: TorchFramework, problem: Moe, case: Case, params: 
 
 @hookimpl
 def build_engine(framework: TorchFramework, case: Case, params: MoeParams, data: Data) -> Engine:
-    """Build an engine of text generation."""
+    """Build a text-generation engine."""
     return engine(framework, case, params, data, Block)

@@ -864,7 +864,7 @@ def test_the_command_line_names_faults(command, run, packed, tmp_path):
     done = command("unbundle", str(packed))
     assert done.returncode == 1
     assert "a\\x1b[2J: not in the manifest" in done.stderr
-    assert "NOT VERIFIED" in done.stdout
+    assert "NOT VERIFIED: 1 fault, not unpacked\n" in done.stdout
     assert json.loads(command("unbundle", str(packed), "--check", "--json").stdout)["faults"][0]["path"] == "a\x1b[2J"
     wrong = command("unbundle", str(packed), "--sha256=12")
     assert (wrong.returncode, wrong.stdout) == (2, "")

@@ -48,7 +48,7 @@ def test_a_signature_is_verified_and_its_signer_is_named(command, signed):
     assert (done.returncode, done.stderr) == (0, "")
     told = subprocess.run(["ssh-keygen", "-lf", "acme.pub"], capture_output=True, text=True, check=True, cwd=signed)
     fingerprint = told.stdout.split()[1]
-    assert f"signed by    {fingerprint} (bids@acme.example)\n" in done.stdout
+    assert f"signed by  {fingerprint} (bids@acme.example)\n" in done.stdout
     found = json.loads(command("unbundle", "bid.zip", "--check", "--signed-by=acme.pub", "--json").stdout)
     assert found["signer"] == f"{fingerprint} (bids@acme.example)"
 

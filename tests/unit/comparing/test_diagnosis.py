@@ -1,5 +1,7 @@
 """What makes a comparison doubtful is told, and nothing is told without cause."""
 
+import re
+
 import msgspec
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ def test_each_interference_counter_is_named():
         "busy": ({"other_busy_cores": 80.0}, "other processes kept 80.0 cores busy"),
         "steal": ({"steal_percent": 12.0}, "the hypervisor stole 12% of the time"),
         "throttled": ({"throttled_s": 0.5}, "its cgroup throttled it for 0.5 s"),
-        "pressure": ({"pressure_percent": 40.0}, "threads waited for a core 40% of the time"),
+        "pressure": ({"pressure_percent": 40.0}, "CPU pressure 40%"),
         "clock": ({"frequency_MHz": 1500.0}, "the clock fell to 1500 MHz"),
     }
     for kind, (changed, text) in cases.items():
@@ -71,16 +73,25 @@ def test_a_timed_part_too_short_to_tell_is_told():
 def test_disturbed_trials_are_counted():
     bad = with_witnesses(steal_percent=9.0)
     assert diagnosis.disturbed([make_record(), bad], [bad, make_record()]) == [
-        "2 of 4 trials were disturbed, for instance: the hypervisor stole 9% of the time (2)"
+        "2 of 4 trials were disturbed, for instance: the hypervisor stole 9% of the time (2 trials)"
     ]
 
 
-def test_warm_up_left_in_the_blocks_is_told():
+def test_trials_that_were_still_warming_up_are_counted_with_a_remedy():
     warm = np.r_[np.full(15, 1.2), np.ones(85)] * np.exp(RNG.normal(0, 0.005, 100))
     records = [make_record(list(warm)), make_record(list(np.exp(RNG.normal(0, 0.005, 100))))]
     (note,) = diagnosis.unsteady(records)
-    assert note.startswith("warm-up is left in 1 of 2 trials (at most -1")
-    assert "after 15 of 100 blocks" in note
+    assert re.fullmatch(r"1 of 2 trials were still warming up \(worst -1\d%, until block 15\): use --preheat", note)
+    preheated = [make_record(list(warm), case={"measuring": Measuring(preheat=True)})]
+    (note,) = diagnosis.unsteady(preheated)
+    assert note.startswith("1 of 1 trial was still warming up (worst -1")
+    assert note.endswith("until block 15): raise --blocks and --seconds")
+
+
+def test_a_step_change_is_reported_with_its_block():
+    slower = np.r_[np.ones(60), np.full(40, 1.2)] * np.exp(RNG.normal(0, 0.005, 100))
+    (note,) = diagnosis.unsteady([make_record(list(slower))])
+    assert re.fullmatch(r"step change in 1 of 1 trial \(worst \+[12]\d%, at block 60\)", note)
 
 
 def test_another_environment_and_other_work_are_told():
@@ -91,7 +102,7 @@ def test_another_environment_and_other_work_are_told():
         cost=msgspec.structs.replace(two.cost, flops=2000),
     )
     assert diagnosis.differences([one], [two], "flop_per_s") == [
-        f"environments differ: host {one.machine.host} -> elsewhere",
+        f"environments differ: host {one.machine.host} → elsewhere",
         "the work per step differs: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
     assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
@@ -101,7 +112,7 @@ def test_sides_that_were_measured_differently_are_told():
     plain = make_record()
     longer = make_record(case={"measuring": Measuring(seconds=60.0, preheat=True)})
     assert diagnosis.differences([plain], [longer]) == [
-        "the sides were measured differently: preheat false -> true, seconds 30.0 -> 60.0"
+        "the sides were measured differently: preheat false → true, seconds 30.0 → 60.0"
     ]
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from benchmarker.hooks.extras import installing
+from benchmarker.api.errors import UserError
+from benchmarker.hooks.extras import installing, needing
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,11 @@ def test_the_command_suits_the_installation(distribution, tmp_path, direct, comm
 
 def test_what_is_not_installed_is_installed_from_its_source():
     assert installing("plot", "no-such-thing") == "pip install '.[plot]' in the source of no-such-thing"
+
+
+def test_a_missing_module_of_an_extra_is_told_with_its_remedy_and_a_missing_one_of_the_project_is_a_bug():
+    with pytest.raises(UserError) as told, needing("plot", "a plot"):
+        import no_such_thing  # noqa: F401
+    assert str(told.value) == f"a plot needs the module 'no_such_thing'; {installing('plot')}"
+    with pytest.raises(ModuleNotFoundError), needing("plot", "a plot"):
+        import benchmarker.no_such_thing  # noqa: F401

@@ -151,7 +151,7 @@ def test_one_failed_trial_is_enough(derive):
 
 def test_what_the_sides_differ_in_beside_the_machine_is_told(derive):
     found = scored(derive, side("a", [1.0, 1.0]), side("b", [0.5, 0.8], framework="x"))
-    assert found.notes == ["(2 of 2 cases) the sides differ in framework toy -> x"]
+    assert found.notes == ["(2 of 2 cases) the sides differ in framework toy → x"]
     records = [*side("a", [1.0]), *side("b", [0.5], framework="x")]
     by = of_axis(records, (), "framework", None, None)
     given = {"weights": Weights(), "costs": None, "required": [], "rules": Rules()}

@@ -122,8 +122,8 @@ def test_a_suite_that_was_changed_is_named_with_what_changed(run, suite, tmp_pat
     asked.write_text(SUITE.replace("trials = 2", "trials = 9").replace("blocks = 1", "blocks = 7"))
     assert findings(run, asked) == [
         ("changed", "suite", f"it is {expected_suite(str(suite)).id} instead of {expected_suite(str(asked)).id}"),
-        ("changed", "suite", "trials 9 -> 2"),
-        ("changed", "suite", "blocks 7 -> 1 in 2 of 2 cases"),
+        ("changed", "suite", "trials 9 → 2"),
+        ("changed", "suite", "small (numpy, torch): blocks 7 → 1"),
     ]
 
 
@@ -136,8 +136,8 @@ def test_a_case_that_is_not_what_its_suite_requests_is_named(run, suite):
     case = store.read_plan(run / "plan.json").cases[0]
     write(run, *(msgspec.structs.replace(each, case=case) for key, each in read(run).items() if key[0] == 0))
     assert findings(run, suite) == [
-        ("changed", "small (numpy)", "seconds 30.0 -> 3.0"),
-        ("changed", "small (numpy)", "n 1024 -> 8"),
+        ("changed", "small (numpy)", "seconds 30.0 → 3.0"),
+        ("changed", "small (numpy)", "n 1024 → 8"),
     ]
 
 
@@ -195,7 +195,7 @@ def test_disturbed_trials_are_counted_with_what_disturbed_them(run, suite):
     records = read(run)
     busy = msgspec.structs.replace(records[0, 0].interference, other_busy_cores=3.0)
     write(run, msgspec.structs.replace(records[0, 0], interference=busy))
-    told = "1 of 2 trials were disturbed, for instance: other processes kept 3.0 cores busy (1)"
+    told = "1 of 2 trials were disturbed, for instance: other processes kept 3.0 cores busy (1 trial)"
     assert findings(run, suite) == [("disturbed", "small (numpy)", told)]
 
 

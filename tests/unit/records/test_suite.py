@@ -69,11 +69,47 @@ def test_differences_are_named():
     other = suite(GEMM, SECOND, doze, {"problem": "sleep"}, trials=2, names=["", "", "a nap"])
     assert differences(one, one) == []
     assert differences(one, other) == [
-        "trials 6 -> 2",
-        "blocks 5 -> 100 in 2 of 3 cases",
+        "trials 6 → 2",
+        "problem=gemm framework=torch m=64, problem=gemm framework=torch m=128: blocks 5 → 100",
         "1 missing: problem=nap",
         "2 additional: a nap (toy); problem=sleep",
     ]
+
+
+def named(*cases, name="GEMM 1024", **more):
+    return suite(*cases, names=[name] * len(cases), **more)
+
+
+def square(size, framework="jax", **more):
+    return {"problem": "gemm", "framework": framework, "m": size, "n": size, "k": size, **more}
+
+
+def test_a_case_of_another_size_under_its_name_is_a_change_of_this_case():
+    asked, done = (named(square(size), square(size, "torch")) for size in (1024, 512))
+    assert differences(asked, done) == ["GEMM 1024 (jax, torch): m, n, k 1024 → 512"]
+    done = named(square(1024), square(1024, "torch", seed=7))
+    assert differences(asked, done) == ["GEMM 1024 (torch): seed 0 → 7"]
+
+
+def test_names_are_not_swapped_either():
+    """The hash does not contain names, so it is the same."""
+    large, small = square(1024), square(512)
+    asked, done = suite(large, small, names=["large", "small"]), suite(large, small, names=["small", "large"])
+    assert asked.sha256 == done.sha256
+    assert differences(asked, done) == ["large (jax): m, n, k 1024 → 512", "small (jax): m, n, k 512 → 1024"]
+    assert differences(asked, suite(large, small, names=["big", "little"])) == []
+
+
+def test_of_several_cases_of_a_name_the_similar_ones_are_paired():
+    asked = named(*(square(size) for size in (64, 128, 256)))
+    done = named(square(64), {**square(256), "k": 8}, square(128))
+    assert differences(asked, done) == ["GEMM 1024 (jax): k 256 → 8"]
+
+
+def test_a_seed_that_is_changed_in_all_cases_without_a_name_is_said_once():
+    asked = suite(*(square(size) for size in (1, 2, 3, 4)))
+    done = suite(*(square(size, seed=5) for size in (1, 2, 3, 4)))
+    assert differences(asked, done) == ["4 of 4 cases: seed 0 → 5"]
 
 
 def test_many_missing_cases_are_counted():

@@ -157,12 +157,13 @@ def test_mistakes_are_one_line(command, place, two, tmp_path, options, message):
     assert not list(tmp_path.glob("**/*.tmp"))
 
 
-def test_a_missing_library_is_named_with_the_remedy(command, place, monkeypatch):
+@pytest.mark.parametrize("words", [["report"], ["nodes", "show", "--output=page.html"]])
+def test_a_missing_library_is_named_with_the_remedy(command, place, monkeypatch, words):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.delitem(sys.modules, "benchmarker.report.render", raising=False)
-    done = command("report", str(place([make_record()])))
+    done = command(*words, str(place([make_record()])))
     assert done.returncode == 2
-    assert f"report needs the module 'jinja2'; {installing('report')}" in done.stderr
+    assert f"a page needs the module 'jinja2'; {installing('report')}" in done.stderr
 
 
 def test_a_verdict_can_fail_the_command(command, place, two):

@@ -85,7 +85,8 @@ def receive(
         print_json({"manifest": done.manifest, "faults": done.faults, "folder": folder, "signer": done.signer})
         return 1 if done.faults else 0
     verdict = f"NOT VERIFIED: {count(len(done.faults), 'fault')}" if done.faults else "verified"
-    where = str(done.folder) if done.folder else "nowhere"
+    verdict += "" if done.folder or to is None else ", not unpacked"
     signed = [["signed by", done.signer]] if done.signer else []
-    print_table(None, [*summary(done.manifest), ["bundle", verdict], *signed, ["unpacked to", where]])
+    where = [["unpacked to", str(done.folder)]] if done.folder else []
+    print_table(None, [*summary(done.manifest), ["bundle", verdict], *signed, *where])
     return 1 if done.faults else 0

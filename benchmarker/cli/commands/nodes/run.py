@@ -53,7 +53,7 @@ def command(
     results: Path,
     as_json: bool,
 ) -> int:
-    """Measure all nodes of an allocation at the same time, and show which is not like the others.
+    """Measure all nodes of an allocation at the same time, and show the outliers.
 
     Each node runs the suite, or the PLAN file, with all of its devices: each of them alone, and all at once. Cases with
     nodes = 2 are measured between neighbours. Then the suspects are measured again, beside other nodes and links, and

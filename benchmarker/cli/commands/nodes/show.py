@@ -16,6 +16,7 @@ from benchmarker.files import atomic
 from benchmarker.fleet import values
 from benchmarker.fleet.judge import judge
 from benchmarker.formatting import clean, si
+from benchmarker.hooks.extras import needing
 
 
 @click.command("show")
@@ -39,7 +40,7 @@ def command(
     wide: bool,
     as_json: bool,
 ) -> int:
-    """Show which node, device or link of a fleet is not like the others, the slowest first, with the evidence.
+    """Show the outliers among the nodes, devices and links of a fleet, the slowest first, with the evidence.
 
     RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs of several machines, which
     are told apart by their hosts. The first rounds pick suspects; only later ones decide, against other nodes. With a
@@ -49,6 +50,9 @@ def command(
     """
     if output and output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output={output}: the name of a page must end in .html")
+    if output:
+        with needing("report", "a page"):
+            from benchmarker.report.render import render
     with working("reading the nodes"):
         measured = values.read(results)
         found = judge(measured, alpha, delta or DELTAS["trial"])
@@ -56,7 +60,6 @@ def command(
         _save(xml, junit_of(str(results[0]), found))
     if output:
         from benchmarker.report.fleet import page
-        from benchmarker.report.render import render
 
         content = render(page(found))
         _save(output, content)

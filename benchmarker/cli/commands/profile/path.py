@@ -24,7 +24,7 @@ from benchmarker.formatting import count, si
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_DEVICE = "no accelerator executed anything in this profile; of ops on a CPU, a trace does not tell which needs which"
+NO_DEVICE = "no accelerator executed anything in this profile, and CPU traces contain no dependencies between ops"
 _DROPPED = ("scope", "op", "longest", "category", "count")
 """Columns that a narrow terminal does not show, the least important first."""
 

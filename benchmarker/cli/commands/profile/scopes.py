@@ -22,6 +22,7 @@ from benchmarker.cli.display.profile_difference import show_difference
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
 from benchmarker.cli.display.profiles import cell, headline, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
 from benchmarker.records.profile import Scope
@@ -44,7 +45,7 @@ _KNOWN = 30
 @click.command("scopes")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @filter_options
-@click.option("--sort", type=click.Choice(_SORTS), help="Column to sort by. [default: root]")
+@click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
 @top_option
 @wide_option
 @json_option

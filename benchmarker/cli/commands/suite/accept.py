@@ -12,7 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_text, width
 from benchmarker.cli.options.types import Share
 from benchmarker.files import atomic
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, draft_reference, junit, reference
 from benchmarker.procurement.accept import accept
@@ -55,6 +55,7 @@ class _ToleranceType(Share):
 @click.option(
     "--metric", metavar="NAME", help=f"With --write: any metric that `show` prints. [default: {reference.METRIC}]"
 )
+@click.option("--anyway", is_flag=True, help="With --write: even if most trials of a case were disturbed.")
 @json_option
 @store.uncollected()
 def command(
@@ -64,14 +65,15 @@ def command(
     write: Path | None,
     tolerance: Tolerance | None,
     metric: str | None,
+    anyway: bool,
     as_json: bool,
 ) -> int:
     """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
     RESULT is a record, the folder of a run, or a folder of runs. A case passes if its median over trials is within its
-    bounds, no trial failed or is missing, and there are as many trials as required. If a bound is so near to the median
-    that another run could be judged otherwise, this is said. With --write, a reference is created from the records
-    instead: what as many new trials of the same machine would meet.
+    bounds, no trial failed or is missing, and there are as many trials as required. Borderline cases,
+    which another run could decide otherwise, are flagged. With --write, a reference is created from the records
+    instead: it stores a prediction bound for the median of as many new trials on the same machine.
 
     The exit status is 0 if every case passed, no trial failed or was not run, and every file could be read; otherwise
     1.
@@ -80,8 +82,8 @@ def command(
         raise UserError("give --reference=FILE to check the records against, or --write=FILE to create one")
     if write and (xml or as_json):
         raise UserError("--junit and --json need --reference")
-    if asked and (tolerance or metric):
-        raise UserError("--tolerance and --metric need --write; a reference contains its own")
+    if asked and (tolerance or metric or anyway):
+        raise UserError("--tolerance, --metric and --anyway need --write")
     wanted = reference.read(asked) if asked else []
     records, faults = store.read(list(results))
     plans = completeness.asked(results, records)
@@ -91,7 +93,7 @@ def command(
     if write:
         for each in plans.unrun:
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
-        left_out = _write(write, records, metric or reference.METRIC, tolerance, results)
+        left_out = _write(write, records, metric or reference.METRIC, tolerance, results, anyway=anyway)
         return 1 if left_out or faults or plans.unrun else 0
     try:
         found = accept(wanted, records, plans.unrun, load_metrics(results))
@@ -174,22 +176,31 @@ def _write_junit(path: Path, name: str, found: Acceptance, faults: Sequence[Faul
 
 
 def _write(
-    path: Path, records: Sequence[Record], metric: str, tolerance: Tolerance | None, results: Sequence[Path]
+    path: Path,
+    records: Sequence[Record],
+    metric: str,
+    tolerance: Tolerance | None,
+    results: Sequence[Path],
+    *,
+    anyway: bool,
 ) -> list[str]:
     """Write a reference; returns what is left out of it, with the reasons."""
     if path.exists():
         raise UserError(f"{path} exists already; name another file, or move it away")
     if not records:
         raise UserError("no record was read, so no reference can be created; name records, runs, or folders of runs")
-    made, left_out, notes = draft_reference.draft(records, metric, tolerance, load_metrics(results))
+    if not anyway and (reason := draft_reference.refusal(records)):
+        raise UserError(f"no reference is written: {reason}, or use --anyway")
+    made, left_out, wide = draft_reference.draft(records, metric, tolerance, load_metrics(results))
     for reason in left_out:
         click.echo(f"left out: {clean(reason)}", err=True)
-    for note in notes:
+    for note in wide:
         click.echo(f"benchmarker: {clean(note)}", err=True)
     if not made:
         raise UserError("no configuration is left for the reference; the lines above say why")
     _save(path, draft_reference.text(made).encode())
-    click.echo(clean(f"reference of {len(made)} cases: {path}"))
+    doubt = f"; {count(len(wide), 'bound')} more than {draft_reference.WIDE:.0%} from the median" if wide else ""
+    click.echo(clean(f"reference of {count(len(made), 'case')}: {path}{doubt}"))
     return left_out
 
 
