@@ -26,12 +26,11 @@ PER_SIDE = 2
 def main(framework: str | None, precision: str, trials: int) -> None:
     """Print quick / thorough for each resource."""
     words = [f"--precision={precision}", *([f"--framework={framework}"] if framework else [])]
-    quick, seconds = [], []
-    for _ in range(PER_SIDE):
-        quick.append(_ceilings(words, seconds))
-    thorough = _ceilings([*words, "--thorough", f"--trials={trials}"], thorough_s := [])
-    for _ in range(PER_SIDE):
-        quick.append(_ceilings(words, seconds))
+    seconds: list[float] = []
+    thorough_s: list[float] = []
+    quick = [_ceilings(words, seconds) for _ in range(PER_SIDE)]
+    thorough = _ceilings([*words, "--thorough", f"--trials={trials}"], thorough_s)
+    quick += [_ceilings(words, seconds) for _ in range(PER_SIDE)]
     click.echo(f"quick: {min(seconds):.0f} to {max(seconds):.0f} s; thorough: {thorough_s[0]:.0f} s")
     click.echo("resource        thorough   quick / thorough: median (range)")
     ratios = []

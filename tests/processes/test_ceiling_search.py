@@ -235,7 +235,7 @@ def test_what_a_survey_could_not_measure_is_named(cli, short, monkeypatch):
     real = ceiling_survey.converse
 
     def converse(request, environment, timeout_s, log, hear):
-        cases = request.cases[:2] + (msgspec.structs.replace(request.cases[2], problem="none"),)
+        cases = (*request.cases[:2], msgspec.structs.replace(request.cases[2], problem="none"))
         return real(msgspec.structs.replace(request, cases=cases), environment, timeout_s, log, hear)
 
     monkeypatch.setattr(ceiling_survey, "converse", converse)

@@ -209,5 +209,5 @@ def _doubt(roof: Roof, source: Source) -> str:
     if source == "vendor":
         return f"{doubt}; no device reaches the vendor's peaks, so measured ceilings predict better"
     if not roof.few_rows:
-        return f"{doubt}; products of few rows may read weights more slowly: `benchmarker ceilings` measures it now"
+        return f"{doubt}; products of few rows may read weights more slowly: `benchmarker ceilings` measures it"
     return doubt
