@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from benchmarker.records.plan import Plan
     from benchmarker.records.record import Record
 
-QUICK_NOTE = (
-    "quick ceilings, each measured once and not preheated: they were 0.9 to 1.1 of thorough ones (docs/roofline.md)"
-)
+QUICK_NOTE = "these are quick ceilings: each size measured once, and not preheated"
 
 measure_option = click.option(
     "--measure",

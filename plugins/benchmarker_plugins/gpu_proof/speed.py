@@ -146,7 +146,7 @@ def judge_against(found: Ratio) -> Outcome:
 def ceilings(setting: Setting, framework: str) -> Outcome:
     """Measure the ceilings and compare them with the vendor's peaks."""
     listed = need(setting, framework)[framework]["inference"]
-    wanted = ["fp32"] if setting.small else [name for name in ("bf16", "fp32", "tf32") if name in listed]
+    wanted: list[str] = ["fp32"] if setting.small else [name for name in ("bf16", "fp32", "tf32") if name in listed]
     return judge_ceilings(measured_ceilings(setting, framework, wanted, "--thorough", "--trials=2"))
 
 
