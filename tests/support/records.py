@@ -118,6 +118,7 @@ def make_ceiling(value: float, resource: Resource = "compute", **fields: Any) ->
     device = key_of(make_record())
     assert device
     plain = Ceiling(
+        method="thorough",
         resource="compute",
         device=device,
         host="here",
