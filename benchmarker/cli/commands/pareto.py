@@ -9,6 +9,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
+from benchmarker.comparing.diagnosis import skewed
 from benchmarker.comparing.pareto import front
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.metrics import load_metrics
@@ -72,6 +73,8 @@ def command(results: tuple[Path, ...], names: str, wide: bool, as_json: bool) ->
     work = {record.cost.flops for point in found.points for record in point.configuration.records if record.cost}
     if len(work) > 1:
         print_text("note: a step is not the same work in all of them; --metric=flop_per_s compares rates", "  ")
+    for note in skewed([record for point in found.points for record in point.configuration.records]):
+        print_text(f"note: {note}", "  ")
     if found.left_out:
         print_text(
             f"left out: {count(found.left_out, 'configuration')} in which no trial has the metric "
