@@ -48,4 +48,4 @@ def command(as_json: bool) -> None:
         print_json(found)
     else:
         cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
-        print_table(list(found[0]), cells)
+        print_table(list(found[0]), cells, drop=["version", "claims", "trials"], remedy="--json has")
