@@ -12,6 +12,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
 from benchmarker.cli.options.types import Choice, Duration
+from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
@@ -168,16 +169,12 @@ def problem_names(beginning: str = "") -> list[str]:
 
 def _option(field: parameters.Field, lists: bool) -> click.Option:
     """Return a parameter as an option; its value is checked later, with all others, so any text is accepted here."""
-    shown = "" if field.default is None else f"default: {_text(field.default)}"
-    if field.accelerator_default != field.default:
-        shown += f", on accelerators: {_text(field.accelerator_default)}"
-    text = "; ".join(part for part in (field.help, shown) if part)
+    defaults = [] if field.default is None else [f"default: {value_text(field.default)}"]
+    if field.accelerator_default not in (field.default, None):
+        defaults.append(f"on accelerators: {value_text(field.accelerator_default)}")
+    text = "; ".join(part for part in (field.help, ", ".join(defaults)) if part)
     if field.type == "bool":
         return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
     kind = Choice(field.choices) if field.choices and not lists else None
     metavar = f"[{'|'.join(field.choices)}]" if field.choices else f"{field.type.upper()} {field.range}".strip()
     return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
