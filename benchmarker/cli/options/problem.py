@@ -56,22 +56,25 @@ def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
 
 
 class ProblemCommand(click.Command):
-    """A command that looks for `--problem` before parsing and adds that problem's parameters as options.
+    """A command that looks for the problem before parsing and adds that problem's parameters as options.
 
-    Without any argument it raises `UserError` with an `example`, if it has one. With `lists`, the options take lists of
-    values. Parameters that are `set_otherwise` are no options.
+    That is the value of `--problem`, or if it is an `argument` the first word that names one. Without any argument it
+    raises `UserError` with an `example`, if it has one. With `lists`, the options take lists of values. Parameters that
+    are `set_otherwise` are no options.
     """
 
     def __init__(
         self,
         *args: Any,
         example: str = "",
+        argument: bool = False,
         lists: bool = False,
         set_otherwise: Callable[[Problem], Collection[str]] = lambda _: (),
         **named: Any,
     ) -> None:
         super().__init__(*args, **named)
         self.example = example
+        self.argument = argument
         self.lists = lists
         self.set_otherwise = set_otherwise
 
@@ -82,7 +85,7 @@ class ProblemCommand(click.Command):
         completing = bool(extra.get("resilient_parsing"))
         if not args and self.example and not completing:
             raise no_options(self.example)
-        problem = _named(args)
+        problem = _first(args) if self.argument else _named(args)
         try:
             self.problem_options = self._options(problem) if problem else []
         except UserError:
@@ -107,7 +110,8 @@ class ProblemCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write two sections of options, or one and a hint if no problem is named."""
-        own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
+        options = (param for param in super().get_params(ctx) if isinstance(param, click.Option))
+        own = [param.get_help_record(ctx) for param in options]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record])
         if any(isinstance(param.type, Duration) for param in self.params):
@@ -126,7 +130,8 @@ class ProblemCommand(click.Command):
         else:
             formatter.write_paragraph()
             formatter.write_text(
-                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: "
+                f"Each problem has options of its own; {'' if self.argument else '--problem='}NAME --help shows them. "
+                f"Problems: "
                 f"{', '.join(problem_names())}."
             )
 
@@ -159,6 +164,12 @@ def _named(args: list[str]) -> str | None:
         elif word == "--problem":
             found = following
     return found
+
+
+def _first(args: list[str]) -> str | None:
+    """Return the first of the arguments that is a problem, or the first that is no option; None if there is none."""
+    words = [word for word in args if not word.startswith("-")]
+    return next((word for word in words if word in problem_names()), words[0] if words else None)
 
 
 def problem_names(beginning: str = "") -> list[str]:
