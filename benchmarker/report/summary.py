@@ -48,18 +48,15 @@ def subtitle(study: Study) -> str:
 
 
 def _compared(study: Study) -> str:
-    """Return which sides are compared, by which factors they differ, and which factors vary within each side."""
+    """Return which sides are compared, by the factors that name them, and which factors vary within each side."""
     if not study.matches:
         return ""
     sides = list(study.sides)
     more = f" and {len(sides) - MOST_SIDES} more" if len(sides) > MOST_SIDES else ""
+    of = {part.partition("=")[0] for match in study.matches for part in match.contender.name.split()} & study.apart
     within = [name for name in varying([group.factors for group in study.groups]) if name not in study.apart]
-    return "".join(
-        [
-            f"{' and '.join(sorted(study.apart)) or 'results'} compared: {', '.join(sides[:MOST_SIDES])}{more}",
-            f", each with several {', '.join(within)}" if within else "",
-        ]
-    )
+    cases = f", each with several values of {', '.join(within)}" if within else ""
+    return f"{' and '.join(sorted(of)) or 'results'} compared: {', '.join(sides[:MOST_SIDES])}{more}{cases}"
 
 
 def results(study: Study) -> Section:
