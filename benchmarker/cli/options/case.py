@@ -169,8 +169,8 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
-PAUSE_S = 1800.0
-"""Default pause between runs: most neighbours on a shared machine come and go within it (docs/comparing.md)."""
+PAUSE_S = 3600.0
+"""Default pause between runs: long against most of what changes on a shared machine (docs/comparing.md)."""
 spread_options = _all(
     (
         click.option(
@@ -186,7 +186,7 @@ spread_options = _all(
             "pause_s",
             type=Duration(min=0),
             metavar="TIME",
-            help=f"Shortest pause between two of the --runs. [default: {PAUSE_S / 60:g}m]",
+            help=f"Shortest pause between two of the --runs. [default: {PAUSE_S / 3600:g}h]",
         ),
     )
 )

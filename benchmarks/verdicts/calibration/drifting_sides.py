@@ -1,15 +1,17 @@
 """Simulated pairs of sides that are measured one after the other, on a machine that changes between their runs.
 
-The logarithm of a step time is the sum of the truth (for the contender), a level of each trial, and what the machine is
-like at that time: a slow drift, neighbours that come and go, or lasting steps. All times are in minutes. A run lasts
-`RUN_MIN`; runs of a side follow each other after `pause_min`, and the contender's after the baseline's.
+The logarithm of a trial's step time is the sum of a level of its own and of what the machine is like at that time: a
+drift, or neighbours that come and go. The true difference is 0. A run lasts `RUN_MIN` minutes; the runs of a side
+follow each other after a pause, and those of the contender follow those of the baseline.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import click
 import numpy as np
 
 from benchmarker.stats.shift import unpaired
@@ -19,8 +21,7 @@ TRIALS = 5
 RUN_MIN = 10.0
 BETWEEN_TRIALS = 0.01
 """Standard deviation of the levels of trials."""
-CASES = 4
-"""Cases of a run; a neighbour meets all of them."""
+RESAMPLES = 1000
 Conditions = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 """How much slower the machine is at given times, log, with shape (pairs, times) and in ascending order."""
 
@@ -67,6 +68,8 @@ class Neighbours:
         return found
 
 
+RUNS = ((1, 1), (1, 3), (2, 2), (3, 3), (5, 5))
+"""Numbers of runs of both sides."""
 CONDITIONS = [
     Drift("drift, 10 min", 0.05, 10),
     Drift("drift, 1 h", 0.05, 60),
@@ -80,27 +83,60 @@ CONDITIONS = [
 
 def sides(
     conditions: Conditions, pairs: int, runs: tuple[int, int], pause_min: float, rng: np.random.Generator
-) -> list[list[np.ndarray]]:
-    """Return for both sides the log values of each run, with shape (pairs, trials): means over cases of a trial."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for both sides the log step times of the trials, with shape (pairs, runs, trials)."""
     starts = np.arange(sum(runs)) * (RUN_MIN + pause_min)
     within = (np.arange(TRIALS) + 0.5) * RUN_MIN / TRIALS
     times = np.broadcast_to((starts[:, None] + within).ravel(), (pairs, sum(runs) * TRIALS))
     logs = conditions(times, rng) + rng.normal(0, BETWEEN_TRIALS, times.shape)
-    by_run = list(logs.reshape(pairs, sum(runs), TRIALS).swapaxes(0, 1))
-    return [by_run[: runs[0]], by_run[runs[0] :]]
+    by_run = logs.reshape(pairs, sum(runs), TRIALS)
+    return by_run[:, : runs[0]], by_run[:, runs[0] :]
 
 
-def covered(one: list[np.ndarray], two: list[np.ndarray], level: float = 0.95) -> float:
-    """Return the share of pairs whose interval contains the truth, which is 0, by the tool's rule.
+def covered(one: np.ndarray, two: np.ndarray, level: float = 0.95) -> float:
+    """Return the share of pairs whose interval contains the truth, by the tool's rule.
 
-    One run a side: the rank-sum interval over trials. Otherwise Welch's over the medians of runs.
+    With one run a side it is the rank-sum interval over trials, otherwise Welch's over the medians of runs.
     """
-    hits = 0
-    for pair in range(len(one[0])):
-        if len(one) == len(two) == 1:
-            shift = unpaired(one[0][pair], two[0][pair])
-        else:
-            shift = welch(*(np.array([np.median(run[pair]) for run in side]) for side in (one, two)))
-        low, high = shift.interval(level) or (-np.inf, np.inf)
-        hits += low <= 0 <= high
-    return hits / len(one[0])
+    if one.shape[1] == two.shape[1] == 1:
+        shifts = map(unpaired, one[:, 0], two[:, 0])
+    else:
+        shifts = map(welch, np.median(one, axis=2), np.median(two, axis=2))
+    intervals = (shift.interval(level) or (-np.inf, np.inf) for shift in shifts)
+    return float(np.mean([low <= 0 <= high for low, high in intervals]))
+
+
+def covered_by_bootstrap(one: np.ndarray, two: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> float:
+    """Return the same by a percentile bootstrap over runs, as a control."""
+    means = []
+    for side in (one, two):
+        runs = np.median(side, axis=2)
+        drawn = rng.integers(runs.shape[1], size=(RESAMPLES, *runs.shape))
+        means.append(np.take_along_axis(runs[None], drawn, axis=2).mean(axis=2))
+    low, high = np.quantile(means[1] - means[0], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return float(np.mean((low <= 0) & (high >= 0)))
+
+
+@click.command("simulate-runs")
+@click.option("--pairs", default=2000, show_default=True)
+@click.option("--pause", "pauses", default="30,60,120,1440", show_default=True, help="Pauses between runs, min.")
+@click.option("--seed", default=0, show_default=True)
+def simulate_runs(pairs: int, pauses: str, seed: int) -> None:
+    """Print how often intervals of sides that were measured one after the other contain the truth, by runs a side."""
+    print(
+        f"{pairs} pairs; runs of {RUN_MIN:g} min with {TRIALS} trials; share of the intervals that contain the truth\n"
+    )
+    print(f"{'pause':>6}  {'the machine':20}" + "".join(f"{one} and {two}".rjust(9) for one, two in RUNS))
+    for pause in map(float, pauses.split(",")):
+        rows = [
+            [covered(*sides(each, pairs, runs, pause, np.random.default_rng([seed, *runs]))) for runs in RUNS]
+            for each in CONDITIONS
+        ]
+        names = [each.name for each in CONDITIONS]
+        for name, row in itertools.chain(zip(names, rows, strict=True), [("all together", np.mean(rows, axis=0))]):
+            print(f"{pause:6g}  {name:20}" + "".join(f"{share:9.1%}" for share in row), flush=True)
+    shares = []
+    for runs in RUNS:
+        rng = np.random.default_rng([seed, *runs])
+        shares.append(covered_by_bootstrap(*sides(CONDITIONS[0], pairs, runs, 1440, rng), rng))
+    print(f"{1440:6}  bootstrap over runs " + "".join(f"{share:9.1%}" for share in shares))
