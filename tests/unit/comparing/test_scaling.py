@@ -157,7 +157,7 @@ def test_unlike_means_of_exchange_are_told():
     one = {"case": {"framework": "other"}, "number": 9}
     made = found(trials(ONE), trials(TWO, 2), trials(ONE, **one), trials(TWO, 2, **processes))
     assert made.notes == [
-        "on a CPU, data is exchanged between processes (other) or within one (toy): their scaling differs by that too"
+        "on a CPU, data is exchanged between processes (other) or within one (toy): which also affects scaling"
     ]
     assert found(trials(ONE), trials(TWO, 2)).notes == []
     assert found(on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2), on_nodes(TWO, 4, 2, 2)).notes == []
@@ -226,8 +226,8 @@ def test_each_strategy_is_a_series_of_its_own():
 
 def test_more_than_ideal_is_doubted():
     notes = found(trials(ONE), trials([0.3] * 6, 2)).series[0].notes
-    assert any(note.startswith("2 devices: more than ideal, so one device was slower than it can be") for note in notes)
-    assert not any("more than ideal" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
+    assert any(note.startswith("2 devices: efficiency above 100%") for note in notes)
+    assert not any("above 100%" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
 
 
 def test_frameworks_are_told_apart_by_labels_and_share_notes():

@@ -77,7 +77,7 @@ def test_nothing_is_named_or_repeated_where_all_are_alike():
     assert repeat(measured, 0.05, 0.02) is None
     found = judge(measured, 0.05, 0.02)
     assert found.is_ok
-    assert found.headline == "none of 4 nodes is shown to differ from the others by more than 2%"
+    assert found.headline == "no outlier: none of 4 nodes differs significantly from the others by more than 2%"
     assert found.doubts == []
 
 
@@ -145,7 +145,7 @@ def test_nodes_that_scatter_are_told_what_can_be_seen():
 def test_a_fleet_of_two_kinds_is_told():
     found = judge(fleet(8, 3, lambda number, at: jitter(number, at) * (1 + 0.1 * (number % 2)), repeats=14), 0.05, 0.02)
     (told,) = (text for text in found.doubts if "several kinds" in text)
-    assert told.startswith("in 1 of 1 case, nodes differ among themselves more than trials of one, by 7.")
+    assert told.startswith("in 1 of 1 case, nodes vary more than the trials of one (standard deviation 7.")
 
 
 def test_failed_trials_and_trouble_are_named():

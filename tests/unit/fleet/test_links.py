@@ -102,7 +102,7 @@ def test_a_slow_link_is_named_and_no_node() -> None:
     assert found.named[0].shift == pytest.approx(0.1, abs=0.005)
     assert not any(node.slow_links for node in found.nodes)
     assert found.headline == (
-        f"none of 6 nodes is shown to differ from the others by more than 2%; 1 of 6 links is slower than the others: "
+        f"no outlier: none of 6 nodes differs significantly from the others by more than 2%; 1 of 6 links is slower than the others: "
         f"n2–n3 by {found.named[0].shift:.1%} ({found.named[0].name})"
     )
     assert found.against == "all other links"
