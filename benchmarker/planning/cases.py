@@ -167,8 +167,8 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
         raise UserError(f"{framework} computes in one process, on one node; omit {option}")
     if asked.devices % asked.nodes:
         raise UserError(
-            f"{option}: --devices={asked.devices} cannot be spread evenly over so many nodes; without --nodes, a case "
-            "takes as few as have its devices"
+            f"{option}: --devices={asked.devices} cannot be spread evenly over {asked.nodes} nodes; leave {option} out "
+            "to use as few as possible"
         )
     launchers.check_nodes(asked.nodes, launchers.allocation())
     return asked.nodes

@@ -280,7 +280,7 @@ def test_an_interrupt_ends_all_nodes_and_keeps_what_is_measured(fleet: Fleet) ->
     wait_for(lambda: not fleet.processes())
     shown = fleet.show(str(fleet.one))
     assert shown.returncode == 1
-    assert "the run of the fleet is not complete" in shown.stdout
+    assert "the fleet's run is not complete" in shown.stdout
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def test_what_is_shown_of_a_fleet_that_is_not_complete(tmp_path: Path) -> None:
     ]
     assert not measured.complete
     assert [node.trials for node in measured.nodes.values()] == [3, 3, 3, 0]
-    assert judge(measured, 0.05, 0.02).doubts[0].startswith("the run of the fleet is not complete")
+    assert judge(measured, 0.05, 0.02).doubts[0].startswith("the fleet's run is not complete")
     with pytest.raises(UserError, match="is a whole fleet; show it alone"):
         values.read([path, path / "n1"])
 
