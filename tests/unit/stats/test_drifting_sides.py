@@ -1,4 +1,4 @@
-"""What intervals of sides cover that were measured one after the other, on a machine that changes between their runs."""
+"""How often intervals contain the truth if sides are measured one after the other and the machine changes."""
 
 import importlib.util
 import sys
