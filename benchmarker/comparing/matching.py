@@ -21,6 +21,7 @@ from benchmarker.records.configurations import (
     varying,
     work,
 )
+from benchmarker.records.sides import Side, refuse_twice
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 3
 """Largest number of differences that an error names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two sides of a comparison: its name and its trials."""
-
-    name: str
-    records: tuple[Record, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +62,7 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
     if two results contain the same trial, or if two results differ in the work; with `lenient`, such results are left
     out with a note, even if nothing is left.
     """
-    trials: dict[str, str] = {}
-    for name, records in results:
-        for record in records:
-            if trials.setdefault(record.trial_id, name) != name:
-                raise UserError(
-                    f"{trials[record.trial_id]} and {name} both contain the trial {record.trial_id}; leave one out"
-                )
+    refuse_twice(results)
     groups = [(name, configurations(records)) for name, records in results]
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.factors for each in group])))
     (first_name, first), *others = groups

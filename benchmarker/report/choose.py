@@ -12,8 +12,9 @@ from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match, Side
+    from benchmarker.comparing.matching import Match
     from benchmarker.records.record import Record
+    from benchmarker.records.sides import Side
 
 
 def choose(
