@@ -85,6 +85,12 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return shorter if len(set(shorter)) == len(names) else names
 
 
+def side_of(results: Sequence[tuple[str, Sequence[Record]]]) -> dict[str, str]:
+    """Return the name of the side of each trial, by its id; none if there is only one side."""
+    names = short_names([Path(name) for name, _ in results]) if len(results) > 1 else ()
+    return {record.trial_id: name for name, (_, records) in zip(names, results, strict=False) for record in records}
+
+
 def by_side(sides: Sequence[Side]) -> list[Configuration]:
     """Group trials by side and requested factors; the sides of a case are next to each other."""
     several = len(sides) > 1
