@@ -39,11 +39,10 @@ class Side:
     records: tuple[Record, ...]
 
 
-def read(results: Sequence[Path], *, pool: bool = False) -> tuple[list[Side], list[Fault]]:
-    """Read results as sides, and every fault: each folder is one, and files belong to the side of their folder.
+def named(results: Sequence[Path], *, pool: bool = False) -> list[tuple[str, list[Path]]]:
+    """Return results by side, with its name: each folder is one, and files belong to the side of their folder.
 
-    With `pool`, all are one side. A side without a record is left out. Raises `UserError` if two sides contain the same
-    trial.
+    With `pool`, all are one side, which has no name.
     """
     folders: dict[Path, list[Path]] = {}
     for result in results:
@@ -51,9 +50,16 @@ def read(results: Sequence[Path], *, pool: bool = False) -> tuple[list[Side], li
         folders.setdefault(Path() if pool else folder.resolve(), []).append(result)
     groups = list(folders.values())
     paths = [group[0] if group[0].is_dir() else group[0].parent for group in groups]
-    names = short_names(paths) if len(groups) > 1 else [""]
+    return list(zip(short_names(paths) if len(groups) > 1 else [""], groups, strict=True))
+
+
+def read(results: Sequence[Path], *, pool: bool = False) -> tuple[list[Side], list[Fault]]:
+    """Read results as sides, and every fault; a side without a record is left out.
+
+    Raises `UserError` if two sides contain the same trial.
+    """
     sides, faults = [], []
-    for name, group in zip(names, groups, strict=True):
+    for name, group in named(results, pool=pool):
         records, unread = store.read(group)
         faults += unread
         if records:

@@ -19,7 +19,7 @@ from benchmarker.comparing.results import Level
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.records.sides import side_of
+from benchmarker.records.sides import short_names, side_of
 
 
 @click.command("compare")
@@ -119,7 +119,7 @@ def command(
     faults = [fault for _, found in read for fault in found]
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    groups = [(str(result), records) for result, (records, _) in zip(results, read, strict=True)]
+    groups = [(name, records) for name, (records, _) in zip(short_names(results), read, strict=True)]
     if empty := [name for name, records in groups if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     derive = load_metrics(results) if level == "trial" else profiled_parts.part_metrics(level)
