@@ -92,6 +92,7 @@ def part(number: int, total: int, one: str, *verbs: str) -> str:
 
 
 _DURATION = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)\s*(ms|s|m|min|h)?\s*")
+EXAMPLES_OF_DURATIONS = "250ms, 90s, 10m or 1.5h"
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -102,7 +103,7 @@ def duration_s(text: str, unit: str = "s") -> float:
     """
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a duration: write 250ms, 90s, 10m or 1.5h")
+        raise ValueError(f"{text!r} is not a time: write {EXAMPLES_OF_DURATIONS}")
     return float(match[1]) * _SECONDS[match[2] or unit]
 
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.commands import DEFAULTS, FORMER, GROUPS, LINES, SECTIONS
+from benchmarker.cli.commands import DEFAULTS, FORMER, GROUPS, LINES, MEANT, SECTIONS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+ALIKE = 0.7
+"""Least similarity of a word to a name that it may be a misspelling of: `init` is none of `import`."""
 
 
 class Group(click.Group):
@@ -100,11 +104,13 @@ class Group(click.Group):
         return Path(word).exists() or not self._near(ctx, word)
 
     def _near(self, ctx: click.Context, word: str) -> str | None:
-        """Return the full name of the command whose name, former name, or name within its group is spelt most alike."""
+        """Return the command that a word means, or whose name, former name or name in its group is spelt most alike."""
         import difflib
 
+        if not self.prefix and word.lower() in MEANT:
+            return MEANT[word.lower()]
         known = {} if self.prefix else dict(FORMER)
         known |= {name.rpartition(" ")[2]: name for name in self._names()}
         known |= {each: self.prefix + each for each in self.list_commands(ctx)}
-        near = difflib.get_close_matches(word.lower(), known, n=1)
+        near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=ALIKE)
         return known[near[0]] if near else None

@@ -51,10 +51,13 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
         return []
     first, second = baseline[0], contender[0]
     one, two = map(environment_of, (first, second))
-    found = [
+    differ = threads([baseline, contender]) if first.case.framework != second.case.framework else ""
+    shared = [name for name in one if name in two and not (differ and name == "compute_threads")]
+    found = [differ] if differ else []
+    found += [
         f"{what}: {', '.join(changed)}"
         for what, changed in (
-            ("environments differ", changes(one, two, [name for name in one if name in two])),
+            ("environments differ", changes(one, two, shared)),
             ("the sides were measured differently", changes(factors(first.case), factors(second.case), DEFAULTS)),
         )
         if changed
@@ -64,6 +67,27 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
         remedy = f"; --metric={rate} compares rates" if rate else ""
         found.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
     return found
+
+
+def threads(groups: Sequence[Sequence[Record]]) -> str:
+    """Report that some groups of trials computed with other numbers of CPU threads than others; empty if none did.
+
+    A number that was requested is not reported. Frameworks choose by different rules: OMP_NUM_THREADS, for example,
+    sets PyTorch's and NumPy's number, and not JAX's.
+    """
+    chosen = [
+        (record.case.framework, number)
+        for records in groups
+        for record in records
+        if record.case.device == "cpu" and record.case.threads is None and (number := record.software.threads)
+    ]
+    if len({number for _, number in chosen}) < 2:
+        return ""
+    frameworks = len({framework for framework, _ in chosen}) > 1
+    named = ", ".join(
+        f"{framework} {number}" if frameworks else str(number) for framework, number in sorted(set(chosen))
+    )
+    return f"CPU threads differ: {named}; --threads=N sets them in every framework"
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

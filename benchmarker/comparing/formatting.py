@@ -1,7 +1,8 @@
 """Comparisons as text: the verdict in a plain sentence, and the details of its test.
 
-A speed-up compares rates, whether the metric is a rate or a time: *27% faster* is 1.27 times the work in the same time,
-*27% slower* is 0.73 times. Values of other metrics are compared as they are: *27% lower* is 0.73 times the value.
+A percentage agrees with the ratio that stands beside it, or with its inverse. Of times it is that of the larger over
+the smaller: *44% longer* is B/A 1.44, *44% faster* is A/B 1.44, so where B is 44% faster, A takes 44% longer. Rates and
+other values are compared as they are: *30% slower* is 0.7 times the rate, *30% lower* is 0.7 times the value.
 """
 
 from __future__ import annotations
@@ -32,20 +33,37 @@ DOUBTS: dict[Method, str] = {
 """Why one may doubt a method."""
 
 
+FROM_PAIRS = "is computed from pairs of trials and is not the quotient of the medians"
+"""What a ratio B/A is."""
+_INFINITIVES = {"is": "be", "takes": "take"}
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How a change is put: `27% faster than`, `27% slower than`, `3.1x as fast as`, `fastest`."""
+    """How a change above 1 and one below are put: `is 27% faster than`, `is 27% slower than`, `is 3.1x as fast as`.
 
-    more: str
-    less: str
+    `above` and `below` are a verb and an adjective. If `inverts`, a change below 1 is said by its inverse: 0.8 is `25%
+    longer`, not 20%.
+    """
+
+    above: tuple[str, str]
+    below: tuple[str, str]
     times: str
     link: str
     most: str
+    inverts: bool = False
+
+    def of(self, ratio: float) -> tuple[str, str]:
+        """Return the verb and the adjective of a change."""
+        return self.above if ratio >= 1 else self.below
 
 
-SPEED = Words("faster", "slower", "x as fast", " as ", "fastest")
-VALUE = Words("higher", "lower", "x", " ", "highest")
-SCORE = Words("better", "worse", "x as good", " as ", "best")
+SPEED = Words(("is", "faster"), ("is", "slower"), "x as fast", " as ", "fastest")
+VALUE = Words(("is", "higher"), ("is", "lower"), "x", " ", "highest")
+SCORE = Words(("is", "better"), ("is", "worse"), "x as good", " as ", "best")
+_FASTER = Words(("is", "faster"), ("takes", "longer"), "x as fast", " as ", "fastest", inverts=True)
+_LONGER = Words(("takes", "longer"), ("is", "faster"), "x as long", " as ", "longest", inverts=True)
+"""Words of speed for a metric that is a time, of a side that is faster and of one that is not."""
 
 
 def words_of(unit: str, others: Words = SCORE) -> Words:
@@ -69,7 +87,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The contender relative to the baseline: the ratio of their rates or values, with its interval if it has one."""
+    """The contender relative to the baseline: the ratio that the words are about, with its interval if it has one.
+
+    Of a time, it is that of the speed if the contender is faster, and otherwise that of the time.
+    """
 
     ratio: float
     low: float | None
@@ -78,55 +99,73 @@ class Change:
 
     @classmethod
     def of(cls, each: Comparison | GeometricMean, words: Words) -> Change | None:
-        """Return the change of the rate if the words are those of speed, else of the value; None if it is unknown."""
+        """Return the change; None if it is unknown."""
         if each.ratio is None:
             return None
         if words is not SPEED or each.better == "higher":
             return cls(each.ratio, each.low, each.high, words)
+        if each.ratio > 1:
+            return cls(each.ratio, each.low, each.high, _LONGER)
         low, high = (None if end is None else 1 / end for end in (each.high, each.low))
-        return cls(1 / each.ratio, low, high, words)
+        return cls(1 / each.ratio, low, high, _FASTER)
 
     def amount(self) -> str:
         """Return the change: `27% faster`, `2.31x as fast`."""
-        return f"{self._figure(self.ratio)}{self.words.times}" if _is_factor(self.ratio) else self._share(self.ratio)
+        if _is_factor(self.ratio):
+            return f"{self._meaningful(self.ratio, 1)}{self.words.times}"
+        return f"{self._percent(self._share(self.ratio))} {self.words.of(self.ratio)[1]}"
+
+    def than(self, baseline: str) -> str:
+        """Compare it with the baseline: `is 27% faster than jax`."""
+        link = self.words.link if _is_factor(self.ratio) else " than "
+        return f"{self.words.of(self.ratio)[0]} {self.amount()}{link}{baseline}"
+
+    def cell(self) -> str:
+        """Return the change as it stands alone: `27% faster`, `takes 44% longer`."""
+        return f"{self.words.of(self.ratio)[0]} {self.amount()}".removeprefix("is ")
 
     def bounds(self) -> str:
-        """Return the ends of its interval: `12% slower to 9% faster`, `0.4x to 2.3x as fast`."""
-        ends = [end for end in (self.low, self.high) if end is not None]
-        if any(map(_is_factor, ends)):
-            return f"{ends[0]:.2g}x to {ends[1]:.2g}{self.words.times}"
-        more, less = self.words.more, self.words.less
-        return " to ".join(f"{100 * abs(end - 1):.2g}% {more if end >= 1 else less}" for end in ends)
+        """Return the ends of its interval, if any: `12% slower to 9% faster`, `0.4x to 2.3x as fast`."""
+        if self.low is None or self.high is None:
+            return ""
+        if _is_factor(self.low) or _is_factor(self.high):
+            return f"{self.low:.2g}x to {self.high:.2g}{self.words.times}"
+        low, high = (f"{100 * self._share(end):.2g}% {self.words.of(end)[1]}" for end in (self.low, self.high))
+        return low if low == high else f"{low} to {high}"
 
-    def signed(self) -> str:
-        """Return the ends of its interval for a table: `-12% to +9%`, `0.4x to 2.3x`."""
-        ends = [end for end in (self.low, self.high) if end is not None]
-        return " to ".join(f"{end:.2g}x" if any(map(_is_factor, ends)) else f"{100 * (end - 1):+.2g}%" for end in ends)
+    def possible(self, baseline: str) -> str:
+        """Say what the change may be by its interval, which contains 1: `be 12% slower or 9% faster than jax`."""
+        low, high = (_INFINITIVES[verb] for verb, _ in (self.words.below, self.words.above))
+        if " to " in (bounds := self.bounds()) and bounds.endswith(self.words.times):
+            return f"{high} {bounds}{self.words.link}{baseline}"
+        return f"{low} {bounds.replace(' to ', ' or ' if low == high else f' or {high} ')} than {baseline}"
 
-    def than(self, baseline: str, what: str) -> str:
-        """Compare the amount or the bounds, `what`, with the baseline: `27% faster than jax`."""
-        return f"{what}{self.words.link if what.endswith(self.words.times) else ' than '}{baseline}"
+    def decides(self, delta: float) -> bool:
+        """Whether the interval alone would give a verdict: it excludes 1, or lies within ±δ."""
+        if self.low is None or self.high is None:
+            return False
+        return not self.low <= 1 <= self.high or (1 + delta) * self.low > 1 > self.high / (1 + delta)
 
     def spread(self) -> str:
-        """Return the interval around the ratio: `±3%`, or `20% to 41%` if it is lopsided; empty if there is none."""
+        """Return the interval around the ratio, if any: ` (±3%)`, or ` (20% to 41%)` if it is lopsided."""
         if self.low is None or self.high is None:
             return ""
         sides = [self.ratio - self.low, self.high - self.ratio]
+        as_factor = _is_factor(self.ratio)
         if max(sides) <= max(LOPSIDED * min(sides), TINY):
-            return f"±{self._figure(max(sides)) if _is_factor(self.ratio) else self._percent(max(sides))}"
-        if not _is_factor(self.ratio) and (self.low - 1) * (self.high - 1) > 0:
-            ends = sorted(abs(end - 1) for end in (self.low, self.high))
-            return " to ".join(map(self._percent, ends))
-        return self.signed() if _is_factor(self.ratio) else self.bounds()
+            return f" (±{self._meaningful(max(sides), 1) if as_factor else self._percent(max(sides))})"
+        if as_factor:
+            return f" ({self.low:.2g}x to {self.high:.2g}x)"
+        if (self.low - 1) * (self.high - 1) > 0:
+            ends = sorted(self._share(end) for end in (self.low, self.high))
+            return f" ({' to '.join(map(self._percent, ends))})"
+        return f" ({self.bounds()})"
 
-    def _share(self, ratio: float) -> str:
-        return f"{self._percent(abs(ratio - 1))} {self.words.more if ratio >= 1 else self.words.less}"
+    def _share(self, ratio: float) -> float:
+        return 1 / ratio - 1 if self.words.inverts and ratio < 1 else abs(ratio - 1)
 
     def _percent(self, share: float) -> str:
         return f"{self._meaningful(share, 100)}%"
-
-    def _figure(self, ratio: float) -> str:
-        return self._meaningful(ratio, 1)
 
     def _meaningful(self, value: float, scale: int) -> str:
         """Return a scaled value with the digits that the interval leaves meaningful, three if there is none."""
@@ -139,36 +178,45 @@ class Change:
 def sentence(each: Comparison | GeometricMean, terms: Terms) -> str:
     """Return the verdict as a sentence: `torch is 27% faster than jax (±3%)`."""
     a, b = short(each.baseline), short(each.contender)
-    found = Change.of(each, terms.words)
-    if found is None:
+    change = Change.of(each, terms.words)
+    if change is None:
         return f"undecided: {b} and {a} cannot be compared, because a side has no {measure(terms.metric)}"
     subject, than = b, a
     if terms.words is VALUE:
         subject, than = f"the {measure(terms.metric)} of {b}", f"that of {a}"
-    told, spread = f"{subject} is {found.than(than, found.amount())}", found.spread()
     if each.verdict == "same":
-        about = ", ".join(filter(None, [found.amount(), spread]))
-        return f"{_marked(each, 'no difference')}: {subject} is within ±{percent(terms.delta)} of {than} ({about})"
+        about = f"{_marked(each, 'no difference')}: {subject} is within ±{percent(terms.delta)} of {than}"
+        return f"{about} ({change.bounds()})"
+    said = f"{subject} {change.than(than)}"
     if each.verdict == "undecided":
-        if not spread:
-            return f"{verdict(each)}: too few trials for a test; in these, {told}"
-        return f"{verdict(each)}: {subject} is {found.than(than, found.bounds())}"
-    said = told + (f" ({spread})" if spread else "")
+        if each.low is None:
+            return f"{verdict(each)}: too few trials for a test; in these, {said}"
+        if change.decides(terms.delta):
+            return f"{verdict(each)}, corrected for all that is compared; alone, {said}{change.spread()}"
+        return f"{verdict(each)}: {subject} may {change.possible(than)}"
+    said += change.spread()
     return f"{said}: {verdict(each)}" if terms.words is VALUE else _marked(each, said)
 
 
 def gist(each: Comparison | GeometricMean, terms: Terms) -> str:
     """Return the verdict as the cell of a table: `27% faster (±3%)`, `same within 2%`."""
-    found = Change.of(each, terms.words)
-    if found is None:
+    change = Change.of(each, terms.words)
+    if change is None:
         return "undecided: no value"
     if each.verdict == "same":
         return _marked(each, f"same within {percent(terms.delta)}")
     if each.verdict == "undecided":
-        return _marked(each, f"undecided ({found.signed()})" if found.spread() else "undecided: too few trials")
-    spread = f" ({found.spread()})" if found.spread() else ""
-    said = f"{found.amount()}{spread}"
+        alone = "alone: " if change.decides(terms.delta) else ""
+        return _marked(
+            each, f"undecided ({alone}{bounds})" if (bounds := change.bounds()) else "undecided: too few trials"
+        )
+    said = f"{change.cell()}{change.spread()}"
     return f"{said}, {verdict(each)}" if terms.words is VALUE else _marked(each, said)
+
+
+def over_cases(mean: GeometricMean, terms: Terms) -> str:
+    """Return the verdict on a mean of cases as a sentence."""
+    return f"over {mean.cases} cases (geometric mean): {sentence(mean, terms)}"
 
 
 def measure(metric: str) -> str:

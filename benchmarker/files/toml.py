@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.files.values import take
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +29,6 @@ def load(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not TOML: {error}") from error
 
 
-def take(name: str, value: Any, kind: Any) -> Any:
-    """Convert the value of a key to `kind`, any type that msgspec supports; raises `UserError` that names the key."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        message = str(error).partition(" - at ")[0]
-        raise UserError(f"{name}: {message[0].lower()}{message[1:]}") from error
-
-
 def take_table(name: str, table: dict[str, Any], kind: type[_T]) -> _T:
     """Convert a table to a struct of `kind`, key by key.
 
@@ -48,7 +40,7 @@ def take_table(name: str, table: dict[str, Any], kind: type[_T]) -> _T:
         if key not in fields:
             raise UserError(f"{name} has no key {key}; there are: {', '.join(fields)}")
         if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{name}.{key}: expected a finite number, got {value}")
+            raise UserError(f"{name}.{key}={value}: not a finite number")
         take(f"{name}.{key}", value, fields[key].type)
     if lacking := [key for key, field in fields.items() if field.required and key not in table]:
         raise UserError(f"{name} needs {', '.join(lacking)}")

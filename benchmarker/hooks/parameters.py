@@ -13,9 +13,10 @@ from msgspec import inspect
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.numbers import LARGEST
+from benchmarker.files.values import assigned, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from benchmarker.api.problem import Problem
 
@@ -104,17 +105,20 @@ def _describe_type(kind: inspect.Type) -> tuple[str, tuple[str, ...], str]:
     raise UserError(f"a parameter cannot be of type {kind}")
 
 
-def resolve(problem: Problem, given: Mapping[str, Any], platform: str) -> dict[str, Any]:
+def resolve(
+    problem: Problem, given: Mapping[str, Any], platform: str, spelt: Callable[[str], str] = option
+) -> dict[str, Any]:
     """Return every parameter with its value: as given, otherwise the default for the platform.
 
-    Raises `UserError` if the problem does not have a parameter or the parameter does not accept a value.
+    Raises `UserError` if the problem does not have a parameter or the parameter does not accept a value; it names the
+    parameter as `spelt`: by default, as an option.
     """
     defaults = {} if platform == "cpu" else problem.accelerator_defaults(given)
-    return dataclasses.asdict(convert(problem.params, {**defaults, **given}))
+    return dataclasses.asdict(convert(problem.params, {**defaults, **given}, spelt))
 
 
-def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Convert plain values or text to a problem's parameters; raises `UserError` that names the option."""
+def convert(kind: type[Any], values: Mapping[str, Any], spelt: Callable[[str], str] = option) -> Any:
+    """Convert plain values or text to a problem's parameters; raises `UserError` that names the one `spelt` so."""
     names = [field.name for field in dataclasses.fields(kind)]
     values = {name: _without_unit(value, kind, name) for name, value in values.items()}
     for name in values:
@@ -123,7 +127,7 @@ def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
             raise UserError(f"no option {option(name)}; did you mean {' or '.join(map(option, near))}?")
     for name, value in values.items():
         if _is_too_large(value):
-            raise UserError(f"{option(name)} is too large: at most {LARGEST} is possible")
+            raise UserError(f"{spelt(name)} is too large: at most {LARGEST} is possible")
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -131,10 +135,10 @@ def convert(kind: type[Any], values: Mapping[str, Any]) -> Any:
         at = re.match(r"`\$\.(\w+)", place)
         if at is None:
             raise UserError(message) from error
-        text = message.replace("Expected", "expected")
-        if choices := _description(kind, at.group(1))[1]:
-            text = f"expected one of {', '.join(choices)}"
-        raise UserError(f"{option(at.group(1))}={values[at.group(1)]}: {text}") from error
+        name = at[1]
+        raise UserError(
+            f"{assigned(spelt(name), values[name])}: {refusal(message, get_type_hints(kind)[name])}"
+        ) from error
 
 
 def values_of(option: str, value: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from benchmarker.api.case import MODES, Case, Measuring, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.numbers import Positive
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.files.values import assigned, refusal
 from benchmarker.formatting import duration_s
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -237,11 +238,11 @@ def _want(table: Settings, find: Callable[[str], Any], problem: Callable[[str], 
     own = [field.name for field in dataclasses.fields(made.params)]
     for name in of_problem:
         _known(f"setting of {of_case['problem']}", name, [*own, *_CASE, *_MEASURING, "trials", "design", "order_seed"])
-    values = parameters.resolve(made, of_problem, "cpu")
+    values = parameters.resolve(made, of_problem, "cpu", spelt=str)
     measuring = _convert(table, _MEASURING)
     for name, value in (*values.items(), *measuring.items()):
         if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{name}={value}: expected a finite number")
+            raise UserError(f"{name}={value}: not a finite number")
     given = {name: values[name] for name in of_problem}
     asked = Asked(**of_case, params=given, measuring=Measuring(**measuring))
     return _Wanted(table, framework, asked)
@@ -257,8 +258,7 @@ def _convert(table: Settings, types: Mapping[str, Any]) -> dict[str, Any]:
                 value = duration_s(value)
             values[name] = msgspec.convert(value, types[name], strict=False)
         except msgspec.ValidationError as error:
-            message = str(error).partition(" - at ")[0]
-            raise UserError(f"{name}={table[name]}: {message[0].lower()}{message[1:]}") from error
+            raise UserError(f"{assigned(name, table[name])}: {refusal(str(error), types[name])}") from error
         except ValueError as error:
             raise UserError(f"{name}: {error}") from error
     return values

@@ -110,6 +110,6 @@ def _than(mean: GeometricMean, side: str, words: Words) -> str:
     if side == mean.baseline:
         low, high = (None if end is None else 1 / end for end in (mean.high, mean.low))
         mean, other = structs.replace(mean, ratio=1 / mean.ratio, low=low, high=high), mean.contender
-    found = Change.of(mean, words)
-    assert found
-    return found.than(short(other), found.amount()) + (" (provisional)" if mean.provisional else "")
+    change = Change.of(mean, words)
+    assert change
+    return change.than(short(other)).removeprefix("is ") + (" (provisional)" if mean.provisional else "")

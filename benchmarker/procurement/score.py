@@ -18,6 +18,7 @@ from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
 from benchmarker.comparing.results import GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
+from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
@@ -122,6 +123,12 @@ class Scores(Struct, frozen=True, kw_only=True):
     currency: str | None
     costs: list[Basis]
     missing: dict[str, int]
+
+
+def coverage(metrics: Sequence[MetricScore], scores: Scores) -> str:
+    """Return how many cases a score covers, at the least of these, and whether anything is missing in it."""
+    least = min(metrics, key=lambda metric: metric.scored)
+    return f"{least.scored} of {many(least.cases, 'case')}{', INCOMPLETE' if scores.missing else ''}"
 
 
 @dataclass(frozen=True, slots=True)

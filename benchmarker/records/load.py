@@ -24,7 +24,7 @@ from benchmarker.records.record import Check, DeviceInfo, Machine, Types
 from benchmarker.records.store import LOAD
 
 Arrivals = Literal["poisson", "bursts", "trace"]
-FailureKind = Literal["refused", "status", "timeout", "cut", "invalid"]
+FailureKind = Literal["refused", "status", "timeout", "cut", "invalid", "dropped"]
 Seconds = Annotated[float, Meta(ge=0)]
 Above = Annotated[float, Meta(gt=0)]
 
@@ -86,7 +86,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Requests that arrived at one rate during `seconds`; fewer outcomes than `planned` if it was interrupted."""
+    """Requests that arrived at one rate during `seconds`; fewer outcomes than `planned` if it was ended early."""
 
     rate_per_s: Annotated[Above | None, null_because("the arrivals are those of a trace file")]
     seconds: Seconds

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
-from benchmarker.files import toml
+from benchmarker.files import values as written
 from benchmarker.records.configurations import text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def take(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
     for key, value in table.items():
         if setting(key) in wanted:
             raise UserError(f"{name}.{key} is given twice, spelt differently")
-        wanted[setting(key)] = toml.take(f"{name}.{key}", value, bool | int | float | str)
+        wanted[setting(key)] = written.take(f"{name}.{key}", value, bool | int | float | str)
     return wanted
 
 

@@ -7,9 +7,22 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import diagnosis
-from benchmarker.comparing.formatting import measure, numbers, percent, ratio, short, verdict
-from benchmarker.comparing.results import Comparison, GeometricMean
+from benchmarker.comparing.formatting import (
+    Change,
+    Terms,
+    measure,
+    numbers,
+    over_cases,
+    percent,
+    ratio,
+    sentence,
+    short,
+    verdict,
+    words_of,
+)
+from benchmarker.comparing.results import DELTAS, Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened
+from benchmarker.procurement.score import coverage
 from benchmarker.report.page_model import Card, Doubt
 from benchmarker.roofline.model import BEYOND, beyond
 
@@ -29,19 +42,6 @@ def gain(metric: str) -> str:
     return "faster" if metric.endswith(("_s", "_per_s")) else "better"
 
 
-def sentence(each: Comparison | GeometricMean, metric: str, cases: int, delta: float) -> str:
-    """Return a verdict as a sentence, with the ratio of the metric and the number of cases."""
-    a, b = short(each.baseline), short(each.contender)
-    over = f", over {count(cases, 'case')}" if cases > 1 else ""
-    if each.ratio is None:
-        return f"{b} and {a} cannot be compared: a side has no {measure(metric)}"
-    said = {
-        "same": f"{b} and {a} are the same within {percent(delta)}",
-        "undecided": f"It is undecided whether {b} differs from {a}",
-    }.get(each.verdict, f"{b} is {each.verdict} than {a}")
-    return f"{said}: {ratio(each).partition(' ')[0]} times its {measure(metric)}{over}"
-
-
 def cards(study: Study) -> list[Card]:
     """Return the answers: scores if there are any, otherwise geometric means, comparisons, or their numbers if many."""
     found = [*_scored(study), *_compared(study)] or [Card("none", "not compared", study.unjudged, "-", "")]
@@ -53,20 +53,32 @@ def _scored(study: Study) -> Iterator[Card]:
 
     Of several sides, it is a card for each contender in the first metric, by rank, and for the best in each other one.
     """
-    if study.scores is None:
+    found = study.scores
+    if found is None:
         return
-    scores = study.scores.scores
+    scores = found.scores
+
+    def covered(metrics: Sequence[MetricScore]) -> str:
+        return f"{coverage(metrics, found)}: " if found.missing else ""
+
     if len(scores) == 1:
         for metric in scores[0].metrics:
             if metric.mean:
-                yield _card(study, _single(study, metric), "", metric.metric, metric.scored)
+                each = _single(study, metric)
+                terms = Terms.of(each) if isinstance(each, Comparison) else _terms(metric)
+                yield _card(study, each, covered([metric]), terms)
         return
-    for index, ranking in enumerate(study.scores.rankings):
-        scored = {score.contender.name: score.metrics[index].scored for score in scores}
+    for index, ranking in enumerate(found.rankings):
+        metrics = [score.metrics[index] for score in scores]
         placed = [place for place in ranking.places if place.mean]
         for place in placed[: 1 if index else MOST_CARDS]:
             assert place.mean
-            yield _card(study, place.mean, f"rank {place.rank}: ", ranking.metric, scored[place.side])
+            yield _card(study, place.mean, f"{covered(metrics)}rank {place.rank}: ", _terms(metrics[0]))
+
+
+def _terms(metric: MetricScore) -> Terms:
+    """Return the terms of a score, which is above 1 where the contender is better."""
+    return Terms(metric.metric, words_of(metric.unit), DELTAS["trial"])
 
 
 def _single(study: Study, metric: MetricScore) -> Comparison | GeometricMean:
@@ -85,8 +97,7 @@ def _compared(study: Study) -> Iterator[Card]:
     if len(judged) <= MOST_CARDS:
         for each in judged:
             where = "" if isinstance(each, GeometricMean) or len(judged) == 1 else f"{_case(study, each)}: "
-            cases = each.cases if isinstance(each, GeometricMean) else 1
-            yield _card(study, each, where, study.rules.metric, cases)
+            yield _card(study, each, where, Terms.of(family.comparisons[0]))
         return
     for word, number in Counter(each.verdict for each in family.comparisons).most_common():
         yield Card(word, word, f"of {len(family.comparisons)} comparisons", str(number), measure(study.rules.metric))
@@ -97,21 +108,37 @@ def _case(study: Study, each: Comparison) -> str:
     return study.case_of(study.matches[study.family.comparisons.index(each)])
 
 
-def _card(study: Study, each: Comparison | GeometricMean, before: str, metric: str, cases: int) -> Card:
-    figure, _, interval = ratio(each).partition(" ")
-    details = []
+def _card(study: Study, each: Comparison | GeometricMean, before: str, terms: Terms) -> Card:
+    """Return the card of a verdict, which says what a terminal says."""
+    value, _, interval = ratio(each).partition(" ")
+    details = [f"{measure(terms.metric)}: {'B/A' if _is_compared(study, each) else 'score'} {value}"]
     if each.ratio is not None:
         details.append(f"{percent(each.level)} interval {interval}" if each.low is not None else "no interval")
-        details.append(f"{'below' if each.better == 'lower' else 'above'} 1 is {gain(metric)}")
     if isinstance(each, Comparison):
         details.append(numbers(each))
-    elif study.family and metric == study.rules.metric:
-        sides = short(each.baseline), short(each.contender)
-        own = [one for one in study.family.comparisons if (short(one.baseline), short(one.contender)) == sides]
-        counts = Counter(verdict(one) for one in own).most_common()
-        details.append(f"of {count(len(own), 'case')}: {', '.join(f'{number} {word}' for word, number in counts)}")
-    said = sentence(each, metric, cases, study.rules.delta)
-    return Card(each.verdict, before + verdict(each), f"{said}.", figure, "; ".join(details))
+        said = sentence(each, terms)
+    else:
+        said = over_cases(each, terms)
+        if study.family and terms.metric == study.rules.metric:
+            sides = short(each.baseline), short(each.contender)
+            own = [one for one in study.family.comparisons if (short(one.baseline), short(one.contender)) == sides]
+            counts = Counter(verdict(one) for one in own).most_common()
+            details.append(f"of {count(len(own), 'case')}: {', '.join(f'{number} {word}' for word, number in counts)}")
+    return Card(each.verdict, before + verdict(each), f"{said}.", _figure(each, terms), "; ".join(details))
+
+
+def _is_compared(study: Study, each: Comparison | GeometricMean) -> bool:
+    return isinstance(each, Comparison) or (study.family is not None and each in study.family.geometric_means)
+
+
+def _figure(each: Comparison | GeometricMean, terms: Terms) -> str:
+    """Return the figure of a verdict: `12% faster`, `within ±2%`, `14% longer to 9% faster`."""
+    change = Change.of(each, terms.words)
+    if change is None:
+        return "-"
+    if each.verdict == "same":
+        return f"within ±{percent(terms.delta)}"
+    return change.bounds() if each.verdict == "undecided" and change.bounds() else change.cell()
 
 
 def _accepted(result: str, found: Acceptance) -> Card:

@@ -13,9 +13,19 @@ import numpy as np
 from benchmarker.formatting import count, si
 from benchmarker.report.page_model import Axis, Card, Cell, Column, Doubt, Figure, Listing, Page, Points, Section, Table
 from benchmarker.serving.doubts import doubts
-from benchmarker.serving.latency import Figures
+from benchmarker.serving.latency import Figures, figures_of
 from benchmarker.serving.session import named
-from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency, named_load
+from benchmarker.serving.words import (
+    NAMES,
+    answer,
+    described,
+    failed,
+    found_rate,
+    interval,
+    latency,
+    named_load,
+    overload,
+)
 
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
@@ -47,8 +57,7 @@ class _Curve:
     @cached_property
     def figures(self) -> list[Figures]:
         """The figures of its rates, in ascending order."""
-        every = (Figures(step, self.load.slo) for step in self.load.steps)
-        return sorted(every, key=lambda each: _rate_per_s(each) or 0.0)
+        return figures_of(self.load)
 
     @property
     def unit(self) -> str:
@@ -112,8 +121,8 @@ def cards(loads: Sequence[Load]) -> list[Card]:
 
 
 def _doubts(load: Load) -> list[str]:
-    """Return that requests failed, if any did, and what else makes one doubt a load."""
-    return [*filter(None, [failed([Figures(step, load.slo) for step in load.steps])]), *doubts(load)]
+    """Return that a server was overloaded or requests failed, and what else makes one doubt a load."""
+    return [*filter(None, [overload(load), failed(figures_of(load))]), *doubts(load)]
 
 
 def doubted(loads: Sequence[Load]) -> list[Doubt]:

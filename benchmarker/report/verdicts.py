@@ -6,9 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.formatting import details, measure, percent, ratio, short, verdict
+from benchmarker.comparing.formatting import (
+    FROM_PAIRS,
+    Terms,
+    details,
+    measure,
+    over_cases,
+    percent,
+    ratio,
+    short,
+    verdict,
+)
 from benchmarker.comparing.results import METHODS
-from benchmarker.report.answer import gain, sentence
+from benchmarker.report.answer import gain
 from benchmarker.report.page_model import P_VALUE, RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN
 
@@ -32,8 +42,7 @@ def verdicts(study: Study) -> Section:
     lead = [f"{', '.join(f'{number} {word}' for word, number in counts.most_common())}, of {len(family.comparisons)}."]
     if not (study.scores and any(each.metric == first.metric for each in study.scores.rankings)):
         lead = [
-            f"{sentence(each, first.metric, each.cases, first.delta)} ({ratio(each)}, geometric mean, {each.method})."
-            for each in family.geometric_means
+            f"{over_cases(each, Terms.of(first))}; B/A {ratio(each)}, {each.method}." for each in family.geometric_means
         ] + lead
     table = _table(study)
     parts = (_ratios(study, table), _listing(study, table), _notes(study), _evidence(study))
@@ -101,8 +110,7 @@ def _listing(study: Study, table: Table) -> Listing:
     adjusted = "p is adjusted for all comparisons made together (Holm); " if is_adjusted else ""
     caption = (
         f"{measure(first.metric).capitalize()}, medians over trials, and the ratio B/A with its {percent(first.level)} "
-        f"interval, from and to: {better}. The ratio is computed from pairs of trials and is not the quotient of the "
-        f"medians. {adjusted}δ is {percent(first.delta)}."
+        f"interval, from and to: {better}. The ratio {FROM_PAIRS}. {adjusted}δ is {percent(first.delta)}."
     )
     return Listing("Comparisons", table, caption, searched=len(table.rows) > SEARCHED)
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from benchmarker.formatting import part, si
-from benchmarker.serving.latency import Figures, ttft_s
+from benchmarker.serving.latency import Figures, figures_of, ttft_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ LEAST_FOR_RISING = 30
 
 def doubts(load: Load) -> list[str]:
     """Return the doubts about the steps, and then those about all requests."""
-    figures = sorted((Figures(step, load.slo) for step in load.steps), key=lambda each: each.step.rate_per_s or 0.0)
+    figures = figures_of(load)
     outcomes = [outcome for each in figures for outcome in each.outcomes]
     return [*_of_steps(figures, load.share), *_of_answers(load, outcomes)]
 
@@ -46,7 +46,7 @@ def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
             f"the client was late{at(late)}: 1% of the requests were sent {si(worst_s, 's', 2)} after their time or "
             "later, which their latency includes; run the client on a machine that is idle"
         )
-    holding = [each for each in figures if each.met is None or each.met.value >= target]
+    holding = [each for each in figures if not each.is_overloaded and (not each.met or each.met.value >= target)]
     if rising := [each for each in holding if _is_rising(each.outcomes)]:
         yield f"latency was still rising at the end{at(rising)}: the rate may be too high for longer; raise --seconds"
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker.stats.quantile_interval import Estimate, quantile, share
+from benchmarker.stats.quantile_interval import Estimate, binomial_interval, quantile, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarker.records.load import Outcome, Slo, Step
+    from benchmarker.records.load import Load, Outcome, Slo, Step
 
 PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("ttft_s", "itl_s", "tpot_s", "e2e_s")
@@ -59,12 +59,21 @@ def meets(outcome: Outcome, slo: Slo) -> bool:
     return not outcome.failure and all(limit is None or value is None or value <= limit for limit, value in pairs)
 
 
+def is_overload(timed_out: int, planned: int, share: float) -> bool:
+    """Return whether less than `share` of the requests are answered for certain, even if no other times out.
+
+    Certain means that the 95% interval of the share is wholly below it.
+    """
+    return binomial_interval(planned - timed_out, planned)[1] < share
+
+
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """The figures of a step under an SLO, if there is one."""
+    """The figures of a step under an SLO, if there is one, which a `share` of the requests is to meet."""
 
     step: Step
     slo: Slo | None
+    share: float = 0.9
 
     @cached_property
     def outcomes(self) -> Sequence[Outcome]:
@@ -83,8 +92,18 @@ class Figures:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the outcomes of all requests are known: the step was not interrupted."""
-        return len(self.outcomes) == self.step.planned
+        """Whether the step was not interrupted: all outcomes are known, or enough to end it as overloaded."""
+        return len(self.outcomes) == self.step.planned or self.is_overloaded
+
+    @property
+    def timed_out(self) -> int:
+        """The number of requests that timed out."""
+        return self.failures.get("timeout", 0)
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether so many requests timed out that the server did not keep up."""
+        return is_overload(self.timed_out, self.step.planned, self.share)
 
     @property
     def reached(self) -> bool:
@@ -138,3 +157,9 @@ class Figures:
             for name in LATENCIES
             if len(values := self.values(name))
         }
+
+
+def figures_of(load: Load) -> list[Figures]:
+    """Return the figures of the steps of a load, in ascending order of their rates."""
+    every = (Figures(step, load.slo, load.share) for step in load.steps)
+    return sorted(every, key=lambda figures: figures.step.rate_per_s or 0.0)

@@ -53,22 +53,36 @@ class Server(Protocol):
         """
 
 
+class Overload(Exception):  # noqa: N818 - what a server is in, no error of the program
+    """So many requests timed out that no answer to the others could change the result, and the load ends."""
+
+
 async def drive(server: Server, requests: Sequence[Request], timeout_s: float, done: Callable[[Outcome], None]) -> None:
     """Send requests, in order of arrival, each at its time; call `done` with each outcome as soon as it is known.
 
-    A request fails `timeout_s` after its planned arrival. Time is that of the running event loop. If this is cancelled,
-    the requests in flight have no outcome.
+    A request fails `timeout_s` after its planned arrival. Time is that of the running event loop. If `done` raises
+    `Overload`, nothing more is sent, and the requests in flight are dropped. If this is cancelled, they have no
+    outcome.
     """
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    async with asyncio.TaskGroup() as group:
-        for request in requests:
-            await asyncio.sleep(begin + request.arrival_s - loop.time())
-            group.create_task(_outcome(server, request, begin, timeout_s, done))
+    overloaded = asyncio.Event()
+    try:
+        async with asyncio.TaskGroup() as group:
+            for request in requests:
+                await asyncio.sleep(begin + request.arrival_s - loop.time())
+                group.create_task(_outcome(server, request, begin, timeout_s, done, overloaded))
+    except* Overload:
+        pass
 
 
 async def _outcome(
-    server: Server, request: Request, begin: float, timeout_s: float, done: Callable[[Outcome], None]
+    server: Server,
+    request: Request,
+    begin: float,
+    timeout_s: float,
+    done: Callable[[Outcome], None],
+    overloaded: asyncio.Event,
 ) -> None:
     sent = asyncio.get_running_loop().time()
     times: list[float] = []
@@ -82,18 +96,26 @@ async def _outcome(
         failure = RequestFailure(error.kind, str(error))
     except TimeoutError:
         failure = RequestFailure("timeout", f"no whole answer within {timeout_s:g} s")
+    except asyncio.CancelledError:
+        if not overloaded.is_set():
+            raise
+        failure = RequestFailure("dropped", "in flight when the load ended, because of overload")
     arrival_s, sent_s, *chunks_s = (
         round(time, DIGITS) for time in (request.arrival_s, sent - begin, *(time - begin for time in times))
     )
-    done(
-        Outcome(
-            arrival_s=arrival_s,
-            prompt_len=request.prompt_len,
-            new_tokens=request.new_tokens,
-            sent_s=max(arrival_s, sent_s),  # a timer of the event loop may be early by its resolution
-            chunks_s=chunks_s,
-            prompt_tokens=usage.prompt_tokens,
-            answer_tokens=usage.answer_tokens,
-            failure=failure,
-        )
+    outcome = Outcome(
+        arrival_s=arrival_s,
+        prompt_len=request.prompt_len,
+        new_tokens=request.new_tokens,
+        sent_s=max(arrival_s, sent_s),  # a timer of the event loop may be early by its resolution
+        chunks_s=chunks_s,
+        prompt_tokens=usage.prompt_tokens,
+        answer_tokens=usage.answer_tokens,
+        failure=failure,
     )
+    try:
+        done(outcome)
+    except Overload:
+        if not overloaded.is_set():
+            overloaded.set()
+            raise

@@ -12,7 +12,8 @@ from benchmarker.formatting import part
 from benchmarker.records import load as loads
 from benchmarker.records.load import Load, Outcome, Step
 from benchmarker.records.store import uncollected
-from benchmarker.serving.latency import Figures
+from benchmarker.serving.latency import Figures, is_overload
+from benchmarker.serving.open_loop import Overload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,18 +39,23 @@ class Session:
     def step(self, rate_per_s: float | None, seconds: float, requests: Sequence[Request]) -> Figures:
         """Send the requests that arrive within `seconds`, and store their outcomes; return their figures.
 
-        If it is interrupted, the outcomes so far are stored. Raises `UserError` if they cannot be stored.
+        It ends as soon as so many have timed out that the server is overloaded. If it is interrupted, the outcomes so
+        far are stored. Raises `UserError` if they cannot be stored.
         """
         outcomes: list[Outcome] = []
+        timed_out = 0
         shown = time.monotonic()
 
         def done(outcome: Outcome) -> None:
-            nonlocal shown
+            nonlocal shown, timed_out
             outcomes.append(outcome)
             if time.monotonic() - shown >= SHOWN_EVERY_S:
                 shown = time.monotonic()
                 reached = f"{min(seconds, _end_s(outcome)):.0f} of {seconds:.0f} s"
                 self._show(f"{named(rate_per_s)}: {reached}, {_done(outcomes, requests)}")
+            timed_out += outcome.failure is not None and outcome.failure.kind == "timeout"
+            if is_overload(timed_out, len(requests), self.load.share):
+                raise Overload
 
         try:
             with uncollected():
@@ -61,7 +67,7 @@ class Session:
                 step = Step(rate_per_s=rate_per_s, seconds=seconds, planned=len(requests), outcomes=outcomes)
                 self.load = msgspec.structs.replace(self.load, steps=[*self.load.steps, step])
                 self.path = loads.write(self._results, self.load)
-        return Figures(step, self.load.slo)
+        return Figures(step, self.load.slo, self.load.share)
 
 
 def named(rate_per_s: float | None) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from benchmarker.formatting import part, si
-from benchmarker.serving.latency import Figures
+from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import Highest, highest
 from benchmarker.serving.session import named
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarker.records.load import Load, Slo
+    from benchmarker.serving.latency import Figures
     from benchmarker.stats.quantile_interval import Estimate
 
 NAMES = {"ttft_s": "TTFT", "itl_s": "ITL", "tpot_s": "TPOT", "e2e_s": "end to end"}
@@ -48,8 +49,7 @@ def found_rate(load: Load) -> Highest | None:
     """Return the highest rate that holds the SLO; None if no search was asked for, or no rate has all outcomes."""
     if not load.searched:
         return None
-    figures = [Figures(step, load.slo) for step in load.steps]
-    whole = {each.step.rate_per_s: each.met for each in figures if each.is_whole and each.reached}
+    whole = {each.step.rate_per_s: each.met for each in figures_of(load) if each.is_whole and each.reached}
     shares = {rate: met for rate, met in whole.items() if rate and met}
     return highest(shares, load.share) if shares else None
 
@@ -69,6 +69,26 @@ def answer(found: Highest, load: Load) -> str:
     sure += [f"{found.high:.4g} does not"] if found.high is not None else []
     known = f"95% sure that {' and '.join(sure)}" if sure else unsure
     return f"highest rate that holds {objective}: {named(found.rate)} ({known})"
+
+
+def overload(load: Load) -> str:
+    """Return at which rate the server was overloaded, and the highest rate that it kept.
+
+    Empty if it never was, and for a search, which overloads the server on purpose and has an answer of its own.
+    """
+    figures = figures_of(load)
+    at = next((number for number, each in enumerate(figures) if each.is_overloaded), None)
+    if at is None or load.searched:
+        return ""
+    first = figures[at]
+    sentence = (
+        f"overloaded at {named(first.step.rate_per_s)}: "
+        f"{part(first.timed_out, first.step.planned, 'request')} timed out after {si(load.timeout_s, 's')}"
+    )
+    if first.timed_out + first.answered < first.step.planned:
+        sentence += ", then the load was ended"
+    kept = f"highest rate kept: {named(figures[at - 1].step.rate_per_s)}" if at else "no lower rate was tried"
+    return f"{sentence}; {kept}"
 
 
 def failed(figures: Sequence[Figures]) -> str:

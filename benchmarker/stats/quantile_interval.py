@@ -64,10 +64,18 @@ def share(met: np.ndarray, values: np.ndarray) -> Estimate:
     if n == 0:
         raise ValueError("no value has no share")
     value, effective = float(np.mean(met)), _effective(met, values)
-    count, tail = value * effective, (1 - LEVEL) / 2
-    low = float(special.betaincinv(count, effective - count + 1, tail)) if count > 0 else 0.0
-    high = float(special.betaincinv(count + 1, effective - count, 1 - tail)) if count < effective else 1.0
-    return Estimate(value, low, high)
+    return Estimate(value, *binomial_interval(value * effective, effective))
+
+
+def binomial_interval(count: float, n: int) -> tuple[float, float]:
+    """Return the exact interval of a share of which `count` of `n` independent values were seen.
+
+    Source: Clopper & Pearson, Biometrika 26 (1934).
+    """
+    tail = (1 - LEVEL) / 2
+    low = float(special.betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
+    high = float(special.betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
+    return low, high
 
 
 def _effective(met: np.ndarray, values: np.ndarray) -> int:

@@ -36,8 +36,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> Outcome:
-    """Return the verdict on a shift; `same` is tested first, so a shift too small to matter is never a difference."""
-    if p_same <= alpha:
+    """Return the verdict on a shift, which its interval of level 1 - `alpha` shows: inside the margin, it is `same`.
+
+    That is asked first, so a shift too small to matter is never a difference. `p_same` is that of two one-sided tests,
+    each of which may use half of `alpha`, as each end of the interval does.
+    """
+    if p_same <= alpha / 2:
         return "same"
     if p_different <= alpha:
         return "higher" if estimate > 0 else "lower"
@@ -71,10 +75,10 @@ def deciding(estimate: float, spread: float, margin: float, alpha: float, least:
     estimate from n values is normal around the true shift, with the standard deviation spread/√n.
     """
     normal = NormalDist()
-    different = normal.inv_cdf(1 - alpha / 2)
+    tail = normal.inv_cdf(1 - alpha / 2)
     n = np.arange(least, MOST_SUGGESTED + 1)
     errors = np.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
-    truth, same = estimate * errors, np.maximum(0.0, margin * errors - normal.inv_cdf(1 - alpha))
-    between = sum(special.ndtr(different - side) - special.ndtr(same - side) for side in (truth, -truth))
+    truth, same = estimate * errors, np.maximum(0.0, margin * errors - tail)
+    between = sum(special.ndtr(tail - side) - special.ndtr(same - side) for side in (truth, -truth))
     decides = n[between <= 1 - POWER]
     return int(decides[0]) if len(decides) else None

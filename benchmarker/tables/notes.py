@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.diagnosis import doubts
+from benchmarker.comparing.diagnosis import doubts, threads
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
@@ -53,6 +53,8 @@ def notes_on(grid: Grid, values: Sequence[Measured], rules: Rules, *, intervals:
                 notes.setdefault(note, []).append(what)
         found += [f"{about}{' and '.join(kinds)}: {note}" for note, kinds in notes.items()]
     found += _on_others(grid)
+    if differ := threads(list(grid.cells.values())):
+        found.append(differ)
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
     return found

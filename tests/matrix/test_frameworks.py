@@ -1,8 +1,13 @@
 """Each framework, opened in a process of its own, does what it was told."""
 
 import json
+import os
 import subprocess
 import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,16 +20,18 @@ ARRAYS = [
     ("numpy", "__import__('numpy').array"),
 ]
 
+OPENED = """
+import json
+from benchmarker.hooks import registry
+hook = registry.load(["framework.{framework}"]).hook
+f = hook.make_framework(device="cpu", precision="{precision}", threads={threads}, profiling="no", devices=1)
+print(json.dumps({code}))
+"""
+
 
 def opened(framework, precision, code, threads=None):
     """What `code` prints, as JSON, with the framework opened on the CPU."""
-    script = (
-        "import json\nfrom benchmarker.hooks import registry\n"
-        f"hook = registry.load(['framework.{framework}']).hook\n"
-        f"f = hook.make_framework(device='cpu', precision={precision!r}, threads={threads},"
-        " profiling='no', devices=1)\n"
-        f"print(json.dumps({code}))"
-    )
+    script = OPENED.format(framework=framework, precision=precision, threads=threads, code=code)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -101,3 +108,32 @@ def test_importing_a_framework_plugin_starts_no_device():
     pytest.importorskip("jax")
     code = "import benchmarker_plugins.frameworks.jax, jax; assert not jax._src.xla_bridge._backends"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+PRODUCTS = {
+    "jax": "import jax; a = jax.device_put(a); step = jax.jit(lambda: jax.block_until_ready(a @ a))",
+    "torch": "import torch; a = torch.from_numpy(a); step = lambda: a @ a",
+    "numpy": "step = lambda: a @ a",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_as_many_threads_are_busy_as_were_set(framework):
+    """Whatever OMP_NUM_THREADS says. Of the moments at which two or more may wait for a core, most tell the number."""
+    script = OPENED.format(framework=framework, precision="fp32", threads=2, code="f.threads()") + (
+        f"import os, time, numpy as np\na = np.ones((2048, 2048), np.float32)\n{PRODUCTS[framework]}\nstep()\n"
+        "print(os.getpid(), flush=True)\nend = time.monotonic() + 3\nwhile time.monotonic() < end: step()"
+    )
+    seen = Counter()
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as process:
+        recorded, pid = (int(process.stdout.readline()) for _ in range(2))
+        while process.poll() is None:
+            with suppress(OSError):
+                states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+                seen[sum(state.rpartition(")")[2].split()[0] == "R" for state in states)] += 1
+            time.sleep(0.005)
+    assert (process.returncode, recorded) == (0, 2)
+    assert seen.most_common(1)[0][0] == 2

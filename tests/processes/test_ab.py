@@ -28,7 +28,7 @@ def test_a_plain_difference_is_called_at_the_first_look(cli, tmp_path, design):
     assert (comparison["verdict"], comparison["rounds"], comparison["method"]) == ("slower", 8, "paired")
     assert (comparison["baseline"], comparison["contender"]) == ("ms=5.0", "ms=10.0")
     assert 1.7 < comparison["ratio"] < 2.2
-    assert found["ended"].startswith("ended after 8 rounds")
+    assert found["ended"].startswith("ended after 8 rounds of 2 trials (one of A, one of B), ")
     assert "after 8 rounds: B/A" in done.stderr
     records, faults = store.read([folder(tmp_path)])
     assert (len(records), faults) == (16, [])
@@ -86,7 +86,9 @@ def test_the_partner_of_what_fails_fails_with_it(cli, tmp_path):
     done = cli(*AB, "--a=--ms=1", "--b=--ms=1 --fault=raise --after=9")
     assert done.returncode == 1
     found = json.loads(done.stdout)
-    assert found["ended"] == "ended after 2 rounds because every trial of one side failed"
+    assert (
+        found["ended"] == "ended after 2 rounds of 2 trials (one of A, one of B) because every trial of one side failed"
+    )
     records, _ = store.read([folder(tmp_path)])
     assert sorted(record.error.kind for record in records if record.trial == 0) == ["exception", "partner"]
     assert "the other case of the duet failed: ValueError: told to fail" in {r.error.message for r in records}
@@ -95,12 +97,12 @@ def test_the_partner_of_what_fails_fails_with_it(cli, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--a=--ms=1", "--b=--ms=x"], "--b: --ms=x: expected `float`"),
+        (["--a=--ms=1", "--b=--ms=x"], "--b: --ms=x: not a number"),
         (["--a=--no-such=1", "--b=--ms=1"], "--a: No such option '--no-such'"),
         (["--a=--ms=1", "--b=--framework=numpy"], "--b: numpy has no implementation of nap"),
         (["--a=--ms=1", "--b=--precision=fp64", "--design=duet"], "the cases differ in precision (fp32, fp64)"),
-        (["--budget=soon"], "'soon' is not a duration: write 250ms, 90s, 10m or 1.5h"),
-        (["--target=0"], "'0' is not a share"),
+        (["--budget=soon"], "--budget=soon: not a time: write 250ms, 90s, 10m or 1.5h"),
+        (["--target=0"], "--target=0: not a share"),
         (["--a=--ms=1", "--b=--ms=2", "--metric=speed"], "no metric is named 'speed'; there are: ttft_s"),
         (["--a=--ms='1"], "--a: No closing quotation"),
     ],

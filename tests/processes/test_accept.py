@@ -394,7 +394,7 @@ def test_doubts_are_printed_and_stand_in_the_xml(command, stored, tmp_path):
         (["--reference=reference.toml", "--junit=none/x.xml"], "cannot write none/x.xml: No such file"),
         (["--write=none/x.toml"], "cannot write none/x.toml: No such file"),
         (["--write=x.toml", "--metric=tokens_per_s"], "no configuration is left for the reference"),
-        (["--write=x.toml", "--tolerance=2"], "'2' is not a share"),
+        (["--write=x.toml", "--tolerance=2"], "--tolerance=2: not a share"),
     ],
 )
 def test_mistakes_are_told_in_one_line(command, stored, args, message):

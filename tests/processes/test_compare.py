@@ -180,7 +180,7 @@ def test_of_single_processes_the_distribution_is_shown(cli, tmp_path):
     for record in run([list(np.exp(RNG.normal(0, 0.01, 30)))], [list(np.exp(RNG.normal(0, 0.01, 30)))]):
         atomic.write(tmp_path / f"{record.trial_id}.json", atomic.encode(record))
     shown = cli("compare", ".").stdout
-    assert shown.startswith("undecided: too few trials for a test; in these, seed=1 is 0.")
+    assert shown.startswith("undecided: too few trials for a test; in these, seed=1 takes 0.")
     assert "a side has fewer than two processes, so the variation between processes is unknown" in shown
     assert "Step times of all timed blocks" in shown
     assert "rank-sum statistic" not in shown
@@ -386,7 +386,7 @@ def stored(tmp_path):
 def test_the_command_and_its_exit_status(cli, stored):
     done = cli("compare", str(stored))
     assert done.returncode == 0, done.stderr
-    assert re.match(r"seed=1 is \d(\.\d)?% slower than seed=0 \(", done.stdout)
+    assert re.match(r"seed=1 takes \d+(\.\d)?% longer than seed=0 \(", done.stdout)
     assert "; B/A 1." in done.stdout
     assert "paired by round: exact signed-rank test" not in done.stdout
     detailed = cli("compare", str(stored), "--verbose").stdout
@@ -409,7 +409,7 @@ def test_the_command_and_its_exit_status(cli, stored):
         (["--unit=block", "--metric=samples_per_s"], "--unit=block compares the step times of timed blocks"),
         (["--fail-on="], "--fail-on names no verdict; there are: faster, slower"),
         (["--baseline=0"], "--baseline is a value of the axis that --by names"),
-        (["--delta=2"], "'2' is not a share: write 2% or 0.02"),
+        (["--delta=2"], "--delta=2: not a share between 0 and 1: write 2% or 0.02"),
         (["nowhere"], "no record was read from nowhere"),
         (["--plot=x.doc"], "cannot draw x.doc: the supported formats are .png, .svg, .pdf"),
         (["--plot=none/x.svg"], "cannot write none/x.svg: No such file or directory"),
@@ -427,7 +427,7 @@ def test_a_damaged_record_is_named_and_makes_the_status_1(cli, stored):
     done = cli("compare", str(stored))
     assert done.returncode == 1
     assert "cut.json" in done.stderr
-    assert "% slower than seed=0" in done.stdout
+    assert "% longer than seed=0" in done.stdout
 
 
 def test_a_box_plot_is_drawn(cli, stored, tmp_path):

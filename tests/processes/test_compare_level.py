@@ -303,9 +303,9 @@ def test_the_command_shows_scopes_and_kernels(cli, stored):
     tally, heading, columns, mlp, attn, *_ = done.stdout.splitlines()
     assert tally == "2 comparisons: 1 slower, 1 same"
     assert heading == "scope time median, medians over trials; 10 rounds; nap ms=1.0 fp32 on cpu"
-    assert re.split("  +", columns) == ["scope", "phase", "x", "y", "y is", "B/A"]
+    assert re.split("  +", columns) == ["scope", "phase", "x", "y", "verdict on y", "B/A"]
     assert re.split("  +", mlp)[:2] == ["mlp", "forward"]
-    assert re.split("  +", mlp)[4] == "16.67% slower (±0.00%)"
+    assert re.split("  +", mlp)[4] == "takes 20.00% longer (±0.00%)"
     assert re.split("  +", attn)[4] == "same within 5%"
     verbose = cli("compare", str(stored), "--level=scope", "--verbose").stdout
     assert "p adjusted for 2 comparisons (Holm); δ 5%" in verbose
@@ -330,7 +330,7 @@ def test_a_single_scope_is_named(cli, tmp_path):
     for record in sides([fields] * 6, [fields] * 6):
         atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
     shown = cli("compare", str(folder), "--level=scope").stdout
-    assert shown.startswith("no difference: y is within ±5% of x (0% faster, ±0%)")
+    assert shown.startswith("no difference: y is within ±5% of x (0% faster)")
     assert "scope=mlp phase=forward" in shown
 
 

@@ -198,8 +198,8 @@ NAPS = ("--framework=toy", "--problem=nap")
     ("words", "message"),
     [
         (("run", *NAPS, "--power-hz=nan"), "not a finite number"),
-        (("run", *NAPS, "--power-min=inf"), "'inf' is not a duration"),
-        (("run", *NAPS, "--power-hz=1000"), "not in the range"),
+        (("run", *NAPS, "--power-min=inf"), "--power-min=inf: not a time"),
+        (("run", *NAPS, "--power-hz=1000"), "--power-hz=1000: must be at most 100"),
         (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
         (("run", *NAPS, "--power=none", "--power-nvml"), "none cannot be combined with other names"),
         (("run", *NAPS, "--power=auto", "--timeout=30"), "--timeout=30 ends a trial before --power-min=60"),

@@ -74,7 +74,7 @@ def test_several_rates_are_a_table_and_json_has_the_same(serve, command, tmp_pat
     rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith(("20", "40"))]
     assert [row[0] for row in rows] == ["20", "40"]
     shown = json.loads(command("serve-load", f"--show={stored(tmp_path)[0]}", "--json").stdout)
-    assert [step["rate_per_s"] for step in shown["steps"]] == [40.0, 20.0]
+    assert [step["rate_per_s"] for step in shown["steps"]] == [20.0, 40.0]
     assert {step["met"]["value"] for step in shown["steps"]} == {1.0}
     assert set(shown["steps"][0]["latencies"]["ttft_s"]) == {"p50", "p90", "p95", "p99"}
     assert shown["highest"] is None
@@ -108,6 +108,30 @@ def test_single_failures_are_counted_and_shown(serve, toy, tmp_path):
     assert "  2 x the connection ended before the answer did" in done.stdout
     assert '  1 x HTTP 503: {"error": "overloaded"}' in done.stdout
     assert "failed" in next(line for line in done.stdout.splitlines() if line.split()[:1] == ["p99"])
+
+
+def test_overload_ends_the_load_is_told_first_and_fails(serve, toy, command, tmp_path):
+    """The requests of the first rate are answered, then none: of 22, 6 are enough (at most 89.3% are answered)."""
+    slow = 1 + len(draw(20.0, 0.4, Lengths(4, 4), Lengths(3, 3), seed=1))
+
+    def heard(number):
+        toy.token_s = 0.001 if number < slow else 0.5
+
+    toy.heard = heard
+    done = serve("--rate=20,60,90", "--timeout=300ms")
+    path, load = stored(tmp_path)
+    kept, ended = load.steps
+    kinds = [each.failure.kind for each in ended.outcomes]
+    assert (done.returncode, kept.rate_per_s, ended.rate_per_s) == (1, 20.0, 60.0)
+    assert (ended.planned, kinds.count("timeout"), set(kinds)) == (22, 6, {"timeout", "dropped"})
+    assert done.stdout.splitlines()[0] == (
+        "overloaded at 60 requests/s: 6 of 22 requests timed out after 300 ms, then the load was ended; "
+        "highest rate kept: 20 requests/s"
+    )
+    assert "90 requests/s: not tried, because a lower rate was too high" in done.stderr
+    again = command("serve-load", f"--show={path}", "--json")
+    assert again.returncode == 1
+    assert [each["overloaded"] for each in json.loads(again.stdout)["steps"]] == [False, True]
 
 
 def test_a_server_that_answers_none_after_the_first_is_a_failed_check(serve, toy):
@@ -201,7 +225,6 @@ def test_a_server_of_several_models_is_asked_for_a_named_one(serve, toy, models,
         (["--rate=1", "--trace=x.csv"], "--trace has arrivals and lengths; leave --rate out"),
         (["--rate=1", "--burst-size=3"], "only --arrivals=bursts has bursts; leave --burst-size out"),
         (["--rate=1", "--rate-precision=1%"], "only a range of rates is searched; leave --rate-precision out"),
-        (["--rate=1", "--share=99%"], "without --slo there is nothing to meet; leave --share out"),
         (["--rate=0.001"], "no request arrives within"),
         (["--rate=30", "--show=x"], "--show sends nothing; leave --endpoint out"),
     ],

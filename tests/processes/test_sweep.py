@@ -258,7 +258,7 @@ def test_run_shows_what_it_would_run(cli, tmp_path):
         ("--axis=ms=1,,2", "--axis ms=1,,2: a value is missing between two commas"),
         ("--axis=sm=1", "no setting of nap is named 'sm'; there are: ms, fault, after, "),
         ("--axis=afer=1", "no setting of nap is named 'afer'; did you mean after?"),
-        ("--axis=ms=-1", "--ms=-1: expected `float` >= 0"),
+        ("--axis=ms=-1", "ms=-1: must be at least 0"),
         ("--axis=ms=1 --axis=ms=2", "--axis gives ms twice"),
         ("--axis=ms=1 --ms=2", "ms is both given as an option and varied; leave one out"),
         ("--axis=preheat-max=1,2 --preheat-max=3", "preheat_max_s is both given as an option and varied"),

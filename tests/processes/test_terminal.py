@@ -256,4 +256,4 @@ def test_verdicts_have_colours_unless_they_are_unwanted(shown, variable):
 
 def test_a_single_comparison_begins_with_its_verdict(shown):
     text = plain(shown[80, "", "compare one"][0])
-    assert re.match(r"torch is \S+% slower than jax \(±\S+%\)\n", text)
+    assert re.match(r"torch takes \S+% longer than jax \(±\S+%\)\n", text)

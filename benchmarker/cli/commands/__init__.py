@@ -89,3 +89,17 @@ FORMER = {
     "ingest": "profile import",
 }
 """Former names of commands; they are accepted, but not shown."""
+MEANT = {
+    **dict.fromkeys(("bench", "benchmark", "measure", "start"), "run"),
+    **dict.fromkeys(("diff", "versus", "vs"), "compare"),
+    **dict.fromkeys(("info", "doctor", "system", "machine"), "env"),
+    **dict.fromkeys(("plugins", "frameworks", "problems", "metrics"), "list"),
+    **dict.fromkeys(("results", "records", "print", "view", "cat"), "show"),
+    **dict.fromkeys(("html", "page", "plot"), "report"),
+    **dict.fromkeys(("status", "queue"), "jobs"),
+    **dict.fromkeys(("peak", "bandwidth"), "ceilings"),
+    **dict.fromkeys(("pack", "zip"), "bundle create"),
+    **dict.fromkeys(("serve", "load"), "serve-load"),
+    **dict.fromkeys(("sensors", "watch"), "power"),
+}
+"""Words that no command is called by, but a user may try, each with the command that it means."""

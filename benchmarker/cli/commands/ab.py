@@ -61,7 +61,11 @@ def _side(**options: Any) -> dict[str, Any]:
 )
 @click.option("--budget", type=Duration(min=0, min_open=True), help="Maximum time for all trials: 90s, 10m, 1.5h.")
 @click.option(
-    "--max-rounds", type=Integer(min=2), default=LOOKS[-1], show_default=True, help="Maximum number of rounds."
+    "--max-rounds",
+    type=Integer(min=2),
+    default=LOOKS[-1],
+    show_default=True,
+    help="Maximum number of rounds; a round is one trial of A and one of B.",
 )
 @click.option("--max-blocks", type=Integer(min=2), hidden=True)
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
@@ -86,16 +90,16 @@ def command(
     as_json: bool,
     **judging: Any,
 ) -> int:
-    """Compare two configurations in interleaved rounds until one is faster or both are the same within δ.
+    """Compare two configurations in rounds (a trial of A and one of B) until one is faster or both are within δ.
 
     Options of `run` define what is measured and how. Options for one side go into --a or --b, in quotes if there are
     several; options given directly apply to both sides.
 
       benchmarker ab --problem=gemm --a=--framework=jax --b=--framework=torch
 
-    By default the verdict is tested after 8, 11, 15, 20 and 30 rounds; --alpha is divided among these looks, so that
-    looking repeatedly does not cause more false verdicts. If there is no verdict by then, or within --budget, it is
-    undecided.
+    By default the verdict is tested after 8, 11, 15, 20 and 30 rounds; --alpha is divided among these tests, so that
+    repeated testing does not raise the rate of false verdicts. If there is no verdict by then, or within --budget, it
+    is undecided.
 
     The exit status is 1 if every trial of a side failed, or if the verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.

@@ -12,6 +12,7 @@ from benchmarker.cli.display.comparisons import print_classical, print_family, p
 from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.results import pool_option, traces_of
+from benchmarker.cli.options.types import Choice
 from benchmarker.comparing import matching, profiled_parts, suites
 from benchmarker.comparing.classical import classical
 from benchmarker.comparing.judge import compare
@@ -32,7 +33,7 @@ from benchmarker.records.sides import short_names, side_of
 )
 @click.option(
     "--level",
-    type=click.Choice(get_args(Level)),
+    type=Choice(get_args(Level)),
     default="trial",
     show_default=True,
     help="Compare whole trials, or each scope or kernel of profiled trials (δ is then 5% by default).",
@@ -41,7 +42,7 @@ from benchmarker.records.sides import short_names, side_of
 @judging_options
 @click.option(
     "--unit",
-    type=click.Choice(["trial", "block"]),
+    type=Choice(["trial", "block"]),
     default="trial",
     show_default=True,
     help="What counts as one sample; blocks of one process are not independent.",

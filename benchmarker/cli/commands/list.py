@@ -8,6 +8,7 @@ import click
 
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.types import Choice
 from benchmarker.hooks import registry
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PLURALS = {
 
 
 @click.command("list")
-@click.argument("kind", type=click.Choice(list(PLURALS)), required=False)
+@click.argument("kind", type=Choice(list(PLURALS)), required=False)
 @json_option
 def command(kind: str | None, as_json: bool) -> None:
     """List the registered plugins, the distribution that provides each, and whether it is available here.

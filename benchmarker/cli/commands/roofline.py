@@ -16,6 +16,7 @@ from benchmarker.cli.display.roofs import print_roof
 from benchmarker.cli.display.shortening import apart
 from benchmarker.cli.options.results import pool_option, print_mixed, read_sides, traces_of
 from benchmarker.cli.options.roof import roof_option
+from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import clean, count, si
 from benchmarker.records import ceilings
 from benchmarker.records.sides import by_side
@@ -34,13 +35,13 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--level",
-    type=click.Choice(get_args(Level)),
+    type=Choice(get_args(Level)),
     help="Show only steps, phases of text generation, scopes or kernels; the last two need profiled trials. "
     "[default: all]",
 )
 @roof_option
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
-@click.option("--precision", type=click.Choice(list(PRECISIONS)), help="The precision of a trace.")
+@click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
 @top_option
 @pool_option
 @wide_option

@@ -17,13 +17,14 @@ from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options.case import engine_options
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
-from benchmarker.cli.options.types import Duration, Folder, Integer, Share
+from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
 from benchmarker.machine.description import describe
 from benchmarker.records import load as loads
 from benchmarker.records import store
 from benchmarker.records.load import Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
+from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Session, named
 from benchmarker.serving.words import found_rate
@@ -63,7 +64,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 )
 @click.option(
     "--arrivals",
-    type=click.Choice(["poisson", "bursts"]),
+    type=Choice(["poisson", "bursts"]),
     default="poisson",
     show_default=True,
     help="How requests arrive; bursts of --burst-size requests arrive as a Poisson process.",
@@ -99,7 +100,11 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     help="Service level objective: limits of ttft, tpot and e2e for a request: ttft=500ms,tpot=50ms.",
 )
 @click.option(
-    "--share", type=Share(), default="90%", show_default=True, help="Share of the requests that is to meet the SLO."
+    "--share",
+    type=Share(),
+    default="90%",
+    show_default=True,
+    help="Share of the requests that is to be answered before --timeout, and to meet the SLO.",
 )
 @click.option(
     "--rate-precision", type=Share(), default="5%", show_default=True, help="Precision to which a range is searched."
@@ -114,7 +119,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 @click.option("--seed", type=Integer(min=0), help="Seed of arrivals and lengths. [default: random]")
 @click.option(
     "--prompts",
-    type=click.Choice(["ids", "words"]),
+    type=Choice(["ids", "words"]),
     default="ids",
     show_default=True,
     help="For servers: random token ids, of exact length; or random words, where only text is accepted.",
@@ -155,8 +160,11 @@ def command(
     because another was answered, and its latency counts from that time. What happens only once, such as compiling, is
     done before.
 
-    The times of all requests are stored; --show prints them again. The exit status is 1 if no request was answered at
-    one of the rates, or if the lowest rate of a search does not hold the SLO.
+    If so many requests time out that less than --share are answered for certain, the server is overloaded: the load at
+    that rate ends, and higher rates are not tried.
+
+    The times of all requests are stored; --show prints them again. The exit status is 1 if the server was overloaded or
+    answered no request at one of the rates; after a search, if the lowest rate does not hold the SLO.
     """
     context = click.get_current_context()
     if show:
@@ -181,8 +189,6 @@ def command(
         raise UserError("a range of rates is searched for the highest that holds an SLO; give one: --slo=ttft=500ms")
     if not isinstance(rate, Range):
         _refuse(context, {"rate_precision"}, "only a range of rates is searched")
-    if slo is None:
-        _refuse(context, {"share"}, "without --slo there is nothing to meet")
     if arrivals != "bursts":
         _refuse(context, {"burst_size"}, "only --arrivals=bursts has bursts")
     planned = read_trace(trace) if trace else []
@@ -227,7 +233,8 @@ def command(
                 raise UserError(f"{target.gone} at {named(each)}; start it again")
             met = figures.met
             if not quiet():
-                line.say(f"{named(each)}: done" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
+                ended = "overloaded" if figures.is_overloaded else "done"
+                line.say(f"{named(each)}: {ended}" + (f", {met.value:.1%} of requests meet the SLO" if met else ""))
             return met is not None and met.value >= share
 
         try:
@@ -237,7 +244,11 @@ def command(
                 bisect(rate.low, rate.high, rate_precision, holds)
             else:
                 for each in rate or ():
-                    holds(each)
+                    tried = figures_of(session.load)
+                    if any(of.is_overloaded and (of.step.rate_per_s or 0.0) <= each for of in tried):
+                        line.say(f"{named(each)}: not tried, because a lower rate was too high")
+                    else:
+                        holds(each)
         except (KeyboardInterrupt, UserError):
             if session.load.steps:
                 _finish(session.load, session.path, as_json)
@@ -251,8 +262,9 @@ def _finish(load: Load, path: Path | None, as_json: bool) -> int:
     if path:
         click.echo(f"\nload: {path}", err=True)
     found = found_rate(load)
-    unanswered = any(all(each.failure for each in step.outcomes) for step in load.steps)
-    return 1 if unanswered or (found and found.rate is None) else 0
+    if found:
+        return 1 if found.rate is None else 0
+    return 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
 
 
 def _refuse(context: click.Context, names: set[str], why: str) -> None:

@@ -13,12 +13,14 @@ from benchmarker.cli.display.shortening import shortened
 from benchmarker.cli.display.table import Coloured
 from benchmarker.comparing.formatting import (
     DOUBTS,
+    FROM_PAIRS,
     Terms,
     details,
     enough,
     gist,
     measure,
     numbers,
+    over_cases,
     percent,
     ratio,
     sentence,
@@ -87,6 +89,9 @@ def _print_one(each: Comparison, shared: str, *, verbose: bool) -> None:
 def _doubts(each: Comparison) -> list[str]:
     """Return why one may doubt a comparison."""
     method = [DOUBTS[each.method]] if each.method in DOUBTS and each.ratio is not None else []
+    a, b = each.baseline_value, each.contender_value
+    if each.ratio and a and b and (b / a - 1) * (each.ratio - 1) < 0:
+        method.append(f"the medians differ in the other direction than B/A, which {FROM_PAIRS}")
     return [*method, *map(short, each.notes)]
 
 
@@ -114,7 +119,7 @@ def _print_several(family: Family, *, wide: bool, verbose: bool) -> None:
                 columns[heading] = [short(side) for side in _sides(comparisons)["AB".index(letter)]]
     columns[one] = [si(each.baseline_value, each.unit) for each in comparisons]
     columns[other] = [si(each.contender_value, each.unit) for each in comparisons]
-    columns[f"{other} is"] = [Coloured(gist(each, terms), COLOURS[each.verdict]) for each in comparisons]
+    columns[f"verdict on {other}"] = [Coloured(gist(each, terms), COLOURS[each.verdict]) for each in comparisons]
     columns["B/A"] = [ratio(each) for each in comparisons]
     if len(rounds) > 1:
         columns["n"] = [numbers(each).removesuffix(" rounds").removesuffix(" trials") for each in comparisons]
@@ -133,7 +138,7 @@ def _print_several(family: Family, *, wide: bool, verbose: bool) -> None:
 def _print_means(family: Family, terms: Terms, *, verbose: bool) -> None:
     """Print the verdict over all cases for each pair of sides, or if there is none, how many verdicts of each kind."""
     for mean in family.geometric_means:
-        print_text(f"over {mean.cases} cases (geometric mean): {sentence(mean, terms)}", "  ", COLOURS[mean.verdict])
+        print_text(over_cases(mean, terms), "  ", COLOURS[mean.verdict])
         if verbose:
             print_text(f"  B/A {ratio(mean)}, {mean.method}", "    ")
         for note in mean.notes:

@@ -11,9 +11,9 @@ import numpy as np
 from benchmarker.cli.display.output import print_json, print_table, print_text
 from benchmarker.formatting import part, rounded, si
 from benchmarker.serving.doubts import doubts
-from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures
+from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures, figures_of
 from benchmarker.serving.session import named
-from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency
+from benchmarker.serving.words import NAMES, answer, described, failed, found_rate, interval, latency, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,14 +27,15 @@ MOST_MESSAGES = 3
 
 def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:
     """Print the figures of a load."""
-    figures = [Figures(step, load.slo) for step in load.steps]
+    figures = figures_of(load)
     found = found_rate(load)
     if as_json:
         print_json(_plain(load, path, figures, found))
         return
+    told = answer(found, load) if found else overload(load)
+    if told:
+        print_text(told)
     print_text(described(load))
-    if found:
-        print_text(answer(found, load))
     if len(figures) == 1:
         _print_one(figures[0])
     elif figures:
@@ -82,8 +83,7 @@ def _print_rates(figures: Sequence[Figures]) -> None:
         ("tokens/s", lambda each: si(each.tokens_per_s, "1/s", 3)),
         ("late p99", lambda each: latency(dict(_lateness(each))["p99"])),
     ]
-    ordered = sorted(figures, key=lambda each: each.step.rate_per_s or 0.0)
-    rows = [[cell(each) for _, cell in columns] for each in ordered]
+    rows = [[cell(each) for _, cell in columns] for each in figures]
     drop = ["ITL p50", "end to end p50", "ITL p99", "tokens/s", "late p99", "TPOT p50", "TTFT p50", "end to end p99"]
     print_table([heading for heading, _ in columns], rows, drop=[*drop, "goodput"], remedy="--json has")
 
@@ -121,6 +121,7 @@ def _plain(load: Load, path: Path | None, figures: Sequence[Figures], found: Hig
                 "planned": each.step.planned,
                 "answered": each.answered,
                 "failures": each.failures,
+                "overloaded": each.is_overloaded,
                 "met": each.met,
                 "goodput_per_s": each.goodput_per_s,
                 "tokens_per_s": each.tokens_per_s,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.options.types import Integer
+from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def filter_options(function: _F) -> _F:
         step_option,
         click.option("--stream", help="Show only this stream or thread."),
         device_option,
-        click.option(
-            "--phase", type=click.Choice(["forward", "backward", "remat", UNKNOWN]), help="Show only this phase."
-        ),
+        click.option("--phase", type=Choice(["forward", "backward", "remat", UNKNOWN]), help="Show only this phase."),
         click.option("--scope", help="Show only what is attributed to this scope."),
         click.option("--category", metavar="NAME", help="Show only this category: gemm, memory, ..."),
         click.option(

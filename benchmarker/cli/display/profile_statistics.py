@@ -29,6 +29,7 @@ from benchmarker.cli.display.profiles import (
     warnings,
 )
 from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
+from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import scale
 from benchmarker.tables.layout import shown
 from benchmarker.tables.sheet import Cell, Column, Sheet
@@ -98,7 +99,7 @@ def statistics_options(function: _F) -> _F:
             help="Show all columns: mean, percentiles, minimum, standard deviation, FLOPs, bytes.",
         ),
         top_option,
-        click.option("--sort", type=click.Choice(SORTS), help=f"Column to sort by. [default: {SORTS[0]}]"),
+        click.option("--sort", type=Choice(SORTS), help=f"Column to sort by. [default: {SORTS[0]}]"),
         causal_option,
         filter_options,
         click.argument("results", metavar="RESULT [RESULT]", nargs=-1, required=True, type=click.Path(path_type=Path)),

@@ -13,7 +13,7 @@ import click
 from benchmarker.cli.display.output import print_csv, print_text
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.shortening import apart, shortened
-from benchmarker.cli.options.types import Integer
+from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import count, si
 
@@ -44,7 +44,7 @@ _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes"
 
 causal_option = click.option(
     "--causal",
-    type=click.Choice(["half", "full"]),
+    type=Choice(["half", "full"]),
     help="FLOPs of causal attention: the half of the products that the mask keeps, or all. [default: half]",
 )
 top_option = click.option(

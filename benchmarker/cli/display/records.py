@@ -16,6 +16,7 @@ from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.comparing.diagnosis import threads
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
@@ -55,7 +56,8 @@ def print_cases(
     """Print a line for each case and side: medians over its successful trials with their spread, and how many went how.
 
     The metrics are those `chosen`, or else the headline metrics, of which only the step time has a spread. Below the
-    table stands what failed and, unless metrics are chosen, what profiled gangs exchange. Raises `UserError` if a
+    table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled gangs
+    exchange. Raises `UserError` if a
     chosen metric is unknown.
     """
     derived = [[_shown(derive(record), chosen) for record in group.records if record.error is None] for group in groups]
@@ -84,6 +86,8 @@ def print_cases(
     for group, own in zip(groups, cases.cells, strict=True):
         for line in _failures(group, " ".join(own) or name_of(group.factors)):
             print_text(line, "  ")
+    if differ := threads([group.records for group in groups]):
+        print_text(differ, "  ")
     if not chosen:
         _print_exchanges(groups, cases, wide)
 

@@ -10,10 +10,11 @@ import click
 from benchmarker.cli.display.comparisons import COLOURS
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.cli.display.table import Coloured
-from benchmarker.comparing.formatting import Terms, gist, percent, ratio, sentence, short, verdict, words_of
+from benchmarker.comparing.formatting import FROM_PAIRS, Terms, gist, percent, ratio, sentence, short, verdict, words_of
 from benchmarker.comparing.results import DELTAS
 from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
+from benchmarker.procurement.score import coverage
 from benchmarker.records.configurations import label, text
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
     """Print the verdicts, the sides, their scores or ranks, the cases, the inputs of the cost, and what is missing."""
     letters = {side.name: _letter(index) for index, side in enumerate(scores.sides)}
     if len(scores.scores) == 1:
-        for each in scores.scores[0].metrics:
-            if each.mean:
-                print_text(f"{each.metric}: {sentence(each.mean, _terms(each))}", "  ", COLOURS[each.mean.verdict])
+        for index, each in enumerate(scores.scores[0].metrics):
+            said = sentence(each.mean, _terms(each)) if each.mean else "" if index else "no score"
+            if said:
+                colour = COLOURS[each.mean.verdict] if each.mean else "red"
+                print_text(f"{each.metric}, {coverage([each], scores)}: {said}", "  ", colour)
     for side in scores.sides:
         disturbed = f", {side.disturbed} disturbed" if side.disturbed else ""
         success = f"{part(side.ok, side.asked, 'trial')} succeeded ({percent(side.success)})"
@@ -76,7 +79,7 @@ def _print_pair(score: Score, *, wide: bool) -> None:
         ]
         for each in score.metrics
     ]
-    print_table(["metric", "B is", "score", "cases"], rows, wide=wide)
+    print_table(["metric", "verdict on B", "score", "cases"], rows, wide=wide)
     click.echo()
     shown = [each for each in score.metrics if each.mean]
     if not shown:
@@ -116,7 +119,8 @@ def _print_rankings(scores: Scores, letters: Mapping[str, str], *, wide: bool) -
     shown = [ranking for ranking in scores.rankings if ranking.pairs]
     for ranking in shown:
         of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]
-        print_text(f"{ranking.metric}: {in_words(ranking, words_of(of_metric[0].unit))}", "  ")
+        about = f"{ranking.metric}, {coverage(of_metric, scores)}"
+        print_text(f"{about}: {in_words(ranking, words_of(of_metric[0].unit))}", "  ")
         _print_places(ranking, scores, letters, whole=ranking is shown[0], wide=wide)
         for mean in ranking.pairs:
             if mean.verdict not in BETTER + WORSE:
@@ -229,8 +233,7 @@ def _print_method(scores: Scores, *, verbose: bool) -> None:
     if verbose:
         methods = ", ".join(dict.fromkeys(mean.method for mean in means))
         print_text(
-            "  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it is computed from pairs "
-            "of trials and is not the quotient of the medians",
+            f"  a case's score is its Hodges-Lehmann ratio, inverted where lower is better; it {FROM_PAIRS}",
             "    ",
         )
         print_text(f"  weighted geometric means with {percent(means[0].level)} intervals, {methods}", "    ")

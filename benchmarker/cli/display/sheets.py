@@ -11,6 +11,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display import table
 from benchmarker.cli.display.output import print_table, print_text
+from benchmarker.cli.options.types import Choice
 from benchmarker.files import atomic
 from benchmarker.formatting import clean
 from benchmarker.tables.formats import FORMATS
@@ -39,7 +40,7 @@ def format_options(function: _F) -> _F:
         click.option(
             "--format",
             "form",
-            type=click.Choice([TEXT, *FORMATS]),
+            type=Choice([TEXT, *FORMATS]),
             help="Format of the table. [default: by the ending of --output, otherwise text]",
         ),
     ):

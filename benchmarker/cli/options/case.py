@@ -13,7 +13,7 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.options.devices import DEVICES, SEVERAL_DEVICES
 from benchmarker.cli.options.power import POWER
 from benchmarker.cli.options.problem import problem_names
-from benchmarker.cli.options.types import Duration, Folder, Integer, Number
+from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Number
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -37,7 +37,7 @@ def _problem(*, required: bool) -> Callable[[_F], _F]:
 
 _PRECISION = click.option(
     "--precision",
-    type=click.Choice(list(PRECISIONS)),
+    type=Choice(list(PRECISIONS)),
     metavar=f"[{'|'.join(PRECISIONS)}]",
     default="fp32",
     show_default=True,
@@ -77,7 +77,7 @@ _WHAT = (
 _DEFAULT = Measuring()
 _MODE = click.option(
     "--mode",
-    type=click.Choice(MODES),
+    type=Choice(MODES),
     metavar=f"[{'|'.join(MODES)}]",
     default="inference",
     show_default=True,

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 
 from benchmarker.api.case import Parallel
-from benchmarker.cli.options.types import Integer
+from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.planning.scaling import ALL, Scaling
 
 
@@ -37,7 +37,7 @@ class _Choices(click.ParamType):  # type: ignore[type-arg]  # generic since clic
     name = "choices"
 
     def __init__(self, words: Sequence[str]) -> None:
-        self.one = click.Choice(words)
+        self.one = Choice(words)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         """Return the words."""
@@ -67,7 +67,7 @@ DEVICES = (
         help="Number of devices that compute together; a CPU's cores are split into N virtual devices.",
     ),
     _NODES,
-    click.option("--parallel", type=click.Choice(_STRATEGIES), help=_DIVIDED),
+    click.option("--parallel", type=Choice(_STRATEGIES), help=_DIVIDED),
 )
 SEVERAL_DEVICES = (
     click.option(

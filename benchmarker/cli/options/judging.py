@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.options.types import Share
+from benchmarker.cli.options.types import Choice, Share
 from benchmarker.comparing.results import DELTAS, PROFILED, Comparison, GeometricMean, Level, Rules, Verdict
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -46,7 +46,7 @@ _OPTIONS = (
     ),
     click.option(
         "--statistic",
-        type=click.Choice(STATISTICS),
+        type=Choice(STATISTICS),
         help="Statistic of a trial's step times; choose it before you see results. [default: median]",
     ),
     delta_option,

@@ -11,7 +11,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
-from benchmarker.cli.options.types import Duration
+from benchmarker.cli.options.types import Choice, Duration
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
@@ -174,7 +174,7 @@ def _option(field: parameters.Field, lists: bool) -> click.Option:
     text = "; ".join(part for part in (field.help, shown) if part)
     if field.type == "bool":
         return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
-    kind = click.Choice(field.choices) if field.choices and not lists else None
+    kind = Choice(field.choices) if field.choices and not lists else None
     metavar = f"[{'|'.join(field.choices)}]" if field.choices else f"{field.type.upper()} {field.range}".strip()
     return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)
 

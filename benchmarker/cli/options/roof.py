@@ -6,12 +6,13 @@ from typing import get_args
 
 import click
 
+from benchmarker.cli.options.types import Choice
 from benchmarker.roofline.roofs import Source
 
 roof_option = click.option(
     "--roof",
     "source",
-    type=click.Choice(get_args(Source)),
+    type=Choice(get_args(Source)),
     default="measured",
     show_default=True,
     help="Use the ceilings measured by `ceilings`, or the vendor's data sheet.",

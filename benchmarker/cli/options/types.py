@@ -10,11 +10,41 @@ from typing import Any, TypeVar
 import click
 
 from benchmarker.api.numbers import LARGEST
-from benchmarker.formatting import duration_s
+from benchmarker.files.values import assigned
+from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
 
 T = TypeVar("T")
 LARGEST_NUMBER = 1e9
 """Largest number of an option: as a time in s, 31 years."""
+
+
+class RefusedValue(click.BadParameter):
+    """A wrong value of an option: `--trials=x: not a whole number`."""
+
+    def __init__(self, value: Any, reason: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        super().__init__(reason, ctx, param)
+        self.value = value
+
+    def format_message(self) -> str:
+        """Return the option with its value, and what is wrong with it."""
+        option = max(self.param.opts, key=len) if isinstance(self.param, click.Option) else ""
+        return f"{assigned(option, self.value) if option else self.value}: {self.message}"
+
+
+class Choice(click.Choice[str]):
+    """One of a few words; `mixed-bf16` is understood, but `mixed_bf16` is what is printed, as everywhere else."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        """Return a word as the choices spell it."""
+        text = str(choice)
+        return next((own for own in self.choices if own.replace("_", "-") == text.replace("_", "-")), text)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        word = self.normalize_choice(value, ctx)
+        if word not in self.choices:
+            raise RefusedValue(value, f"not one of {', '.join(self.choices)}", param, ctx)
+        return word
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
@@ -31,20 +61,31 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         except ValueError:
             share = 0.0
         if not 0 < share < 1:
-            self.fail(f"{value!r} is not a share: write 2% or 0.02", param, ctx)
+            raise RefusedValue(value, "not a share between 0 and 1: write 2% or 0.02", param, ctx)
         return share
 
 
 class Number(click.FloatRange):
     """A finite number within a range; `nan` and `inf` are rejected."""
 
+    name = "number"
+    wanted = "a number"
+
+    def parsed(self, value: Any) -> float:
+        """Return the number that a text is; raises ValueError if it is none."""
+        return float(value)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number as a float."""
-        number = float(super().convert(value, param, ctx))
+        try:
+            number = self.parsed(value)
+        except ValueError:
+            raise RefusedValue(value, f"not {self.wanted}", param, ctx) from None
         if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number", param, ctx)
-        if number > LARGEST_NUMBER:
-            self.fail(f"{value!r} is larger than {LARGEST_NUMBER:g}", param, ctx)
+            raise RefusedValue(value, "not a finite number", param, ctx)
+        outside = f"must be at most {LARGEST_NUMBER:g}" if number > LARGEST_NUMBER else _outside(number, self)
+        if outside:
+            raise RefusedValue(value, outside, param, ctx)
         return number
 
 
@@ -52,19 +93,15 @@ class Duration(Number):
     """A time within a range in seconds, written as `250ms`, `90s`, `10m` or `1.5h`; a bare number is in `unit`."""
 
     name = "time"
+    wanted = f"a time: write {EXAMPLES_OF_DURATIONS}"
 
     def __init__(self, unit: str = "s", **bounds: Any) -> None:
         super().__init__(**bounds)
         self.unit = unit
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds as a float."""
-        if isinstance(value, str):
-            try:
-                value = duration_s(value, self.unit)
-            except ValueError as error:
-                self.fail(str(error), param, ctx)
-        return super().convert(value, param, ctx)
+    def parsed(self, value: Any) -> float:
+        """Return the seconds."""
+        return duration_s(value, self.unit) if isinstance(value, str) else float(value)
 
 
 class Folder(click.Path):
@@ -78,24 +115,39 @@ class Folder(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """Return the path; an empty one is refused, as it would silently mean the present folder."""
         if value == "":
-            self.fail("no folder is named; . is the present one", param, ctx)
+            self.fail("no folder is named; . is the current one", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class Integer(click.IntRange):
     """An integer within a range, and small enough for a record."""
 
+    name = "integer"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
         if isinstance(value, str) and len(value) > len(str(LARGEST)):
-            self.fail(f"{value[:20]!r}... is too large", param, ctx)
-        number: int = super().convert(value, param, ctx)
-        if number > LARGEST:
-            self.fail(f"{value!r} is too large", param, ctx)
+            raise RefusedValue(f"{value[:20]}...", "too large", param, ctx)
+        try:
+            number = int(value)
+        except ValueError:
+            raise RefusedValue(value, "not a whole number", param, ctx) from None
+        if outside := "too large" if number > LARGEST else _outside(number, self):
+            raise RefusedValue(value, outside, param, ctx)
         return number
 
 
-class Design(click.Choice[str]):
+def _outside(number: float, limits: click.FloatRange | click.IntRange) -> str | None:
+    """Return how a number must be to lie within limits; None if it does."""
+    low, high = limits.min, limits.max
+    if low is not None and (number < low or (limits.min_open and number == low)):
+        return f"must be {'greater than' if limits.min_open else 'at least'} {low:g}"
+    if high is not None and (number > high or (limits.max_open and number == high)):
+        return f"must be {'less than' if limits.max_open else 'at most'} {high:g}"
+    return None
+
+
+class Design(Choice):
     """The design of a run; a former name is accepted and reported."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -11,7 +11,7 @@ from support.commands import named, parsed
 from unit.bundles.test_bundle import make_run
 
 from benchmarker.cli import commands, group
-from benchmarker.cli.commands import FORMER, LINES, SECTIONS
+from benchmarker.cli.commands import FORMER, LINES, MEANT, SECTIONS
 
 
 @pytest.mark.parametrize(("before", "now"), FORMER.items())
@@ -66,6 +66,10 @@ def test_a_folder_named_almost_like_a_command_is_a_folder(command, tmp_path):
         ("Compare", "no command 'Compare'; did you mean compare?"),
         ("kernal", "no command 'kernal'; did you mean profile kernels?"),
         ("unbundel", "no command 'unbundel'; did you mean bundle unpack?"),
+        ("diff", "no command 'diff'; did you mean compare?"),
+        ("Pack", "no command 'Pack'; did you mean bundle create?"),
+        ("imported", "no command 'imported'; did you mean profile import?"),
+        ("init", "no command 'init'; `benchmarker --help` lists the commands"),
         ("frobnicate", "no command 'frobnicate'; `benchmarker --help` lists the commands"),
         ("suite lst", "no command 'suite lst'; did you mean suite list?"),
         ("suite frobnicate", "no command 'suite frobnicate'; `benchmarker suite --help` lists the commands"),
@@ -77,6 +81,11 @@ def test_a_near_miss_gets_a_suggestion_and_status_2(command, words, message):
     done = command(*words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"benchmarker: error: {message}\n"
+
+
+def test_words_that_mean_a_command_are_no_commands_and_name_one():
+    assert set(MEANT.values()) <= set(LINES)
+    assert not set(MEANT) & {name.partition(" ")[0] for name in (*LINES, *FORMER)}
 
 
 def test_help_has_one_line_of_at_most_80_columns_for_each_command_by_section(command, monkeypatch):

@@ -4,6 +4,7 @@ import click
 import pytest
 from support.commands import named, parsed
 
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.cli.commands import LINES
 from benchmarker.cli.options.types import Duration, Number
 from benchmarker.planning.build import from_description
@@ -41,19 +42,20 @@ def test_a_bare_number_is_in_the_unit_of_the_option(words, option, name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("soon", "'soon' is not a duration: write 250ms, 90s, 10m or 1.5h"),
-        ("10d", "'10d' is not a duration"),
-        ("nan", "'nan' is not a duration"),
-        ("s", "'s' is not a duration"),
-        ("-1s", "-1.0 is not in the range x>"),
-        ("1e9h", "is larger than 1e+09"),
-        ("1e999", "inf is not a finite number"),
+        ("soon", "={text}: not a time: write 250ms, 90s, 10m or 1.5h"),
+        ("10d", "={text}: not a time"),
+        ("nan", "={text}: not a time"),
+        ("s", "={text}: not a time"),
+        ("-1s", ": must be "),
+        ("1e9h", ": must be at most 1e+09"),
+        ("1e999", ": not a finite number"),
     ],
 )
 def test_a_time_that_is_none_or_out_of_bounds_is_refused(words, option, name, text, message):
     with pytest.raises(click.UsageError) as caught:
         parsed(*words, f"{option}={text}")
-    assert message in caught.value.format_message()
+    assert f"{option}=" in caught.value.format_message()
+    assert message.format(text=text) in caught.value.format_message()
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -72,6 +74,29 @@ def test_the_times_of_a_plan_take_a_unit():
 
 
 def test_a_bound_is_in_seconds():
-    with pytest.raises(click.BadParameter, match="x>=1"):
+    with pytest.raises(click.BadParameter, match="must be at least 1"):
         Duration(min=1).convert("250ms", None, None)
     assert Duration(min=1).convert("1000ms", None, None) == 1
+
+
+@pytest.mark.parametrize("text", ["mixed_bf16", "mixed-bf16"])
+def test_a_precision_has_one_name_however_it_is_typed(text):
+    assert parsed(*RUN, f"--precision={text}").params["precision"] == "mixed_bf16"
+    with pytest.raises(click.UsageError) as caught:
+        parsed(*RUN, "--precision=bf17")
+    assert caught.value.format_message() == f"--precision=bf17: not one of {', '.join(PRECISIONS)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--trials=x", "--trials=x: not a whole number"),
+        ("--trials=0", "--trials=0: must be at least 1"),
+        ("--median-precision=2", "--median-precision=2: must be at most 1"),
+        ("--mode=train", "--mode=train: not one of inference, forward_backward, training"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_option(text, message):
+    with pytest.raises(click.UsageError) as caught:
+        parsed(*RUN, text)
+    assert caught.value.format_message() == message

@@ -49,7 +49,7 @@ def test_a_duration_is_read(text, seconds):
 
 def test_a_bare_duration_is_in_the_unit_asked_for():
     assert (duration_s("2", "m"), duration_s("2s", "m")) == (120, 2)
-    with pytest.raises(ValueError, match=r"'soon' is not a duration: write 250ms, 90s, 10m or 1\.5h"):
+    with pytest.raises(ValueError, match=r"'soon' is not a time: write 250ms, 90s, 10m or 1\.5h"):
         duration_s("soon")
 
 

@@ -36,7 +36,9 @@ MEMORY = Terms("host_peak_rss_bytes", VALUE, 0.02)
         # 1 / 1.27 of the time is 1.27 times the rate; 1 / 1.3 and 1 / 1.24 of the time are ±3% around it
         (judged(1 / 1.27, 1 / 1.3, 1 / 1.24, "faster"), TIME, "torch is 27% faster than jax (±3%)"),
         (judged(1.27, 1.24, 1.3, "faster", "higher"), RATE, "torch is 27% faster than jax (±3%)"),
-        (judged(1.25, 1.2, 1.3, "slower"), TIME, "torch is 20% slower than jax (±3%)"),
+        (judged(1.25, 1.22, 1.28, "slower"), TIME, "torch takes 25% longer than jax (±3%)"),
+        (judged(1.44, 1.4, 1.6, "slower"), TIME, "torch takes 44% longer than jax (40% to 60%)"),
+        (judged(2.5, 2.4, 2.6, "slower"), TIME, "torch takes 2.50x as long as jax (±0.10)"),
         (judged(0.8, 0.77, 0.83, "slower", "higher"), RATE, "torch is 20% slower than jax (±3%)"),
         (judged(1.27, 1.1, 1.6, "faster", "higher"), RATE, "torch is 27% faster than jax (10% to 60%)"),
         (judged(0.6, 0.55, 0.7, "slower", "higher"), RATE, "torch is 40% slower than jax (30% to 45%)"),
@@ -46,10 +48,29 @@ MEMORY = Terms("host_peak_rss_bytes", VALUE, 0.02)
         (
             judged(1.004, 0.998, 1.01, "same", "higher"),
             RATE,
-            "no difference: torch is within ±2% of jax (0.4% faster, ±0.6%)",
+            "no difference: torch is within ±2% of jax (0.2% slower to 1% faster)",
         ),
-        (judged(0.95, 0.88, 1.09, "undecided", "higher"), RATE, "undecided: torch is 12% slower to 9% faster than jax"),
-        (judged(0.95, 0.4, 3.2, "undecided", "higher"), RATE, "undecided: torch is 0.4x to 3.2x as fast as jax"),
+        (judged(0.995, 0.99, 1.01, "same"), TIME, "no difference: torch is within ±2% of jax (1% longer to 1% faster)"),
+        (judged(1, 1, 1, "same"), TIME, "no difference: torch is within ±2% of jax (0% faster)"),
+        (
+            judged(0.95, 0.88, 1.09, "undecided", "higher"),
+            RATE,
+            "undecided: torch may be 12% slower or 9% faster than jax",
+        ),
+        (judged(0.95, 0.8, 1.09, "undecided"), TIME, "undecided: torch may take 9% longer or be 25% faster than jax"),
+        (judged(1.05, 0.8, 1.09, "undecided"), TIME, "undecided: torch may be 25% faster or take 9% longer than jax"),
+        (judged(0.95, 0.4, 3.2, "undecided", "higher"), RATE, "undecided: torch may be 0.4x to 3.2x as fast as jax"),
+        (judged(1.1, 0.4, 3.2, "undecided"), TIME, "undecided: torch may take 0.4x to 3.2x as long as jax"),
+        (
+            judged(1.04, 1.01, 1.07, "undecided"),
+            TIME,
+            "undecided, corrected for all that is compared; alone, torch takes 4% longer than jax (±3%)",
+        ),
+        (
+            judged(1.04, 0.9, 1.2, "undecided"),
+            MEMORY,
+            "undecided: the host peak rss of torch may be 10% lower or 20% higher than that of jax",
+        ),
         (
             judged(0.8, None, None, "undecided"),
             TIME,
@@ -83,8 +104,10 @@ def test_a_verdict_is_a_plain_sentence(each, terms, expected):
         (judged(1 / 1.27, 1 / 1.3, 1 / 1.24, "faster"), TIME, "27% faster (±3%)"),
         (judged(2.31, 2.26, 2.36, "faster", "higher"), RATE, "2.31x as fast (±0.05)"),
         (judged(1.004, 0.998, 1.01, "same", "higher"), RATE, "same within 2%"),
-        (judged(0.95, 0.88, 1.09, "undecided", "higher"), RATE, "undecided (-12% to +9%)"),
-        (judged(0.95, 0.4, 3.2, "undecided", "higher"), RATE, "undecided (0.4x to 3.2x)"),
+        (judged(0.95, 0.88, 1.09, "undecided", "higher"), RATE, "undecided (12% slower to 9% faster)"),
+        (judged(0.95, 0.4, 3.2, "undecided", "higher"), RATE, "undecided (0.4x to 3.2x as fast)"),
+        (judged(0.995, 0.99, 1.001, "undecided"), TIME, "undecided (alone: 0.1% longer to 1% faster)"),
+        (judged(1.44, 1.41, 1.47, "slower"), TIME, "takes 44% longer (±3%)"),
         (judged(0.8, None, None, "undecided"), TIME, "undecided: too few trials"),
         (judged(None, None, None, "undecided"), TIME, "undecided: no value"),
         (judged(0.73, 0.7, 0.76, "better"), MEMORY, "27% lower (±3%), better"),
@@ -94,11 +117,14 @@ def test_a_verdict_fits_a_cell(each, terms, expected):
     assert gist(each, terms) == expected
 
 
-@pytest.mark.parametrize("words", [SPEED, VALUE, SCORE])
-def test_swapping_the_sides_of_times_inverts_the_ratio(words):
-    one = Change.of(judged(0.8, 0.7, 0.9, "faster", "lower"), SPEED)
-    other = Change.of(judged(1 / 0.8, 1 / 0.9, 1 / 0.7, "faster", "higher"), words)
-    assert (one.ratio, one.low, one.high) == pytest.approx((other.ratio, other.low, other.high))
+@pytest.mark.parametrize("ratio", [1.02, 1.44, 3.0])
+def test_where_one_side_is_faster_the_other_takes_longer_by_the_same_figure(ratio):
+    """The percentage is that of the ratio which is printed beside it, or of its inverse."""
+    slower = Change.of(judged(ratio, 0.9 * ratio, 1.1 * ratio, "slower"), SPEED)
+    faster = Change.of(judged(1 / ratio, 1 / (1.1 * ratio), 1 / (0.9 * ratio), "faster"), SPEED)
+    assert (slower.ratio, slower.low, slower.high) == pytest.approx((faster.ratio, faster.low, faster.high))
+    figure = slower.amount().partition(" ")[0]
+    assert figure in (f"{100 * (ratio - 1):.0f}%", f"{ratio:.1f}x") and faster.amount().startswith(figure)
 
 
 def test_names_lose_what_their_values_say():
@@ -128,7 +154,7 @@ def test_metrics_in_words():
         (
             judged(1.004, 0.998, 1.01, "same", "higher", doubt="disturbed"),
             RATE,
-            "no difference (provisional): torch is within ±2% of jax (0.4% faster, ±0.6%)",
+            "no difference (provisional): torch is within ±2% of jax (0.2% slower to 1% faster)",
             "same within 2% (provisional)",
         ),
     ],

@@ -63,11 +63,11 @@ def test_defaults_suit_the_platform_and_what_is_given_wins():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n_row": "0"}, r"--n-row=0: expected `int` >= 1"),
-        ({"n_row": "many"}, r"--n-row=many: expected `int`"),
-        ({"n_row": "1.5"}, r"--n-row=1.5: expected `int`"),
-        ({"ratio": "nan?"}, r"--ratio=nan\?: expected `float`"),
-        ({"kind": "three"}, r"--kind=three: expected one of one, two$"),
+        ({"n_row": "0"}, r"--n-row=0: must be at least 1"),
+        ({"n_row": "many"}, r"--n-row=many: not a whole number$"),
+        ({"n_row": "1.5"}, r"--n-row=1.5: not a whole number$"),
+        ({"ratio": "nan?"}, r"--ratio=nan\?: not a number$"),
+        ({"kind": "three"}, r"--kind=three: not one of one, two$"),
         ({"nrow": 1}, r"no option --nrow; did you mean --n-row"),
         ({"width": 3}, r"the width must be even"),
     ],
@@ -111,7 +111,7 @@ def test_lists_without_a_value_are_refused(text, message):
 def test_only_whole_numbers_have_units():
     assert parameters.resolve(SampleProblem(), {"width": "4K"}, "cpu")["width"] == 4096
     for name in ("ratio", "kind"):
-        with pytest.raises(UserError, match=f"--{name}=4K: expected"):
+        with pytest.raises(UserError, match=f"--{name}=4K: not "):
             parameters.resolve(SampleProblem(), {name: "4K"}, "cpu")
     with pytest.raises(UserError, match="--n-row is too large"):
         parameters.resolve(SampleProblem(), {"n_row": "999999999999999999G"}, "cpu")

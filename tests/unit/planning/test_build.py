@@ -103,25 +103,25 @@ def test_where_nothing_is_left_all_reasons_are_said(frameworks):
     ("given", "message"),
     [
         ({"problem": "gem"}, "no problem is named 'gem'; did you mean gemm?"),
-        ({"problem": 3}, "problem=3: expected `str`, got `int`"),
+        ({"problem": 3}, "problem=3: not text"),
         ({"framework": "troch"}, "no framework is named 'troch'; did you mean torch?"),
         ({"precision": "fp31"}, "no precision is named 'fp31'; did you mean fp32"),
         ({"precision": "x"}, "no precision is named 'x'; there are: fp64, fp32, "),
         ({"mode": "trainig"}, "no mode is named 'trainig'; did you mean training?"),
         ({"precison": "fp32"}, "no setting of gemm is named 'precison'; did you mean precision"),
         ({"batch_sise": 1}, "no setting of gemm is named 'batch_sise'; did you mean batch_size?"),
-        ({"m": 0}, "--m=0: expected `int` >= 1"),
-        ({"m": "x"}, "--m=x: expected `int`"),
-        ({"m": True}, "--m=True: expected `int`, got `bool`"),
-        ({"gpu": -1}, "gpu=-1: expected `int` >= 0"),
-        ({"threads": 0}, "threads=0: expected `int` >= 1"),
-        ({"compile": "maybe"}, "compile=maybe: expected `bool`"),
-        ({"seed": "-1"}, "seed=-1: expected `int` >= 0"),
-        ({"seconds": 0}, "seconds=0: expected `float` > 0.0"),
-        ({"seconds": float("inf")}, "seconds=inf: expected a finite number"),
-        ({"timeout_s": "nan"}, "timeout_s: 'nan' is not a duration: write 250ms, 90s, 10m or 1.5h"),
-        ({"seconds": "0s"}, "seconds=0s: expected `float` > 0.0"),
-        ({"median_precision": 2}, "median_precision=2: expected `float` <= 1.0"),
+        ({"m": 0}, "m=0: must be at least 1"),
+        ({"m": "x"}, "m=x: not a whole number"),
+        ({"m": True}, "m=true: not a whole number"),
+        ({"gpu": -1}, "gpu=-1: must be at least 0"),
+        ({"threads": 0}, "threads=0: must be at least 1"),
+        ({"compile": "maybe"}, "compile=maybe: not true or false"),
+        ({"seed": "-1"}, "seed=-1: must be at least 0"),
+        ({"seconds": 0}, "seconds=0: must be greater than 0"),
+        ({"seconds": float("inf")}, "seconds=inf: not a finite number"),
+        ({"timeout_s": "nan"}, "timeout_s: 'nan' is not a time: write 250ms, 90s, 10m or 1.5h"),
+        ({"seconds": "0s"}, "seconds=0s: must be greater than 0"),
+        ({"median_precision": 2}, "median_precision=2: must be at most 1"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_is_asked(frameworks, given, message):
@@ -223,7 +223,7 @@ def test_ways_to_divide_a_step_share_the_case_of_one_device(frameworks):
     axes = {"devices": [1, 2], "parallel": ["dp", "tp"]}
     cases, _ = build.make_cases(build.factors.expand(described(base=BASE, axes=axes, cases=[], name=None)))
     assert [(case.devices, case.parallel) for case in cases] == [(1, "none"), (2, "dp"), (2, "tp")]
-    with pytest.raises(UserError, match=r"parallel=pp: invalid enum value 'pp'"):
+    with pytest.raises(UserError, match=r"parallel=pp: not one of none, dp, fsdp, tp"):
         build.make_cases([{**BASE, "parallel": "pp"}])
 
 

@@ -66,7 +66,7 @@ def test_every_parameter_of_a_case_is_decided():
         ({"device": "gpu"}, "f 1.0 reports no device 'gpu' here; it reports: cpu"),
         ({"gpu": 0}, "--gpus=0 is given, but f would run on the CPU"),
         ({"params": {"transpose_a": True}}, "gemm in f does not support --transpose-a=True; it supports: False"),
-        ({"params": {"m": "0"}}, "--m=0: expected `int` >= 1"),
+        ({"params": {"m": "0"}}, "--m=0: must be at least 1"),
     ],
 )
 def test_what_a_framework_does_not_do_is_refused_by_name(given, message):

@@ -226,7 +226,7 @@ def test_the_command_prints_ranks_ties_and_warnings(command, offers):
     assert table[3][3:] == ["1", "(baseline)", "-", "100%", "3.6", "-"]
     assert {row[-1] for row in table[1:3]} == {"-", "1"}
     assert all(len(line) <= 80 for line in lines[heading : heading + 9])
-    assert re.search(r"^samples_per_s: b is fastest: \S+ faster than [cd]", done.stdout, re.M)
+    assert re.search(r"^samples_per_s, \d of \d cases.*: b is fastest: \S+ faster than [cd]", done.stdout, re.M)
     assert re.search(r"; [cd] and [cd] cannot\s+be told apart", done.stdout)
     assert re.search(r"^  D/C \d\S+ \[.*undecided$", done.stdout, re.M)
     assert re.search(r"^case +weight +A +B/A +C/A +D/A\nseed=0 +1 +2\S* +2\.\d+ +1\.\d+", done.stdout, re.M)
@@ -234,7 +234,7 @@ def test_the_command_prints_ranks_ties_and_warnings(command, offers):
     assert (
         done.stdout.count("  warning (B/A, C/B, D/B): the verdict is provisional: 16 of 16 trials of b were dist") == 1
     )
-    assert re.search(r"^samples_per_cost: .*\n(  .*\n)*rank  side", done.stdout, re.M)
+    assert re.search(r"^samples_per_cost, .*\n(  .*\n)*rank  side", done.stdout, re.M)
     told = command("score", "a", "b", "c", "d", "--cost=cost.toml", "--verbose").stdout
     assert "verdicts are corrected for 12 comparisons (Holm), intervals are not" in told
     assert command("score", "a", "b", "c", "--strict").returncode == 3

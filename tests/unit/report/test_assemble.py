@@ -41,9 +41,9 @@ def doubts(page):
 def test_the_answer_is_a_sentence_with_ratio_interval_and_rounds(page_of, place, two, parts):
     made = page_of(place(two(A, [2 * each for each in A])))
     (card,) = made.cards
-    assert (card.verdict, card.word, card.figure) == ("slower", "slower", "2.000")
-    assert card.sentence == "two is slower than one: 2.000 times its step time (median)."
-    assert card.detail == "95% interval [2.000, 2.000]; below 1 is faster; 8 rounds"
+    assert (card.verdict, card.word, card.figure) == ("slower", "slower", "takes 2x as long")
+    assert card.sentence == "two takes 2x as long as one (±0)."
+    assert card.detail == "step time (median): B/A 2.000; 95% interval [2.000, 2.000]; 8 rounds"
     assert made.subtitle.startswith("16 trials · none failed · 2 configurations · 1 run · ")
     assert made.title == "nap, inference, fp32"
     assert section(made, "measured").lead == ("One case: nap ms=1.0 fp32 on cpu.",)
@@ -57,13 +57,14 @@ def test_the_answer_is_a_sentence_with_ratio_interval_and_rounds(page_of, place,
 
 def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts):
     same = page_of(place(two(A, A), "same"))
-    assert same.cards[0].sentence == "two and one are the same within 2%: 1.000 times its step time (median)."
+    assert same.cards[0].sentence == "no difference: two is within ±2% of one (0% faster)."
+    assert same.cards[0].figure == "within ±2%"
     few = page_of(place(two(A[:1], A[:1]), "few"))
-    assert few.cards[0].sentence.startswith("It is undecided whether two differs from one: 1.000 times its step")
+    assert few.cards[0].sentence == "undecided: too few trials for a test; in these, two is 0% faster than one."
     assert doubts(few) == [
         "No verdict is possible: with only one trial on a side, the variation between processes is unknown."
     ]
-    assert few.cards[0].detail == "no interval; below 1 is faster; 1 and 1 trials"
+    assert few.cards[0].detail == "step time (median): B/A 1.000; no interval; 1 and 1 trials"
 
 
 def test_a_side_without_a_value_is_the_reason_why_there_is_no_verdict(page_of, place, two, failed):
@@ -72,7 +73,9 @@ def test_a_side_without_a_value_is_the_reason_why_there_is_no_verdict(page_of, p
     made = page_of(place(broken, "broken"))
     assert "No verdict is possible: two: 8 of 8 trials failed (told to fail)." in doubts(made)
     assert "two: 8 of 8 trials failed, for instance: told to fail. The figures are based on the others." in doubts(made)
-    assert made.cards[0].sentence == "two and one cannot be compared: a side has no step time (median)."
+    assert made.cards[0].sentence == (
+        "undecided: two and one cannot be compared, because a side has no step time (median)."
+    )
     folder = place(records, "unsensed")
     made = page(gather([(folder, *store.read([folder]))], Rules(metric="samples_per_J")))[0]
     (warning,) = doubts(made)
@@ -95,7 +98,7 @@ def test_cases_have_a_geometric_mean_and_many_are_counted(page_of, place, two, p
     ]
     made = page_of(place(records))
     (card,) = made.cards
-    assert card.sentence == "two is slower than one: 1.500 times its step time (median), over 5 cases."
+    assert card.sentence == "over 5 cases (geometric mean): two takes 50.0% longer than one (±1.3%)."
     assert card.detail.endswith("; of 5 cases: 5 slower")
     assert section(made, "verdicts").lead[-1] == "5 slower, of 5."
     assert parts(made)["ratios"].rows == tuple(f"seed={seed}" for seed in range(5))

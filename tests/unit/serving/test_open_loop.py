@@ -10,7 +10,7 @@ from support.serving import Queue, VirtualLoop, outcomes, virtually, waiting_cdf
 from benchmarker.records.load import Lengths
 from benchmarker.serving.arrivals import Request, draw
 from benchmarker.serving.latency import e2e_s, ttft_s
-from benchmarker.serving.open_loop import RequestError, Usage, drive
+from benchmarker.serving.open_loop import Overload, RequestError, Usage, drive
 from benchmarker.stats.quantile_interval import quantile
 
 LENGTHS = Lengths(64, 64), Lengths(2, 2)
@@ -130,3 +130,28 @@ def test_virtual_time_takes_no_time():
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(asyncio.sleep(1e6))
         assert runner.get_loop().time() == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize(("rate", "ends"), [(7.0, False), (20.0, True)])
+def test_a_load_that_is_ended_drops_what_is_in_flight(rate, ends):
+    """A server of 10 requests/s; at 20, the queue grows by 10 requests/s, so those from 4 s on wait 2 s or more."""
+    requests = draw(rate, 60.0, *LENGTHS, seed=3)
+    found, timeouts = [], 0
+
+    def done(outcome):
+        nonlocal timeouts
+        found.append(outcome)
+        timeouts += outcome.failure is not None
+        if timeouts > 0.1 * len(requests):
+            raise Overload
+
+    async def run():
+        await drive(Queue(0.1), requests, 2.0, done)
+        return asyncio.get_running_loop().time()
+
+    end_s = virtually(run())
+    kinds = [each.failure.kind for each in found if each.failure]
+    assert ("dropped" in kinds) == ends
+    assert (end_s < 0.5 * requests[-1].arrival_s) == ends
+    assert kinds.count("timeout") == (int(0.1 * len(requests)) + 1 if ends else 0)
+    assert all(each.arrival_s > end_s - 2.1 for each in found if each.failure and each.failure.kind == "dropped")

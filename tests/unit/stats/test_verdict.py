@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from benchmarker.stats.shift import paired, unpaired
 from benchmarker.stats.verdict import MOST_SUGGESTED, enough, holm, judge
 
+MARGIN = 0.02
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=6)
 EXAMPLES = settings(deadline=None, derandomize=True)
 
@@ -16,11 +17,11 @@ EXAMPLES = settings(deadline=None, derandomize=True)
 @pytest.mark.parametrize(
     ("estimate", "p_different", "p_same", "outcome"),
     [
-        (0.01, 0.001, 0.05, "same"),
+        (0.01, 0.001, 0.025, "same"),
         (-0.01, 0.001, 0.0, "same"),
-        (0.01, 0.05, 0.051, "higher"),
-        (-0.01, 0.05, 0.051, "lower"),
-        (0.01, 0.051, 0.051, "undecided"),
+        (0.01, 0.05, 0.026, "higher"),
+        (-0.01, 0.05, 0.026, "lower"),
+        (0.01, 0.051, 0.026, "undecided"),
         (0.0, 1.0, 1.0, "undecided"),
     ],
 )
@@ -32,6 +33,17 @@ def test_alpha_is_asked():
     assert judge(0.1, 0.02, 1.0, 0.05) == "higher"
     assert judge(0.1, 0.02, 1.0, 0.01) == "undecided"
     assert judge(0.1, 0.02, 0.02, 0.01) == "undecided"
+
+
+@EXAMPLES
+@given(st.lists(st.integers(-60, 60), min_size=1, max_size=12), st.sampled_from([0.05, 0.01]), st.booleans())
+def test_the_interval_of_that_level_shows_the_verdict(thousandths, alpha, is_paired):
+    values = np.array(thousandths) / 1000
+    found = paired(values) if is_paired else unpaired(values[::2], values[1::2]) if len(values) > 1 else paired(values)
+    outcome = judge(found.estimate, found.p_different, found.p_within(MARGIN), alpha)
+    low, high = found.interval(1 - alpha) or (-np.inf, np.inf)
+    assert (outcome == "same") == (-MARGIN < low <= high < MARGIN)
+    assert (outcome in ("lower", "higher")) == (outcome != "same" and not low <= 0 <= high)
 
 
 def test_a_small_clear_difference_is_the_same_and_a_larger_one_is_not():
@@ -77,9 +89,6 @@ def scores(n):
     """Values of mean 0 and standard deviation 1, as evenly placed as normal ones can be."""
     found = np.array([NormalDist().inv_cdf((index + 0.5) / n) for index in range(n)])
     return found / found.std(ddof=1)
-
-
-MARGIN = 0.02
 
 
 @pytest.mark.parametrize(

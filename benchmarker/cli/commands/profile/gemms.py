@@ -13,6 +13,7 @@ from benchmarker.cli.display.output import csv_option, json_option, print_json, 
 from benchmarker.cli.display.profiles import cells, headline, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.roof import roof_option
+from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count, si
 from benchmarker.records import ceilings
 from benchmarker.roofline.roofs import measured_roof, named_roof, vendor_roof
@@ -46,7 +47,7 @@ _HIDDEN = ("busy_ns",)
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3', for OF ROOF.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "tf32"]),
+    type=Choice(["fp32", "tf32"]),
     help="How the products of f32 in a trace were computed. [default: fp32]",
 )
 @roof_option

@@ -19,6 +19,7 @@ from benchmarker.cli.display.profiles import (
     print_frame_csv,
     warn,
 )
+from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _HEADINGS = {"delay_median_ns": "median delay", "delay_p95_ns": "p95 delay", "de
 
 @click.command("idle")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
-@click.option("--by", type=click.Choice(list(_BY)), default="cause", show_default=True, help="Group by this.")
+@click.option("--by", type=Choice(list(_BY)), default="cause", show_default=True, help="Group by this.")
 @device_option
 @step_option
 @wide_option

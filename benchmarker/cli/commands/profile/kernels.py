@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.cli.display.profile_statistics import show_statistics, shown_as, statistics_options
+from benchmarker.cli.options.types import Choice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +31,7 @@ _BY = {
 
 
 @click.command("kernels")
-@click.option("--by", type=click.Choice(list(_BY)), default="name", show_default=True, help="Group by this.")
+@click.option("--by", type=Choice(list(_BY)), default="name", show_default=True, help="Group by this.")
 @click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
 @statistics_options
 def command(

@@ -10,6 +10,7 @@ import click
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, wide_option
 from benchmarker.cli.display.profile_filters import device_option
 from benchmarker.cli.display.profiles import NAMES, cell, from_result, plain, print_frame_csv, top_option, warn
+from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import si
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _BYTES = ("peak_allocated", "peak_reserved", "before", "bytes")
 @click.argument("result", metavar="RESULT", type=click.Path(path_type=Path))
 @click.option(
     "--by",
-    type=click.Choice(["scope", "op", "category", "phase"]),
+    type=Choice(["scope", "op", "category", "phase"]),
     default="scope",
     show_default=True,
     help="Group what was allocated at the peak by this.",

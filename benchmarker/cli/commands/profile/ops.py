@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.cli.display.profile_statistics import show_statistics, shown_as, statistics_options
+from benchmarker.cli.options.types import Choice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("ops")
 @click.option(
     "--by",
-    type=click.Choice(["op", "shape"]),
+    type=Choice(["op", "shape"]),
     default="op",
     show_default=True,
     help="A line for each op, or for each op and the shapes and types of its inputs.",

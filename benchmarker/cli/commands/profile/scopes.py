@@ -22,6 +22,8 @@ from benchmarker.cli.display.profile_difference import show_difference
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
 from benchmarker.cli.display.profiles import cell, headline, plain, print_frame_csv, top_option, warn
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options.results import pool_option
+from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
 from benchmarker.records.profile import Scope
@@ -44,17 +46,26 @@ _KNOWN = 30
 @click.command("scopes")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @filter_options
-@click.option("--sort", type=click.Choice(_SORTS), help="Column to sort by. [default: root]")
+@click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
 @top_option
+@pool_option
 @wide_option
 @json_option
 @csv_option
 def command(
-    results: tuple[Path, ...], filters: Filters, sort: str | None, top: int, wide: bool, as_json: bool, as_csv: bool
+    results: tuple[Path, ...],
+    filters: Filters,
+    sort: str | None,
+    top: int,
+    pool: bool,
+    wide: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Show the time of each scope in a profile; for several, the times per step side by side.
 
-    Of several profiles, each configuration has a column, with medians over its trials.
+    Of several profiles, each configuration has a column, with medians over its trials. Of several folders, each is a
+    side, with columns of its own.
 
     With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
     in the second, and their part of the whole difference, per step if both have steps.
@@ -78,7 +89,7 @@ def command(
     with working("reading"):
         from benchmarker.traces.profile_files import configurations, names, profiles
 
-        found = profiles(results)
+        found = profiles(results, pool=pool)
     warn([each.ingested.trace for each in found], names(found), aside=as_json or as_csv)
     table = pd.DataFrame(
         [
