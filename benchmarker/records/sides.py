@@ -122,6 +122,7 @@ def mixed_machines(groups: Sequence[Configuration]) -> list[str]:
             listed = ", ".join(every[:_LISTED]) + (f" and {len(every) - _LISTED} more" if len(every) > _LISTED else "")
             of = f"{name}: " if name else ""
             found.append(
-                f"{of}{part(len(mixed), len(several), 'case', 'mixes', 'mix')} trials of several machines: {listed}"
+                f"{of}{part(len(mixed), len(several), 'case', 'mixes', 'mix')} trials of several machines: {listed}; "
+                "`compare --by=host` tells them apart"
             )
     return found

@@ -147,8 +147,8 @@ def configurations(several: Sequence[Profile]) -> list[str]:
     if len(records) < len(several):
         return [str(each.path) for each in several]
     named = naming.names([factors(each.case) for each in records])
-    made = named.each if any(named.each) or any(each.side for each in several) else named.whole
-    made = _apart(made, ["separable" * each.case.measuring.separable for each in records])
+    short = named.each if any(named.each) or any(each.side for each in several) else named.whole
+    made = _apart(short, ["separable" * each.case.measuring.separable for each in records])
     return [": ".join(filter(None, (each.side, name))) for each, name in zip(several, made, strict=True)]
 
 

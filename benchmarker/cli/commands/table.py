@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, wide_option
 from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
 from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
-from benchmarker.cli.options.results import pool_option, print_mixed, read_sides, selected, where_option
+from benchmarker.cli.options.results import pool_option, read_sides, selected, where_option
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
 from benchmarker.records.sides import by_side
@@ -31,7 +31,7 @@ from benchmarker.tables.grid import grid
 @click.option(
     "--columns",
     metavar="FACTOR[,...]",
-    help="Factors whose values name the columns. [default: the framework, if there are several]",
+    help="Factors whose values name the columns. [default: framework and side, where there are several]",
 )
 @click.option(
     "--value",
@@ -107,5 +107,4 @@ def command(
         print_json(layout.plain(made, values, sheet))
     else:
         print_sheet(sheet, form, output, wide=wide)
-        print_mixed(groups)
     return 1 if faults else 0

@@ -14,6 +14,7 @@ from benchmarker.records.ceilings import Ceilings, DeviceKey, File, keep, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.record import CostPart, DeviceInfo, Failure
+from benchmarker.records.sides import Side, by_side
 from benchmarker.roofline.model import beyond, point, rooflines
 from benchmarker.roofline.roofs import Roof, measured_roof
 
@@ -262,3 +263,10 @@ def test_the_command_without_a_ceiling_names_the_remedy(command, tmp_path):
     assert done.returncode == 2
     assert "run `benchmarker ceilings --precision=fp32`" in done.stderr
     assert command("ceilings", "--known").stdout.startswith("no ceiling is known")
+
+
+def test_sides_have_rooflines_of_their_own():
+    sides = [Side(name, (make_gemm(step_s, trial=at),)) for at, (name, step_s) in enumerate((("a", 4.0), ("b", 8.0)))]
+    found, _ = rooflines(by_side(sides), Ceilings((make_ceiling(1024.0), make_ceiling(100.0, "memory"))))
+    assert [(each.configuration.partition(":")[0], each.trials) for each in found] == [("a", 1), ("b", 1)]
+    assert found[0].points[0].time_s * 2 == found[1].points[0].time_s
