@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CERTAINTY = 0.01
 """Largest p-value at which an effect is reported; it is small because several effects are checked in a comparison."""
+SKEW = 0.05
+"""Difference of the mean step time from the median that is reported; only sides that are closer can change places."""
 PURE = 0.9
 """Shares below which a note is added: of a scope's time, its own part; of its own time, the part attributed to it."""
 
@@ -98,6 +100,8 @@ def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
         found["disturbed"] = f"{disturbed}; {disturbed.advice}"
     if short:
         found["short"] = short
+    if skew := skewed([record for group in groups for record in group]):
+        found["skewed"] = skew[0]
     if limits := _limits([record for group in groups for record in group]):
         found["cores"] = f"measured on {' or '.join(limits)}"
     if mixed := list(dict.fromkeys(filter(None, map(_mixed, groups)))):
@@ -172,6 +176,18 @@ def unsteady(records: Sequence[Record]) -> list[str]:
         many = part(len(stepped), len(timed), "trial")
         notes.append(f"step change in {many} (worst {worst.share:+.0%}, at block {worst.after})")
     return notes
+
+
+def skewed(records: Sequence[Record]) -> list[str]:
+    """Report trials whose mean step time is far from the median, so that rates and step times may disagree."""
+    timed = [np.array(record.blocks.duration_ns) for record in records if record.blocks]
+    shares = [float(np.mean(durations) / np.median(durations)) - 1 for durations in timed]
+    if not (far := [share for share in shares if abs(share) >= SKEW]):
+        return []
+    return [
+        f"the mean step time differs from the median in {part(len(far), len(timed), 'trial')} (worst "
+        f"{max(far, key=abs):+.0%}); samples/s, tokens/s and FLOP/s follow the mean, so they may name another winner"
+    ]
 
 
 def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:

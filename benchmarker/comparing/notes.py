@@ -34,6 +34,7 @@ def notes_on(tested: Tested, family: int) -> list[str]:
     if not profiled:
         found += diagnosis.disturbed(a.records, b.records)
         found += diagnosis.unsteady([*a.records, *b.records])
+        found += diagnosis.skewed([*a.records, *b.records])
         if energetic:
             found += diagnosis.energies(a.records, b.records)
     else:

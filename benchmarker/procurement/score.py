@@ -44,7 +44,7 @@ class Side(Struct, frozen=True, kw_only=True):
     """One side's trials of all cases: their suites, how many were planned and succeeded, and what is missing.
 
     `warnings` holds what makes the side doubtful, by kind: `disturbed` trials, trials too `short` to detect
-    disturbances, a part of the machine's `cores`, and `mixed` trials of a case.
+    disturbances, `skewed` step times, a part of the machine's `cores`, and `mixed` trials of a case.
     """
 
     name: str

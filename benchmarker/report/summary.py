@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
-from benchmarker.records.step_times import by_importance
+from benchmarker.records.step_times import MEAN_STEP_TIME, by_importance
 from benchmarker.report.page_model import Column, Listing, Section, Table
 from benchmarker.report.study import named_columns, names_of
 
@@ -44,10 +45,11 @@ def subtitle(study: Study) -> str:
 def results(study: Study) -> Section:
     """Return the table of configurations with their headline metrics, medians over trials."""
     names: dict[str, str] = {}
+    skew = skewed(study.records)
     for group in study.groups:
         for record in group.ok:
             for name, metric in study.derive(record).items():
-                if metric.headline and metric.value is not None:
+                if (metric.headline or (skew and name == MEAN_STEP_TIME)) and metric.value is not None:
                     names.setdefault(name, metric.unit)
     names = {name: names[name] for name in sorted(names, key=by_importance)}
     columns = (
@@ -66,5 +68,5 @@ def results(study: Study) -> Section:
         for group in study.groups
     ]
     table = Table(columns, tuple(rows))
-    caption = "Medians over the successful trials."
+    caption = " ".join(["Medians over the successful trials.", *(f"{note[0].upper()}{note[1:]}." for note in skew)])
     return Section("results", "Results", (), (Listing("Configurations", table, caption, searched=len(rows) > 10),))

@@ -16,8 +16,9 @@ from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.comparing.diagnosis import threads
+from benchmarker.comparing.diagnosis import skewed, threads
 from benchmarker.comparing.disturbances import disturbances
+from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
@@ -25,7 +26,7 @@ from benchmarker.machine import description
 from benchmarker.records.configurations import factors
 from benchmarker.records.local_times import local_times, slowest_text
 from benchmarker.records.sides import SIDE
-from benchmarker.records.step_times import STEP_TIME, by_importance
+from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, by_importance
 from benchmarker.stats.median_interval import median_spreads
 
 if TYPE_CHECKING:
@@ -60,12 +61,15 @@ def print_cases(
     exchange. Raises `UserError` if a
     chosen metric is unknown.
     """
-    derived = [[_shown(derive(record), chosen) for record in group.records if record.error is None] for group in groups]
+    skew = [] if chosen else skewed([record for group in groups for record in group.records])
+    derived = [
+        [_shown(derive(record), chosen, skew) for record in group.records if record.error is None] for group in groups
+    ]
     metrics = _metrics(chosen, derive(groups[0].records[0]), [each for several in derived for each in several])
     cases = case_columns([group.factors for group in groups], wide=wide)
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
-    for name, heading in _headings(metrics).items():
+    for name, heading in _headings(metrics, skew).items():
         found = [[each for one in several if (each := one.get(name))] for several in derived]
         values = [[each.value for each in several if each.value is not None] for several in found]
         unit = next((each.unit for several in found for each in several), "")
@@ -83,6 +87,8 @@ def print_cases(
     }
     rows = [[*own, *cells] for own, cells in zip(cases.cells, zip(*columns.values(), strict=True), strict=True)]
     print_table([*cases.headings, *columns], rows, drop=drop, wide=wide, remedy=remedy)
+    for note in skew:
+        print_text(f"  note: {note}", "    ")
     for group, own in zip(groups, cases.cells, strict=True):
         for line in _failures(group, " ".join(own) or name_of(group.factors)):
             print_text(line, "  ")
@@ -124,7 +130,8 @@ def print_trials(
 ) -> None:
     """Print a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
     records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
-    derived = [_shown(derive(record), chosen) for record in records]
+    skew = [] if chosen else skewed(records)
+    derived = [_shown(derive(record), chosen, skew) for record in records]
     metrics = _metrics(chosen, derive(records[0]), derived)
     cases = case_columns([group.factors for group in groups], wide=wide)
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
@@ -137,13 +144,20 @@ def print_trials(
         ]
         for record, one in zip(records, derived, strict=True)
     ]
-    headings = list(_headings(metrics).values())
+    headings = list(_headings(metrics, skew).values())
     print_table([*cases.headings, "trial", *headings, "status"], rows, drop=headings[:0:-1], wide=wide)
+    for note in skew:
+        print_text(f"  note: {note}", "    ")
 
 
-def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str]) -> dict[str, Metric]:
-    """Return the metrics that a table may show: those chosen, or those for tables."""
-    return {name: metric for name, metric in metrics.items() if (name in chosen if chosen else metric.headline)}
+def _shown(metrics: Mapping[str, Metric], chosen: Sequence[str], skew: Sequence[str]) -> dict[str, Metric]:
+    """Return the metrics that a table may show: those chosen, or those for tables, and the mean step time if skewed."""
+    also = [MEAN_STEP_TIME] if skew else []
+    return {
+        name: metric
+        for name, metric in metrics.items()
+        if (name in chosen if chosen else metric.headline or name in also)
+    }
 
 
 def _metrics(chosen: Sequence[str], known: Iterable[str], derived: Sequence[Mapping[str, Metric]]) -> list[str]:
@@ -181,9 +195,12 @@ def _failures(group: Configuration, name: str) -> list[str]:
     ]
 
 
-def _headings(metrics: Sequence[str]) -> dict[str, str]:
-    """Return the heading of each metric: its name in words, or as it is where that would be ambiguous."""
-    words = list(map(_heading, metrics))
+def _headings(metrics: Sequence[str], skew: Sequence[str] = ()) -> dict[str, str]:
+    """Return the heading of each metric: its name in words, or as it is where that would be ambiguous.
+
+    Where the mean step time stands beside the median, both say so.
+    """
+    words = [measure(name) if skew and name in (STEP_TIME, MEAN_STEP_TIME) else _heading(name) for name in metrics]
     return {name: word if words.count(word) == 1 else name for name, word in zip(metrics, words, strict=True)}
 
 

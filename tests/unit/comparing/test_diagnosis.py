@@ -32,6 +32,14 @@ def test_quiet_trials_are_not_disturbed():
     assert diagnosis.unsteady(records) == []
 
 
+def test_a_mean_far_from_the_median_is_told():
+    records = [make_record([1.0, 1.0, 1.0, 1.16]), make_record([1.0, 1.0, 1.0, 1.4])]
+    assert diagnosis.skewed(records[:1]) == []
+    (note,) = diagnosis.skewed(records)
+    assert note.startswith("the mean step time differs from the median in 1 of 2 trials (worst +10%); samples/s")
+    assert diagnosis.doubts([records])["skewed"] == note
+
+
 def test_each_interference_counter_is_named():
     peers = [make_record()] * 5
     cases = {
