@@ -18,13 +18,16 @@ from support.toy import ENTRY_POINTS, TOY, install
 
 from benchmarker.cli import main
 from benchmarker.hooks import registry
+from benchmarker.planning import kept_abilities
 from benchmarker.records import ceilings
 
 
 @pytest.fixture(autouse=True)
-def _own_ceilings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ceilings that lie in the user's cache are none of a test's business."""
-    monkeypatch.setenv(ceilings.VARIABLE, str(tmp_path_factory.mktemp("ceilings")))
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies in the user's cache is none of a test's business: ceilings, and what frameworks support."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv(ceilings.VARIABLE, str(folder / "ceilings"))
+    monkeypatch.setenv(kept_abilities.VARIABLE, str(folder))
 
 
 @pytest.fixture

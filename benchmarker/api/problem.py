@@ -208,7 +208,7 @@ class Problem(ABC):
 
         `Cost.samples` grows in the same proportion. Raises `UserError` if there are none.
         """
-        raise UserError("this problem does not say how its work grows with the devices; give --scaling=strong")
+        raise UserError("this problem has no weak scaling; use --scaling=strong")
 
     def collectives(
         self, params: Any, mode: Mode, precision: str, parallel: Parallel, devices: int

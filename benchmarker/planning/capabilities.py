@@ -1,4 +1,4 @@
-"""What the frameworks on this machine support; each is asked in a separate process."""
+"""What the frameworks on this machine support; each is asked in a separate process, unless its answer was kept."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.problem import Support
 from benchmarker.files.scratch import scratch
+from benchmarker.planning import kept_abilities
 from benchmarker.planning.cases import Ability
 from benchmarker.worker.launch import converse, ending_text
 from benchmarker.worker.protocol import Request
@@ -42,6 +43,8 @@ def usable(problem: str, frameworks: Iterable[str], environment: Environment) ->
 
 
 def _ask(problem: str, framework: str, environment: Environment) -> Ability | UserError:
+    if kept := kept_abilities.read(problem, framework, environment):
+        return kept
     heard: list[Event] = []
     request = Request(task="describe", framework=framework, problem=problem)
     with scratch() as folder:
@@ -51,7 +54,8 @@ def _ask(problem: str, framework: str, environment: Environment) -> Ability | Us
             if "refused" in event:
                 return UserError(event["refused"])
             if "info" in event:
-                return Ability(
-                    msgspec.convert(event["info"], FrameworkInfo), msgspec.convert(event["support"], Support)
-                )
+                info = msgspec.convert(event["info"], FrameworkInfo)
+                ability = Ability(info, msgspec.convert(event["support"], Support))
+                kept_abilities.write(problem, framework, environment, ability)
+                return ability
         return UserError(f"{framework} does not start: {ending_text(ending, log)}")

@@ -1,40 +1,52 @@
 """Find ceilings: try several sizes, and measure the best of each kind again.
 
-The best of several noisy values is too high. The winner of the search is therefore run again, several times in fresh
-processes, and only the median of these trials is the ceiling.
+The best of several noisy values is too high. The winner of a thorough search is therefore run again, several times in
+fresh processes, and only the median of these trials is the ceiling. A quick survey tries fewer sizes, once each and in
+one process for each framework, and takes the best.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product, zip_longest
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import psutil
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.hooks import registry
 from benchmarker.planning import build, estimate
 from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, Ceiling, key_of
 from benchmarker.records.configurations import configurations
 from benchmarker.records.plan import make_plan
 from benchmarker.worker.bench import BATCHES
+from benchmarker.worker.timing import WINDOW_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from benchmarker.api.case import Case
     from benchmarker.planning.factors import Settings
-    from benchmarker.records.ceilings import Resource
+    from benchmarker.records.ceilings import Method, Resource
     from benchmarker.records.plan import Plan
     from benchmarker.records.record import Record
 
 SEARCH_TRIALS = 2
 SEARCH = Measuring(warmup_steps=2, blocks=20, seconds=1.0, timeout_s=120.0, power="none")
 MEASURE = Measuring(preheat=True, preheat_max_s=10.0, blocks=100, seconds=3.0, timeout_s=300.0, power="none")
+QUICK = Measuring(warmup_steps=2, blocks=30, seconds=0.4, timeout_s=120.0, power="none")
+START_S = 3.5
+"""Seconds of a trial outside preheat and timing that are assumed before the first one."""
 
+OPS = ("copy", "triad")
+QUICK_CPU_SIDES = (1024, 2048)
+QUICK_ACCELERATOR_SIDE = 8192
+QUICK_ARRAY_SHARE = 2
+"""A quick survey divides the length of the arrays of copy and triad by this: filling them takes most of its time."""
 CPU_SIDES = (512, 1024, 1536, 2048, 3072, 4096)
 ACCELERATOR_SHAPES = (
     *((side, side, side, b) for side in (2048, 4096, 8192, 12288) for b in (False, True)),
@@ -57,6 +69,22 @@ Together they take at most half of the memory. A virtual machine may report the 
 """
 
 
+def resources(names: Sequence[str], precisions: Sequence[str], where: Settings) -> list[Settings]:
+    """Settings of each resource in each framework and precision; `where` are those of the device."""
+    rows = MATVEC_ROWS.values()
+    whole: list[Settings] = [
+        {"problem": "gemm", "framework": name, "precision": each} for name, each in product(names, precisions)
+    ]
+    few: list[Settings] = [
+        {"problem": problem, "framework": name, "precision": precision, rows_option: count}
+        for problem, rows_option in (("gemm", "m"), ("mlp", "batch_size"))
+        for name, precision, count in product(names, precisions, rows)
+        if precision != "int8" and name in registry.implementing(problem)  # int8 is multiplied by more rows only
+    ]
+    arrays: list[Settings] = [{"problem": "stream", "framework": name, "op": op} for name, op in product(names, OPS)]
+    return [{**each, **where} for each in (*whole, *few, *arrays)]
+
+
 def search(settings: Sequence[Settings]) -> Plan:
     """The plan that tries every size; `settings` name problem, framework, device and precision.
 
@@ -71,6 +99,43 @@ def search(settings: Sequence[Settings]) -> Plan:
     return make_plan(cases, SEARCH_TRIALS, left_out=left_out)
 
 
+class Survey(NamedTuple):
+    """The cases of one framework that a quick survey tries in one process; the first `required` are of each kind."""
+
+    framework: str
+    cases: list[Case]
+    required: int
+
+
+def surveys(plan: Plan) -> list[Survey]:
+    """The quick part of a search, by framework: its likeliest sizes, those that tell least come last."""
+    sizes: dict[str, dict[tuple[str, ...], list[Case]]] = {}
+    for case in filter(None, map(_quick, plan.cases)):
+        sizes.setdefault(case.framework, {}).setdefault(kind(case), []).append(case)
+    return [
+        Survey(
+            framework,
+            [case for turn in zip_longest(*kinds.values()) for case in turn if case],
+            required=len(kinds),
+        )
+        for framework, kinds in sizes.items()
+    ]
+
+
+def _quick(case: Case) -> Case | None:
+    """A case as a survey measures it; None if it is left to the thorough search."""
+    resource, params = resource_of(case), dict(case.params)
+    if resource == "compute":
+        sides = {params[name] for name in ("m", "n", "k")}
+        if case.device == "cpu" and not sides <= {*QUICK_CPU_SIDES}:
+            return None
+        if case.device != "cpu" and sides != {QUICK_ACCELERATOR_SIDE}:
+            return None
+    elif resource == "memory":
+        params["n"] = int(params["n"]) // QUICK_ARRAY_SHARE
+    return msgspec.structs.replace(case, params=params, measuring=QUICK)
+
+
 def resource_of(case: Case) -> Resource:
     """The resource of a device that a case measures."""
     if case.problem == "stream":
@@ -83,13 +148,28 @@ def resource_of(case: Case) -> Resource:
 
 def final(searched: Sequence[Record], trials: int) -> Plan | None:
     """The plan that measures the winners of a search again; None if no trial succeeded."""
-    best: dict[tuple[str, ...], tuple[float, Case]] = {}
-    for each in configurations(searched):
-        if rates := [rate for record in each.records if (rate := rate_of(record))]:
-            case = each.records[0].case
-            one = (median(rates), msgspec.structs.replace(case, measuring=MEASURE))
-            best[kind(case)] = max(best.get(kind(case), one), one, key=lambda pair: pair[0])
-    return make_plan([case for _, case in best.values()], trials) if best else None
+    best = winners(searched)
+    cases = [msgspec.structs.replace(records[0].case, measuring=MEASURE) for records in best]
+    return make_plan(cases, trials) if cases else None
+
+
+def winners(searched: Sequence[Record]) -> list[list[Record]]:
+    """The successful trials of the fastest size of each kind, by the median trial."""
+    best: dict[tuple[str, ...], tuple[float, list[Record]]] = {}
+    for configuration in configurations(searched):
+        good = [(rate, record) for record in configuration.records if (rate := rate_of(record))]
+        if good:
+            one = (median(rate for rate, _ in good), [record for _, record in good])
+            of = kind(one[1][0].case)
+            best[of] = max(best.get(of, one), one, key=lambda pair: pair[0])
+    return [records for _, records in best.values()]
+
+
+def thorough_s(plan: Plan, trials: int) -> float:
+    """Seconds that a search and measuring its winners should take, before the first trial."""
+    search_s = len(plan.cases) * plan.trials * (START_S + SEARCH.seconds)
+    kinds = len({kind(case) for case in plan.cases})
+    return search_s + kinds * trials * (START_S + 2 * WINDOW_S + MEASURE.seconds)
 
 
 def measuring_s(searched: Iterable[Record], winners: int, trials: int) -> float:
@@ -102,7 +182,13 @@ def measuring_s(searched: Iterable[Record], winners: int, trials: int) -> float:
     return winners * trials * fmean(each) if each else 0.0
 
 
-def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[Ceiling]:
+def quick_ceilings_of(surveyed: Sequence[Record]) -> list[Ceiling]:
+    """A quick ceiling for each kind with a successful trial."""
+    best = [record for records in winners(surveyed) for record in records]
+    return ceilings_of(surveyed, best, "quick")
+
+
+def ceilings_of(searched: Sequence[Record], measured: Sequence[Record], method: Method = "thorough") -> list[Ceiling]:
     """A ceiling for each winner with a successful trial."""
     sizes = Counter(kind(each.records[0].case) for each in configurations(searched))
     found = []
@@ -112,8 +198,10 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[
         if first is None or (device := key_of(first)) is None:
             continue
         case = first.case
+        spread = rates if method == "thorough" else _block_rates(first)
         found.append(
             Ceiling(
+                method=method,
                 resource=resource_of(case),
                 device=device,
                 host=first.machine.host,
@@ -121,13 +209,13 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[
                 version=first.software.libraries.get(case.framework, ""),
                 precision=case.precision,
                 value=median(rates),
-                low=min(rates),
-                high=max(rates),
+                low=min(spread),
+                high=max(spread),
                 trials=len(rates),
                 searched=sizes[kind(case)],
                 params=case.params,
                 measured_at=first.started_at,
-                run_id=first.run_id,
+                run_id=first.run_id if method == "thorough" else None,
             )
         )
     return found
@@ -135,10 +223,16 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record]) -> list[
 
 def rate_of(record: Record) -> float | None:
     """FLOP/s or bytes/s, from the median timed block; None if the trial failed."""
-    if record.blocks is None or record.cost is None or record.error is not None:
-        return None
+    rates = _block_rates(record)
+    return median(rates) if rates and record.error is None else None
+
+
+def _block_rates(record: Record) -> list[float]:
+    """FLOP/s or bytes/s of each timed block."""
+    if record.blocks is None or record.cost is None:
+        return []
     work = record.cost.flops if resource_of(record.case) == "compute" else record.cost.bytes
-    return work * record.blocks.steps_per_block / (median(record.blocks.duration_ns) / 1e9)
+    return [work * record.blocks.steps_per_block / (duration_ns / 1e9) for duration_ns in record.blocks.duration_ns]
 
 
 def kind(case: Case) -> tuple[str, ...]:

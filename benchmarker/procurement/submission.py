@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -21,9 +21,11 @@ from benchmarker.comparing import disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
+from benchmarker.procurement.evidence import Evidence, Finding
+from benchmarker.procurement.recomputed import Formulas
 from benchmarker.records import store
 from benchmarker.records.configurations import changes, label
-from benchmarker.records.consistency import Span, contradictions, contradictions_between, made_at, span
+from benchmarker.records.consistency import made_at
 from benchmarker.records.record import Blocks
 from benchmarker.records.suite import SuiteId, differences, with_defaults
 
@@ -34,17 +36,8 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
     from benchmarker.records.suite import PlannedSuite
 
-Kind = Literal["invalid", "changed", "missing", "failed", "disturbed"]
 _NAMED = ["problem", "framework"]
 _UNCOMMITTED = "+changes"
-
-
-class Finding(Struct, frozen=True):
-    """One thing that is not as the suite requires: its kind, the file or the case, and what is the matter."""
-
-    kind: Kind
-    of: str
-    what: str
 
 
 class Submission(Struct, frozen=True):
@@ -100,18 +93,14 @@ def _of_bundle(path: Path, expected: PlannedSuite | None) -> Submission:
 
 
 class _Records:
-    """The records of a run as they are read: what is judged together is kept, the rest is judged at once."""
+    """The records of a run as they are read: judged as evidence, and kept without their measurements."""
 
     def __init__(self) -> None:
         self.kept: list[Record] = []
-        self.spans: list[Span] = []
-        self.contradictions: list[Finding] = []
+        self.evidence = Evidence(Formulas())
 
     def add(self, record: Record) -> None:
-        path = f"{record.trial_id}.json"
-        self.contradictions += [Finding("invalid", path, reason) for reason in contradictions(record)]
-        if ran := span(record):
-            self.spans.append(ran)
+        self.evidence.add(record)
         blocks = record.blocks and Blocks(1, record.blocks.duration_ns[:1], "blocks")
         self.kept.append(structs.replace(record, blocks=blocks, scopes=[], kernels=[]))
 
@@ -120,9 +109,7 @@ def _submission(
     path: str, plan: Plan | None, faults: Iterable[Remark], records: _Records, expected: PlannedSuite | None
 ) -> Submission:
     findings = [Finding("invalid", fault.path, fault.reason) for fault in faults]
-    findings += records.contradictions
-    overlaps = contradictions_between(records.spans)
-    findings += [Finding("invalid", f"{trial}.json", reason) for trial, reason in overlaps]
+    findings += records.evidence.findings()
     if plan is None:
         return Submission(path, None, None, findings)
     findings += [*_suite(plan, expected), *_left_out(plan), *_trials(plan, records.kept)]

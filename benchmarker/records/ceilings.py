@@ -27,8 +27,11 @@ from benchmarker.records.store import CEILINGS
 if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
+Method = Literal["quick", "thorough"]
 Resource = Literal["compute", "memory", "matvec", "matvec_8", "matvec_small", "matvec_8_small"]
 VARIABLE = "BENCHMARKER_CEILINGS"
+ABOUT = "about a minute"
+"""How long a quick measurement takes in one precision."""
 MATVEC_ROWS: dict[Resource, int] = {"matvec": 1, "matvec_8": 8}
 """Rows of x in the products y = x·W that measure how fast a matrix of weights is read."""
 SMALL: dict[Resource, Resource] = {"matvec": "matvec_small", "matvec_8": "matvec_8_small"}
@@ -53,13 +56,17 @@ class DeviceKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The highest rate of one resource: median and range over `trials` processes that measured the best size again.
+    """The highest rate of one resource.
+
+    If it is `thorough`, that is the median and the range over `trials` processes that measured the best size again; if
+    it is `quick`, those of the blocks of the best size in one process, and there is no run with its records.
 
     `value`, `low` and `high` are in FLOP/s or bytes/s. `precision` is the type in which products were computed, or the
     type of the numbers that were moved. `params` are those of the best among `searched` sizes. `measured_at` is the
     time of the measurement.
     """
 
+    method: Method
     resource: Resource
     device: DeviceKey
     host: str
@@ -73,7 +80,7 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     searched: Positive
     params: dict[str, bool | int | float | str]
     measured_at: str
-    run_id: str
+    run_id: str | None
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,14 +116,17 @@ class Ceilings:
     faults: tuple[Fault, ...] = ()
 
     def of(self, device: DeviceKey | None, resource: Resource, precision: str | None = None) -> Ceiling | None:
-        """Return the highest ceiling among the newest of each framework and type; without `precision`, of any type."""
+        """Return the highest ceiling of all frameworks; without `precision`, of any type.
+
+        Of each framework and type, the newest thorough one counts, or the newest quick one if there is none.
+        """
         return self._highest.get((device, resource, precision))
 
     @cached_property
     def _highest(self) -> dict[tuple[DeviceKey | None, Resource, str | None], Ceiling]:
         newest = {
             (each.device, each.resource, each.framework, each.precision): each
-            for each in sorted(self.known, key=lambda each: each.measured_at)
+            for each in sorted(self.known, key=lambda each: (each.method == "thorough", each.measured_at))
         }
         found: dict[tuple[DeviceKey | None, Resource, str | None], Ceiling] = {}
         for each in sorted(newest.values(), key=lambda each: each.value, reverse=True):
@@ -143,7 +153,7 @@ class Ceilings:
         threads = f" --threads={record.case.threads}" if record.case.threads and record.device.platform == "cpu" else ""
         return (
             f"no ceiling of {key_of(record)} in {precision} is known{fault}: on that machine, run "
-            f"`benchmarker ceilings --precision={precision}{threads}`"
+            f"`benchmarker ceilings --precision={precision}{threads}` ({ABOUT})"
         )
 
 
@@ -195,17 +205,25 @@ def cache() -> Path:
     return platformdirs.user_cache_path("benchmarker") / "ceilings"
 
 
-def keep(ceilings: Sequence[Ceiling]) -> None:
+def keep(ceilings: Sequence[Ceiling]) -> list[Ceiling]:
     """Store ceilings in the cache, replacing those of the same device, resource, framework and precision.
 
-    Raises OSError.
+    A quick one does not replace a thorough one: these are returned. Raises OSError.
     """
+    stay = []
     cache().mkdir(parents=True, exist_ok=True)
     for device in dict.fromkeys(each.device for each in ceilings):
         path = cache() / f"{hashlib.sha256(msgspec.json.encode(device)).hexdigest()[:16]}.json"
         before = read(path) if path.exists() else []
         merged = {_what(each): each for each in ([] if isinstance(before, Fault) else before)}
-        write(path, list((merged | {_what(each): each for each in ceilings if each.device == device}).values()))
+        for ceiling in ceilings:
+            known = merged.get(_what(ceiling))
+            if ceiling.device == device and ceiling.method == "quick" and known and known.method == "thorough":
+                stay.append(known)
+            elif ceiling.device == device:
+                merged[_what(ceiling)] = ceiling
+        write(path, list(merged.values()))
+    return stay
 
 
 def _what(ceiling: Ceiling) -> tuple[str, str, str]:

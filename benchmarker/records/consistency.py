@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarker.formatting import si
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarker.records.profile import Trace
     from benchmarker.records.record import Blocks, Record
 
-_CLOCK_S = 1e-3
+CLOCK_S = 1e-3
 """Two clocks of a process may differ by this much, s."""
 _ROUNDING = 1e-6
 _AROUND_S, _AROUND_SHARE = 0.15, 0.1
@@ -32,40 +31,38 @@ _PER_CORE_S = 0.02
 """Longest time to read the frequency of a core, s (older kernels wait for it)."""
 _METERS_S = 2.0
 """Longest time to read the meters at both edges of the timed part, s (power/window.py)."""
-_SECOND_S = 2.0
+SECOND_S = 2.0
 """Times of day are stored to the second, and the clock may be adjusted."""
 _ID = re.compile(r"(\d{8}T\d{6}\.\d{6})-[0-9a-f]{8}")
 
 
-def inconsistent(records: Iterable[Record]) -> dict[tuple[str, str], list[str]]:
-    """Return the contradictions within records and between those of a run, by run id and trial id."""
-    found: dict[tuple[str, str], list[str]] = {}
-    runs: dict[str, list[Span]] = {}
-    for record in records:
-        if reasons := contradictions(record):
-            found[record.run_id, record.trial_id] = reasons
-        if ran := span(record):
-            runs.setdefault(record.run_id, []).append(ran)
-    for run_id, spans in runs.items():
-        for trial_id, reason in contradictions_between(spans):
-            found.setdefault((run_id, trial_id), []).append(reason)
-    return found
+class Contradiction(NamedTuple):
+    """What in a record contradicts another part of it: the check that found it, and what does."""
+
+    check: str
+    text: str
 
 
-def contradictions(record: Record) -> list[str]:
-    """Return what in a record contradicts other parts of it, each as one line; none for a trial that was measured."""
-    found = [*_stages(record), *_result(record), *_design(record), *_preheat(record), *_identity(record)]
-    if record.blocks:
-        found += [*_blocks(record, record.blocks), *_stop(record, record.blocks)]
-    if record.energy:
-        found += _energy(record, record.energy)
-    if record.trace:
-        found += _profile(record, record.trace)
-    return found
+def contradictions(record: Record) -> list[Contradiction]:
+    """Return what in a record contradicts other parts of it; nothing for a trial that was measured."""
+    blocks, energy, trace = record.blocks, record.energy, record.trace
+    checks: list[tuple[str, Iterable[str]]] = [
+        ("times do not fit the stages or the process", _stages(record)),
+        ("the outcome is not that of the stages", _result(record)),
+        ("duet and order of blocks do not agree", _design(record)),
+        ("the preheat is not as requested", _preheat(record)),
+        ("ids, time, device or threads do not agree", _identity(record)),
+        ("blocks do not fill the timed part", _blocks(record, blocks) if blocks else ()),
+        ("blocks are not those of the slowest rank", _ranks(record, blocks) if blocks else ()),
+        ("the reason to stop does not apply", _stop(record, blocks) if blocks else ()),
+        ("energy does not agree with its parts", _energy(record, energy) if energy else ()),
+        ("the profile does not agree with its parts", _profile(record, trace) if trace else ()),
+    ]
+    return [Contradiction(check, text) for check, texts in checks for text in texts]
 
 
 def _exceeds(value: float, limit: float) -> bool:
-    return value > limit * (1 + _ROUNDING) + _CLOCK_S
+    return value > limit * (1 + _ROUNDING) + CLOCK_S
 
 
 def _equal(one: float, other: float) -> bool:
@@ -106,16 +103,22 @@ def _stages(record: Record) -> Iterator[str]:
             yield f"{name} is {_s(seconds)}, but the stage {stage!r} takes {_s(stages[stage])}"
 
 
-def _around_s(record: Record, timed_s: float) -> float:
-    """Return the longest time that a timed part may spend outside its blocks, s."""
-    seen, cpu = record.interference, record.machine.cpu
-    waited = 0.0
-    if seen:
-        percent = (seen.pressure_percent or 0.0) + (seen.steal_percent or 0.0)
-        waited = (seen.throttled_s or 0.0) + timed_s * percent / 100
-        waited += _PER_CORE_S * cpu.usable_cores if seen.frequency_MHz is not None else 0.0
-    meters = _METERS_S if any(meter.channels for meter in record.meters) else 0.0
-    return _AROUND_S + _AROUND_SHARE * timed_s + waited + meters
+def reading_s(record: Record) -> float:
+    """Return the longest time to read clock rates and meters around the timed part, s."""
+    seen = record.interference
+    cores = record.machine.cpu.usable_cores if seen and seen.frequency_MHz is not None else 0
+    return _PER_CORE_S * cores + (_METERS_S if any(meter.channels for meter in record.meters) else 0.0)
+
+
+def around_s(record: Record, timed_s: float) -> float:
+    """Return the longest time that a timed part may spend outside its blocks, s.
+
+    What is done there takes up to twice as long if threads wait for a core all the time.
+    """
+    seen = record.interference
+    percent = (seen.pressure_percent or 0.0) + (seen.steal_percent or 0.0) if seen else 0.0
+    throttled_s = (seen.throttled_s or 0.0) if seen else 0.0
+    return (_AROUND_S + _AROUND_SHARE * timed_s) * (1 + min(percent, 100.0) / 100) + throttled_s + reading_s(record)
 
 
 def _blocks(record: Record, blocks: Blocks) -> Iterator[str]:
@@ -127,8 +130,15 @@ def _blocks(record: Record, blocks: Blocks) -> Iterator[str]:
     if _exceeds(sum_s, around):
         yield f"its blocks take {_s(sum_s)}, but the timed part {_s(around)}"
     alone = record.design.partner is None and blocks.stopped_by != "failure"
-    if record.interference and alone and around - sum_s > _around_s(record, around):
+    if record.interference and alone and around - sum_s > around_s(record, around):
         yield f"its blocks take only {_s(sum_s)} of the timed part of {_s(around)}"
+
+
+def _ranks(record: Record, blocks: Blocks) -> Iterator[str]:
+    """A block of a gang lasts as long as in the rank that took longest."""
+    longest = [max(durations) for durations in zip(*(rank.duration_ns for rank in record.ranks), strict=True)]
+    if record.ranks and (count := sum(map(int.__ne__, longest, blocks.duration_ns))):
+        yield f"{count} of its {len(longest)} blocks do not last as long as in the slowest of its ranks"
 
 
 def _stop(record: Record, blocks: Blocks) -> Iterator[str]:
@@ -146,7 +156,7 @@ def _stop(record: Record, blocks: Blocks) -> Iterator[str]:
     if by == "power_min" and not least_s:
         yield f"{told}, but no power was requested"
     required_s = {"seconds": measuring.seconds, "power_min": least_s}.get(by, 0.0)
-    if alone and required_s - sum_s > _around_s(record, required_s):
+    if alone and required_s - sum_s > around_s(record, required_s):
         yield f"{told}, but they take {_s(sum_s)} instead of {_s(required_s)}"
     if _exceeds(before_last := sum_s - blocks.duration_ns[-1] / 1e9 if count else 0.0, limit_s):
         yield f"{told} after {_s(before_last)}, but the limit is {_s(limit_s)}"
@@ -168,7 +178,7 @@ def _preheat(record: Record) -> Iterator[str]:
     elif found.outcome == "fixed":
         if found.steps != measuring.warmup_steps or rates:
             yield f"its warm-up has {found.steps} steps, but {measuring.warmup_steps} were requested"
-    elif not rates or found.steps > max(rates) * (found.duration_s + _CLOCK_S) * (1 + _ROUNDING):
+    elif not rates or found.steps > max(rates) * (found.duration_s + CLOCK_S) * (1 + _ROUNDING):
         yield f"its preheat has {found.steps} steps in {_s(found.duration_s)}, more than its rates allow"
     elif found.outcome == "timeout" and found.duration_s < measuring.preheat_max_s:
         yield f"its preheat timed out after {_s(found.duration_s)} of {_s(measuring.preheat_max_s)}"
@@ -200,12 +210,12 @@ def _design(record: Record) -> Iterator[str]:
 
 def _identity(record: Record) -> Iterator[str]:
     """Ids contain the time at which they were made: that of the run first, then that of the trial, then its start."""
-    run, trial, started = made_at(record.run_id), made_at(record.trial_id), _started_at(record)
+    run, trial, started = made_at(record.run_id), made_at(record.trial_id), started_at(record)
     if run and trial and trial < run:
         yield "its trial_id is older than its run_id"
     if started is None:
         yield f"started_at is {record.started_at!r}, which is not a time in UTC"
-    elif trial and started - trial < -_SECOND_S:
+    elif trial and started - trial < -SECOND_S:
         yield "it started before its trial_id was made"
     if record.device and record.device.platform != record.case.device:
         yield f"its device is {record.device.platform!r}, but {record.case.device!r} was requested"
@@ -218,7 +228,8 @@ def made_at(name: str) -> float | None:
     return _time(found[1], "%Y%m%dT%H%M%S.%f") if (found := _ID.fullmatch(name)) else None
 
 
-def _started_at(record: Record) -> float | None:
+def started_at(record: Record) -> float | None:
+    """Return when a trial started, s since 1970; None if that is no time in UTC."""
     return _time(record.started_at, "%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -308,55 +319,3 @@ def _profile(record: Record, trace: Trace) -> Iterator[str]:
 
 def _ascending(*values: float | None) -> bool:
     return all(one <= two * (1 + _ROUNDING) for one, two in pairwise(each for each in values if each is not None))
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """When a trial ran: its start (s since 1970), its duration, and the time that its blocks took of the timed part."""
-
-    trial_id: str
-    partner: str | None
-    started_s: float
-    wall_s: float
-    blocks_s: float
-    timed_s: float | None
-    around_s: float
-
-
-def span(record: Record) -> Span | None:
-    """Return when a trial ran; None if it was not started, or if that is not known."""
-    started_s = _started_at(record)
-    if started_s is None or not record.harness.stages_s:
-        return None
-    blocks_s = sum(record.blocks.duration_ns) / 1e9 if record.blocks else 0.0
-    timed_s = record.interference.duration_s if record.interference and record.error is None else None
-    around_s = _around_s(record, timed_s or 0.0)
-    wall_s = record.harness.wall_s
-    return Span(record.trial_id, record.design.partner, started_s, wall_s, blocks_s, timed_s, around_s)
-
-
-def contradictions_between(spans: Iterable[Span]) -> list[tuple[str, str]]:
-    """Return which trials of a run contradict others: processes run one after the other, and duets share one."""
-    ordered = sorted(spans, key=lambda span: (span.started_s, span.trial_id))
-    found = []
-    for one, two in pairwise(ordered):
-        if two.trial_id != one.partner and two.started_s - one.started_s < one.wall_s - _SECOND_S:
-            found.append((two.trial_id, f"it started before the trial {one.trial_id} had ended"))
-    return found + _duets(ordered)
-
-
-def _duets(spans: Sequence[Span]) -> list[tuple[str, str]]:
-    """The blocks of both cases of a duet are within one timed part, and are nearly all of it."""
-    found = []
-    by_trial = {span.trial_id: span for span in spans}
-    for one in spans:
-        other = by_trial.get(one.partner or "")
-        if other is None or one.trial_id > other.trial_id or one.timed_s is None:
-            continue
-        if other.partner != one.trial_id or other.timed_s != one.timed_s:
-            found.append((other.trial_id, f"its partner {one.trial_id} was not timed in the same process"))
-        elif not one.timed_s - one.around_s <= one.blocks_s + other.blocks_s <= one.timed_s + _CLOCK_S:
-            both_s = one.blocks_s + other.blocks_s
-            text = f"with its partner {one.trial_id}, its blocks take {_s(both_s)} of {_s(one.timed_s)}"
-            found.append((other.trial_id, text))
-    return found

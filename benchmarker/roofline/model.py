@@ -29,7 +29,7 @@ Level = Literal["step", "phase", "scope", "kernel"]
 
 BEYOND = (
     "some work is above its roof: its data stayed in a cache, or the machine was slower when its ceilings were "
-    "measured; run `benchmarker ceilings` to measure them again"
+    "measured; run `benchmarker ceilings --thorough` to measure them again"
 )
 _BEYOND = 0.05
 

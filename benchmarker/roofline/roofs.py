@@ -19,6 +19,8 @@ from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, computed_in, key_of
 from benchmarker.roofline import vendor_peaks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarker.records.ceilings import Ceiling, Ceilings, DeviceKey
     from benchmarker.records.record import Record
 
@@ -93,14 +95,24 @@ def _measured(ceilings: Ceilings, device: DeviceKey | None, precision: str) -> R
     compute, memory = ceilings.of(device, "compute", precision), ceilings.of(device, "memory")
     if compute is None or memory is None:
         return None
-    source = f"measured {compute.measured_at[:10]} by {compute.framework} gemm, {memory.framework} stream"
+    used = [compute, memory]
     few_rows = []
     for resource, rows in MATVEC_ROWS.items():
         if large := ceilings.of(device, resource, precision):
             small = ceilings.of(device, SMALL[resource], precision)
-            source += "".join(f", {each.framework} {each.resource}" for each in (large, small) if each)
+            used += [each for each in (large, small) if each]
             few_rows.append(_few_rows(rows, ITEM_BYTES[precision], large.value, small))
-    return Roof(compute.value, memory.value, f"{compute.device} {precision}", source, tuple(few_rows))
+    return Roof(compute.value, memory.value, f"{compute.device} {precision}", _source(used), tuple(few_rows))
+
+
+def _source(used: Sequence[Ceiling]) -> str:
+    """Return when and by what ceilings were measured, and which of them are quick ones."""
+    named = {"compute": "gemm", "memory": "stream"}
+    by = ", ".join(f"{each.framework} {named.get(each.resource, each.resource)}" for each in used)
+    quick = [named.get(each.resource, each.resource) for each in used if each.method == "quick"]
+    how = "quickly " if len(quick) == len(used) else ""
+    partly = f" (quickly: {', '.join(quick)})" if quick and not how else ""
+    return f"{how}measured {used[0].measured_at[:10]} by {by}{partly}"
 
 
 def _few_rows(rows: int, item_bytes: float, bytes_per_s: float, small: Ceiling | None) -> FewRows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import launchers
-from benchmarker.planning.ceiling_search import final, kind, measuring_s
+from benchmarker.planning.ceiling_search import final, kind, measuring_s, thorough_s
 from benchmarker.records import store
 from benchmarker.running.run import execute
 
@@ -30,7 +30,10 @@ def measure(
     there is nothing to resume.
     """
     allocation = launchers.allocation()
-    listener.say(f"search: {count(len(plan.cases), 'size')}, {count(plan.trials, 'trial')} each")
+    listener.say(
+        f"search: {count(len(plan.cases), 'size')}, {count(plan.trials, 'trial')} each, then the fastest of each kind "
+        f"again: about {duration_text(thorough_s(plan, trials))} in all"
+    )
     kinds = len({kind(case) for case in plan.cases})
     before = _unfinished(results, plan, trials) if resume else None
     with store.continued(before) if before else store.new_run(results, plan) as folder:

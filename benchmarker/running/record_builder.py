@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process to start: the case that it measures, or the two of a duet, and its place in the run."""
+    """One process to start: the case that it measures, the two of a duet or those of a survey; its place in the run."""
 
     run_id: str
     trial_ids: tuple[str, ...]
@@ -66,18 +66,18 @@ class RecordBuilder:
 
     def hear(self, event: Event) -> None:
         """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
-        self.stage = event.get("stage", self.stage)
-        if "took" in event:
-            name, seconds = event["took"]
-            self.stages[name] = seconds
-        self.done = self.done or "done" in event
         if event.get("of", self.number) == self.number:
+            self.stage = event.get("stage", self.stage)
+            if "took" in event:
+                name, seconds = event["took"]
+                self.stages[name] = seconds
+            self.done = self.done or "done" in event
             self.parts.update(event.get("part", {}))
             device = self.parts.get("device")
             if device and self._uuids:
                 device["uuid"] = self._uuids[0]
             self.failure = self.failure or event.get("failure")
-        elif "failure" in event and self.failure is None:
+        elif "failure" in event and self.failure is None and self.process.designs[self.number].partner:
             self.fail("partner", f"the other case of the duet failed: {event['failure']['message']}")
 
     @property
@@ -105,7 +105,7 @@ class RecordBuilder:
         timed = None
         if blocks and cost and device:
             if readings is None:
-                return Accounts(None, [], [], {"energy": "what its meters read did not arrive"})
+                return Accounts(None, [], [], {"energy": "the readings of its meters did not arrive"})
             steps = len(blocks["duration_ns"]) * blocks["steps_per_block"]
             uuid, *others = (readings.cards or self._uuids) or (device["uuid"] if node == 0 else None,)
             timed = Timed(
@@ -130,12 +130,12 @@ class RecordBuilder:
             return self._record(wall_s, status)
         except msgspec.ValidationError as error:
             if self.energy_account:
-                self._energy_lost = f"what the meters gave cannot be stored: {error}"
+                self._energy_lost = f"the readings of its meters cannot be stored: {error}"
                 self.energy_account = None
         try:
             return self._record(wall_s, status)
         except msgspec.ValidationError as error:
-            self.fail("exception", f"what was measured cannot be stored: {error}")
+            self.fail("exception", f"the measurement cannot be stored: {error}")
             self.parts, self.stages, self._energy_lost = {}, {}, ""
         return self._record(wall_s, status)
 

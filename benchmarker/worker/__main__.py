@@ -25,7 +25,7 @@ from benchmarker.worker.parent import Parent
 from benchmarker.worker.profile import profile
 from benchmarker.worker.protocol import Events, Request, lines
 from benchmarker.worker.serve import serve
-from benchmarker.worker.trial import measure
+from benchmarker.worker.trial import measure, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +86,7 @@ def _check(request: Request, events: Events, parent: Parent) -> None:
 _TASKS: dict[str, Callable[[Request, Events, Parent], None]] = {
     "describe": _describe,
     "trial": measure,
+    "survey": survey,
     "check": _check,
     "profile": profile,
     "serve": serve,

@@ -36,6 +36,9 @@ from benchmarker.records.record import (
 class Request(Struct, frozen=True, kw_only=True):
     """A task for a worker: describe a framework, run a trial of a case, profile it, check its modes, or serve it.
 
+    A survey runs a short trial of each case, one after the other; after the first `required` ones, it begins no other
+    once the worker has run for `most_s`.
+
     A trial has one case, of which the worker may be a `rank` of several, or the two of a duet, whose order is drawn
     from `seed`. A profile is written to a file in the rank's own folder in `folder`. `sensors` are the connections to
     the samplers of its meters. Over several nodes, `towards` is the address of another one, as rank 0 reaches it.
@@ -43,7 +46,7 @@ class Request(Struct, frozen=True, kw_only=True):
     share.
     """
 
-    task: Literal["describe", "trial", "check", "profile", "serve"]
+    task: Literal["describe", "trial", "survey", "check", "profile", "serve"]
     framework: str
     problem: str | None = None
     cases: tuple[Case, ...] = ()
@@ -52,6 +55,8 @@ class Request(Struct, frozen=True, kw_only=True):
     towards: str = ""
     modes: tuple[Mode, ...] = ()
     steps: int = 0
+    required: int = 0
+    most_s: float = 0.0
     folder: str = ""
     sensors: dict[str, Line] = {}
     spawned_s: float = 0.0
@@ -176,3 +181,15 @@ class Events:
         """Send one event."""
         self._file.write(msgspec.json.encode(event) + b"\n")
         self._file.flush()
+
+
+class OfCase(Events):
+    """The channel of a trial that is one of several in a worker: all its events are about the case with a number."""
+
+    def __init__(self, events: Events, number: int) -> None:
+        self._events = events
+        self._number = number
+
+    def send(self, **event: Any) -> None:
+        """Send one event."""
+        self._events.send(**event | {"of": self._number})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 import traceback
@@ -22,6 +23,7 @@ from benchmarker.worker.bench import Bench
 from benchmarker.worker.correctness import worst_of
 from benchmarker.worker.gang import Follower, Leader, LostPeerError, join, lead
 from benchmarker.worker.local import local_phase
+from benchmarker.worker.protocol import OfCase
 from benchmarker.worker.share import Solo
 from benchmarker.worker.stages import Stages
 
@@ -51,6 +53,16 @@ def measure(request: Request, events: Events, parent: Parent) -> None:
                 teams.append(team)
         if _run(teams, request, stages):
             events.send(done=True)
+
+
+def survey(request: Request, events: Events, parent: Parent) -> None:
+    """Run a short trial of each case, one after the other, each freed before the next; see `Request`."""
+    for number, case in enumerate(request.cases):
+        if number >= request.required and time.monotonic() - request.spawned_s >= request.most_s:
+            return
+        measure(msgspec.structs.replace(request, cases=(case,)), OfCase(events, number), parent)
+        gc.unfreeze()  # what the trial had exempted from collection
+        gc.collect()
 
 
 @contextmanager

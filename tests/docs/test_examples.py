@@ -196,6 +196,7 @@ def test_an_example_works_where_it_is_installed(example: Example, how: str, core
         "valid": 1,
         "missing": 0,
         "faults": [],
+        "notes": [],
     }
     (stored,) = (file for file in elsewhere.glob("results/*/*.json") if file.name != "plan.json")
     schema = json.loads((ROOT / "docs" / "record.schema.json").read_text())

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 from support.records import make_ceiling, make_record
 
+from benchmarker.cli import ceiling_measurement
 from benchmarker.cli.commands.ceilings import _missing
 from benchmarker.planning import ceiling_search
 from benchmarker.planning.ceiling_search import (
     MEASURE,
+    QUICK,
     SEARCH,
     ceilings_of,
     final,
@@ -20,6 +22,7 @@ from benchmarker.planning.ceiling_search import (
 )
 from benchmarker.records import ceilings, store
 from benchmarker.records.record import Blocks, CostPart, Failure
+from benchmarker.running import ceiling_survey
 
 
 def make_product(side: int, step_s: float, *, trial: int = 0, number: int = 0, **fields):
@@ -153,6 +156,97 @@ def test_caches_of_the_last_level_are_added_up_each_once(tmp_path):
     assert last_cache_bytes(tmp_path / "none") == 0
 
 
+@pytest.fixture
+def short(monkeypatch):
+    """Cuts down the sizes and times of a survey; all else is as the command does it."""
+    cut = {
+        "CPU_SIDES": (64, 128),
+        "QUICK_CPU_SIDES": (64, 128),
+        "LEAST_ARRAY_BYTES": 2**20,
+        "MATRIX_K": 64,
+        "SMALL_WIDTH": 32,
+        "last_cache_bytes": lambda: 0,
+        "QUICK": msgspec.structs.replace(QUICK, warmup_steps=1, blocks=3, seconds=0.05),
+    }
+    for name, value in cut.items():
+        monkeypatch.setattr(ceiling_search, name, value)
+
+
+def test_a_survey_measures_every_kind_in_one_process_and_keeps_no_records(cli, short, tmp_path):
+    done = cli("ceilings", "--framework=numpy", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    kinds = ["compute", "matvec", "matvec_8", "matvec_8_small", "matvec_small", "memory"]
+    assert sorted(each["resource"] for each in found) == kinds
+    assert {(each["method"], each["trials"], each["run_id"]) for each in found} == {("quick", 1, None)}
+    assert all(0 < each["low"] <= each["value"] <= each["high"] for each in found)
+    assert {each["searched"] for each in found} == {1, 2}  # the alternatives were tried too
+    assert "trying 11 sizes in 1 process: at most about " in done.stderr
+    assert "[1/1] numpy, size 11 of 11: done" in done.stderr
+    assert "--thorough measures them in about " in done.stderr
+    assert not (tmp_path / "results").exists()
+    assert json.loads(cli("ceilings", "--known", "--json").stdout) == found
+
+
+@pytest.mark.slow
+def test_a_survey_tries_the_alternatives_last_and_leaves_them_when_the_time_is_up(cli, short, monkeypatch):
+    monkeypatch.setattr(ceiling_survey, "MOST_S", 0.0)
+    done = cli("ceilings", "--framework=numpy", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == 6
+    assert {each["searched"] for each in found} == {1}
+
+
+@pytest.mark.slow
+def test_roofline_and_predict_measure_what_they_lack(cli, short, monkeypatch):
+    monkeypatch.setattr(ceiling_measurement.registry, "implementing", lambda _: ["numpy"])
+    run = cli("run", "--framework=numpy", "--problem=gemm", "--m=64", "--n=64", "--k=64", "--blocks=3")
+    assert run.returncode == 0
+    lacking = cli("roofline", "results")
+    assert lacking.returncode == 2
+    assert "run `benchmarker ceilings --precision=fp32` (about a minute), or add --measure" in lacking.stderr
+    assert "no ceiling is known: add --measure (about a minute)" in cli("predict", "--problem=gpt2").stderr
+    measured = cli("roofline", "results", "--measure")
+    assert measured.returncode == 0, measured.stderr
+    assert "quickly measured" in " ".join(measured.stdout.split())
+    predicted = cli("predict", "--problem=gpt2", "--measure")
+    assert predicted.returncode == 0, predicted.stderr
+    assert "trying" not in predicted.stderr  # they are known by now
+    for words in (("roofline", "results", "--roof=vendor"), ("predict", "--problem=gpt2", "--roof=vendor")):
+        assert cli(*words, "--measure").returncode == 2
+
+
+def test_a_thorough_ceiling_stays_until_a_thorough_one_replaces_it():
+    thorough, quick = make_ceiling(2.0), make_ceiling(3.0, method="quick", measured_at="2099-01-01T00:00:00Z")
+    assert ceilings.keep([quick]) == []
+    assert ceilings.known().known == (quick,)
+    assert ceilings.keep([thorough]) == []
+    assert ceilings.keep([quick]) == [thorough]
+    known = ceilings.known()
+    assert known.known == (thorough,)
+    both = ceilings.Ceilings((quick, thorough))  # a thorough one that came with records, and a quick one of the user
+    assert both.of(thorough.device, "compute", "fp32") == thorough
+
+
+@pytest.mark.slow
+def test_what_a_survey_could_not_measure_is_named(cli, short, monkeypatch):
+    """The third size fails, and no other is begun: the first two have ceilings, and all else is named."""
+    real = ceiling_survey.converse
+
+    def converse(request, environment, timeout_s, log, hear):
+        cases = (*request.cases[:2], msgspec.structs.replace(request.cases[2], problem="none"))
+        return real(msgspec.structs.replace(request, cases=cases), environment, timeout_s, log, hear)
+
+    monkeypatch.setattr(ceiling_survey, "converse", converse)
+    done = cli("ceilings", "--framework=numpy", "--json")
+    assert done.returncode == 1
+    assert sorted(each["resource"] for each in json.loads(done.stdout)) == ["compute", "matvec"]
+    assert "failed: " in done.stderr
+    assert "no problem is named 'none'" in done.stderr
+    assert "not measured: memory numpy fp32" in done.stderr
+
+
 @pytest.mark.slow
 def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     """Sizes and times of a real search are cut down; all else is as the command does it."""
@@ -167,7 +261,7 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     }
     for name, value in short.items():
         monkeypatch.setattr(ceiling_search, name, value)
-    words = ("ceilings", "--framework=numpy", "--precision=fp32,fp64", "--trials=2")
+    words = ("ceilings", "--thorough", "--framework=numpy", "--precision=fp32,fp64", "--trials=2")
     done = cli(*words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -179,6 +273,8 @@ def test_ceilings_are_measured_kept_and_shown(cli, tmp_path, monkeypatch):
     assert sorted((each["resource"], each["precision"]) for each in found) == sorted([*of_products, ("memory", "fp32")])
     assert all(each["unit"] == "B/s" for each in found if each["resource"] == "matvec_8")
     assert all(each["low"] <= each["value"] <= each["high"] and each["trials"] == 2 for each in found)
+    assert {each["method"] for each in found} == {"thorough"}
+    assert "about " in done.stderr.splitlines()[0] + done.stderr.splitlines()[1]  # the time is told from the start
     assert json.loads(cli("ceilings", "--known", "--json").stdout) == found
     assert "left out" in done.stderr  # NumPy does no triad
     run = cli("run", "--framework=numpy", "--problem=gemm", "--m=64", "--n=64", "--k=64", "--blocks=3")
@@ -223,6 +319,9 @@ def test_the_vendors_peak_stands_beside_where_it_is_known(command):
         (["--precision=fp31"], "no precision is named 'fp31'"),
         (["--framework=nump"], "did you mean"),
         (["--trials=0"], "--trials"),
+        (["--trials=2"], "--trials is of a thorough measurement; add --thorough, or leave it out"),
+        (["--resume"], "--resume is of a thorough measurement; add --thorough, or leave it out"),
+        (["--results=x"], "--results is of a thorough measurement; add --thorough, or leave it out"),
         (
             ["--known", "--precision=fp64"],
             "--known measures nothing and shows all stored ceilings; leave --precision out",

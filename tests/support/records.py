@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import msgspec
 
 from benchmarker import PRECISIONS, Case, Record
+from benchmarker.hooks import parameters, registry
+from benchmarker.planning.cases import command_line
 from benchmarker.records.ceilings import Ceiling, Resource, key_of
 from benchmarker.records.energy import Energy, SensorEnergy
-from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types
+from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types, nulls, reason
 from benchmarker.running.record_builder import Process, RecordBuilder
 
 QUIET = Interference(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 10, 0, 2500.0, 50.0)
@@ -96,11 +99,26 @@ def make_record(
     return msgspec.structs.replace(plain, **(changed | fields))
 
 
+def with_formulas(record: Record) -> Record:
+    """The record with everything that follows from its case, by the formulas of its problem."""
+    case = record.case
+    problem = registry.load([f"problem.{case.problem}"]).hook.make_problem()
+    params = parameters.convert(problem.params, case.params)
+    cost = CostPart(recomputed_flops=0, **dataclasses.asdict(problem.cost(params, case.mode, case.precision)))
+    assert record.check
+    bound = problem.bound(problem.small(params), case.mode, case.precision)
+    check = msgspec.structs.replace(record.check, bound=bound)
+    changed = msgspec.structs.replace(record, cost=cost, check=check, command=command_line(case))
+    reasons = {path: record.reasons.get(path, reason(path, case)) for path in nulls(changed)}
+    return msgspec.structs.replace(changed, reasons=reasons)
+
+
 def make_ceiling(value: float, resource: Resource = "compute", **fields: Any) -> Ceiling:
     """A ceiling of the device that `make_record` was measured on, in fp32."""
     device = key_of(make_record())
     assert device
     plain = Ceiling(
+        method="thorough",
         resource="compute",
         device=device,
         host="here",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,26 +10,27 @@ import msgspec
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
-from benchmarker.cli.display.progress import Progress, progress_options, working
+from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
+from benchmarker.cli.display.progress import Progress, progress_options
 from benchmarker.cli.options.case import gpus_option
 from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.types import Folder, Integer
-from benchmarker.formatting import clean, si
+from benchmarker.formatting import clean, duration_text, si
 from benchmarker.hooks import registry
-from benchmarker.planning.ceiling_search import ceilings_of, resource_of, search
+from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
-from benchmarker.records.ceilings import MATVEC_ROWS, Ceiling
+from benchmarker.records.ceilings import Ceiling
 from benchmarker.records.configurations import Value, label, text
 from benchmarker.roofline.vendor_peaks import peak
 from benchmarker.running.ceilings import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from benchmarker.records.plan import Plan
 
-OPS = ("copy", "triad")
+_OF_THOROUGH = ("trials", "results", "resume")
 _ONE = ("batch_size", 1)
 
 
@@ -39,7 +39,7 @@ _ONE = ("batch_size", 1)
     "--framework",
     "frameworks",
     metavar="NAME[,NAME...]",
-    help="Frameworks to measure with. [default: all that can be used here]",
+    help="Frameworks to measure with. [default: all available here]",
 )
 @click.option(
     "--precision",
@@ -52,6 +52,11 @@ _ONE = ("batch_size", 1)
 @click.option("--device", default="auto", show_default=True, help="Platform: cpu, cuda, ...; or auto.")
 @gpus_option
 @click.option(
+    "--thorough",
+    is_flag=True,
+    help="Try more sizes, and measure the fastest of each kind again in fresh processes; takes about 20 minutes.",
+)
+@click.option(
     "--threads",
     type=Integer(min=1),
     help="CPU threads; the ceilings then apply only to trials with as many threads.",
@@ -61,16 +66,18 @@ _ONE = ("batch_size", 1)
     type=Integer(min=1),
     default=5,
     show_default=True,
-    help="Trials (fresh processes) that measure each winner of the search again.",
+    help="With --thorough: trials (fresh processes) that measure each winner of the search again.",
 )
 @click.option(
     "--results",
     type=Folder(),
     default=Path("results"),
     show_default=True,
-    help="Folder for the records.",
+    help="With --thorough: folder for the records.",
 )
-@click.option("--resume", is_flag=True, help="Continue the newest unfinished measurement with the same options.")
+@click.option(
+    "--resume", is_flag=True, help="With --thorough: continue the newest unfinished measurement with the same options."
+)
 @click.option("--known", "only_known", is_flag=True, help="Measure nothing; show the stored ceilings.")
 @progress_options
 @json_option
@@ -79,6 +86,7 @@ def command(
     precisions: str,
     device: str,
     gpu: int | None,
+    thorough: bool,
     threads: int | None,
     trials: int,
     results: Path,
@@ -88,66 +96,60 @@ def command(
 ) -> int:
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
-    Also measured is how fast products of one row and of eight read a matrix of weights, in bytes/s: matvec and
-    matvec_8. They bound the text generation. matvec_small and matvec_8_small are the same of small matrices.
+    It also measures in bytes/s how fast products of one row (matvec) and of eight rows (matvec_8) read a weight matrix,
+    which limits text generation; matvec_small and matvec_8_small do so for small matrices.
 
-    The search tries several matrix sizes, and arrays too large for any cache. The fastest of each kind is then measured
-    again in --trials fresh processes. The ceiling is the median of these; LOW and HIGH are their minimum and maximum.
+    This takes about a minute for each precision: one process for each framework tries a few sizes, and the fastest of
+    each kind is the ceiling; LOW and HIGH are the slowest and the fastest of its timed blocks.
+
+    With --thorough, more sizes are tried, and the fastest of each kind is measured again in --trials fresh processes.
+    The ceiling is the median of these; LOW and HIGH are their minimum and maximum. It replaces a quick one.
+
     Ceilings are stored for the current user, by device, framework and precision. `roofline`, `predict`, `report` and
     the metrics mfu_measured and roof_share use them.
 
     The exit status is 1 if something requested was not measured.
     """
+    context = click.get_current_context()
     if only_known:
-        _refuse_others(click.get_current_context())
+        others = {param.name or "" for param in context.command.params} - {"only_known", "as_json"}
+        _refuse(context, others, "--known measures nothing and shows all stored ceilings; leave {} out")
         known = ceilings.known()
         for fault in known.faults:
             click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
         _print(known.known, as_json)
         return 1 if known.faults else 0
+    if not thorough:
+        _refuse(context, _OF_THOROUGH, "{} is of a thorough measurement; add --thorough, or leave it out")
     names = names_of(frameworks, "gemm") if frameworks else registry.implementing("gemm")
-    where = {
-        name: value for name, value in (("device", device), ("gpu", gpu), ("threads", threads)) if value is not None
-    }
-    wanted = [each.strip() for each in precisions.split(",") if each.strip()]
+    where = {"device": device, "gpu": gpu, "threads": threads}
+    wanted = [name.strip() for name in precisions.split(",") if name.strip()]
     if not wanted:
         raise UserError("--precision names no precision")
-    settings = [
-        {"problem": "gemm", "framework": name, "precision": precision, **where}
-        for name, precision in product(names, wanted)
-    ]
-    settings += [
-        {"problem": "gemm", "framework": name, "precision": precision, "m": rows, **where}
-        for name, precision, rows in product(names, wanted, MATVEC_ROWS.values())
-        if precision != "int8"  # which frameworks multiply by more rows only
-    ]
-    settings += [
-        {"problem": "mlp", "framework": name, "precision": precision, "batch_size": rows, **where}
-        for name, precision, rows in product(names, wanted, MATVEC_ROWS.values())
-        if precision != "int8" and name in registry.implementing("mlp")
-    ]
-    settings += [{"problem": "stream", "framework": name, "op": op, **where} for name, op in product(names, OPS)]
-    with working("querying the frameworks' capabilities"):
-        plan = search(settings)
-    with Progress() as progress:
-        for reason in plan.left_out:
-            progress.say(f"left out: {reason}")
-        searched, measured, folder = measure(plan, trials, results, progress, resume=resume)
-    found = ceilings_of(searched, measured)
-    try:
-        ceilings.write(folder / store.CEILINGS, found)
-        ceilings.keep(found)
-    except OSError as error:
-        raise UserError(f"cannot store the ceilings: {error.filename}: {error.strerror}; records: {folder}") from error
+    if thorough:
+        plan = plan_of(names, wanted, where)
+        with Progress() as progress:
+            for reason in plan.left_out:
+                progress.say(f"left out: {reason}")
+            searched, measured, folder = measure(plan, trials, results, progress, resume=resume)
+        found = ceilings_of(searched, measured)
+        keep(found, folder / store.CEILINGS)
+        records = [*searched, *measured]
+    else:
+        plan, measured, found = measure_quickly(names, wanted, where)
+        records = measured
     _print(found, as_json)
-    click.echo(f"\nrecords: {folder}", err=True)
-    failed = [record for record in (*searched, *measured) if record.error]
-    for record in failed:
-        assert record.error
-        click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
+    if thorough:
+        click.echo(f"\nrecords: {folder}", err=True)
+    for record in records:
+        if record.error:
+            click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)
     missing = _missing(plan, wanted, found)
     for kind in missing:
         click.echo(clean(f"not measured: {kind}"), err=True)
+    if not thorough:
+        about = duration_text(thorough_s(plan, trials))
+        print_text(f"note: {QUICK_NOTE}; --thorough measures them in about {about}", "  ", err=True)
     return 1 if missing or any(record.error for record in measured) else 0
 
 
@@ -159,12 +161,12 @@ def _missing(plan: Plan, precisions: Sequence[str], found: Sequence[Ceiling]) ->
     return [*(" ".join(kind) for kind in kinds if kind not in had), *(each for each in precisions if each not in done)]
 
 
-def _refuse_others(context: click.Context) -> None:
-    """Raise `UserError` if --known is combined with options of a measurement."""
+def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
+    """Raise `UserError` if one of these options is given."""
     for param in context.command.params:
         given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
-        if given and param.name not in ("only_known", "as_json"):
-            raise UserError(f"--known measures nothing and shows all stored ceilings; leave {param.opts[0]} out")
+        if given and param.name in names:
+            raise UserError(why.format(param.opts[0]))
 
 
 def _print(found: Sequence[Ceiling], as_json: bool) -> None:
@@ -184,6 +186,7 @@ def _print(found: Sequence[Ceiling], as_json: bool) -> None:
         "ceiling",
         "low",
         "high",
+        "method",
         "trials",
         "parameters",
         "measured",
@@ -192,7 +195,7 @@ def _print(found: Sequence[Ceiling], as_json: bool) -> None:
     if any(map(_vendor, ordered)):
         headings += ["vendor peak", "of peak"]
         rows = [[*row, *_beside(each)] for row, each in zip(rows, ordered, strict=True)]
-    drop = ["vendor peak", "trials", "parameters", "measured", "high", "low", "of peak"]
+    drop = ["vendor peak", "of peak", "trials", "parameters", "measured", "high", "low", "method"]
     print_table(headings, rows, drop=drop, remedy="--json has")
 
 
@@ -207,6 +210,7 @@ def _row(each: Ceiling) -> list[str]:
         each.precision,
         each.framework,
         *(si(value, _unit(each)) for value in (each.value, each.low, each.high)),
+        each.method,
         text(each.trials),
         label(each.params, list(_shown(each))),
         each.measured_at[:10],

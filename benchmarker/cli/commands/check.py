@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command("check", cls=ProblemCommand, example="check --problem=gemm")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all that can be used here]")
+@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all available here]")
 @what_options
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
 @progress_options

@@ -86,7 +86,7 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
     print_mixed(groups)
     if left_out := sum(each.left_out for each in fronts):
         print_text(
-            f"left out: {count(left_out, 'configuration')} in which no trial has the metric (such as memory in a duet)",
+            f"left out: {count(left_out, 'configuration')} without a value of the metric (such as memory in a duet)",
             "  ",
         )
     return 1 if faults else 0

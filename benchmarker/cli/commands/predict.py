@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
+from benchmarker.cli.ceiling_measurement import measure_option, measure_quickly
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
 from benchmarker.cli.display.roofs import print_roof
 from benchmarker.cli.options.case import work_options
@@ -17,7 +19,7 @@ from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Number
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, si
-from benchmarker.hooks import parameters
+from benchmarker.hooks import parameters, registry
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.roofline.prediction import predict
@@ -46,6 +48,7 @@ GB = 1e9
     help="Ceilings of another machine: the ceilings.json of a run of `ceilings` there. [default: those known here]",
 )
 @roof_option
+@measure_option
 @click.option("--device", metavar="NAME", help="The device, such as 'NVIDIA H200'. [default: the only one known]")
 @click.option(
     "--memory",
@@ -61,6 +64,7 @@ def command(
     precision: str,
     file: Path | None,
     source: Source,
+    measure: bool,
     device: str | None,
     memory_gb: float | None,
     verbose: bool,
@@ -76,6 +80,13 @@ def command(
     """
     problem, given = problem_of(options)
     known = _known(file, source)
+    if measure:
+        if file or source == "vendor":
+            raise UserError("--measure is for this machine; leave it or --ceilings and --roof=vendor out")
+        computed = PRECISIONS[precision].compute
+        if not any(each.precision == computed and device in (None, each.device.name) for each in known.known):
+            measure_quickly(registry.implementing("gemm"), [computed], {})
+            known = _known(file, source)
     name = device or _only_device(known, source)
     roof = named_roof(name, precision, known, source)
     params = problem.params(**parameters.resolve(problem, given, _platform(name, known, source)))
@@ -111,7 +122,7 @@ def _only_device(known: Ceilings, source: Source) -> str:
         raise UserError("--roof=vendor needs a device: give --device=NAME")
     if not devices:
         raise UserError(
-            "no ceiling is known: run `benchmarker ceilings`, give --ceilings=FILE of another machine, or give "
+            f"no ceiling is known: add --measure ({ceilings.ABOUT}), give --ceilings=FILE of another machine, or give "
             "--roof=vendor --device=NAME"
         )
     if len(devices) > 1:
@@ -198,5 +209,5 @@ def _doubt(roof: Roof, source: Source) -> str:
     if source == "vendor":
         return f"{doubt}; no device reaches the vendor's peaks, so measured ceilings predict better"
     if not roof.few_rows:
-        return f"{doubt}; products of few rows may read weights more slowly: `benchmarker ceilings` measures it now"
+        return f"{doubt}; products of few rows may read weights more slowly: `benchmarker ceilings` measures it"
     return doubt

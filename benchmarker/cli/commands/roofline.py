@@ -10,6 +10,7 @@ from msgspec import structs
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.cli.ceiling_measurement import is_lacking_here, measure_option, measured_for
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
 from benchmarker.cli.display.roofs import print_roof
@@ -40,6 +41,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
     "[default: all]",
 )
 @roof_option
+@measure_option
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
 @top_option
@@ -57,6 +59,7 @@ def command(
     results: tuple[Path, ...],
     level: Level | None,
     source: Source,
+    measure: bool,
     device: str | None,
     precision: str | None,
     top: int,
@@ -83,7 +86,13 @@ def command(
     if found_sides and (device or precision):
         raise UserError("records name their device and precision; leave --device and --precision out")
     groups = by_side(found_sides)
+    records = [record for side in found_sides for record in side.records]
+    if measure and (traces or source == "vendor"):
+        raise UserError("--measure needs records and the roof that is measured; leave it out")
     known = ceilings.known(results)
+    if measure:
+        measured_for(records, known)
+        known = ceilings.known(results)
     for fault in known.faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     reasons: list[str] = []
@@ -93,6 +102,8 @@ def command(
         found = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
     else:
         found, reasons = rooflines(groups, known, source)
+    if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in records):
+        reasons = [f"{reason}, or add --measure" for reason in reasons]
     if not found:
         raise UserError("; ".join(reasons) or "every trial failed")
     if level:

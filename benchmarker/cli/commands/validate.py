@@ -5,13 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
 from benchmarker.procurement.completeness import asked
+from benchmarker.procurement.evidence import Kind, of_runs
 from benchmarker.records import store
-from benchmarker.records.consistency import inconsistent
+
+
+class Note(Struct, frozen=True):
+    """What was found in several trials of a run, or is no fault of a file: as a finding of `suite check`."""
+
+    run: str
+    kind: Kind
+    of: str
+    what: str
 
 
 @click.command("validate")
@@ -21,19 +32,28 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
     """Validate records and plans; list each faulty file with the location and the reason.
 
     RESULT is a record, the folder of a run, or a folder of runs. Records must fit the JSON Schema and the plan of their
-    run. What a record says must also be consistent: the times of its blocks with those of its stages, its energy with
-    its steps, and so on (docs/records.md has the list). The exit status is 1 if a file is faulty; planned trials
-    without a record are counted, but are no fault.
+    run. The values of a record must also be consistent: the times of its blocks with those of its stages, its cost with
+    the formulas of its problem, the trials of a run with each other, and so on (docs/records.md has the list). The exit
+    status is 1 if a file is faulty or a run is doubtful; planned trials without a record are counted, but are not
+    faults.
     """
     records, unread = store.read(list(results))
     planned = asked(results, records)
-    found = inconsistent(records)
-    faults = [
-        *unread,
-        *planned.faults,
-        *(Fault(Path(run, f"{trial}.json"), "; ".join(reasons)) for (run, trial), reasons in found.items()),
+    runs = of_runs(records)
+    reasons: dict[Path, list[str]] = {}
+    for run, evidence in runs.items():
+        for objection in evidence.objections():
+            if objection.kind == "invalid":
+                reasons.setdefault(Path(run, f"{objection.trial_id}.json"), []).append(objection.text)
+    faults = [*unread, *planned.faults, *(Fault(path, "; ".join(texts)) for path, texts in reasons.items())]
+    notes = [
+        Note(run, *astuple(finding))
+        for run, evidence in runs.items()
+        for finding in evidence.findings()
+        if finding.kind != "invalid" or not finding.of.endswith(".json")
     ]
-    valid = len(records) - len(found)
+    doubtful = len({note.run for note in notes if note.kind == "doubtful"})
+    valid = len(records) - len(reasons)
     missing = sum(each.trials for each in planned.unrun)
     if as_json:
         print_json(
@@ -41,15 +61,19 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
                 "valid": valid,
                 "missing": missing,
                 "faults": [{"path": str(fault.path), "reason": fault.reason} for fault in faults],
+                "notes": notes,
             }
         )
     else:
         for fault in faults:
             click.echo(clean(str(fault)))
-        click.echo(f"{valid} valid, {len(faults)} faulty")
+        for note in notes:
+            click.echo(clean(f"{note.run}: {note.kind}: {note.of}: {note.what}"))
+        told = f", {count(doubtful, 'doubtful run')}" if doubtful else ""
+        click.echo(f"{valid} valid, {len(faults)} faulty{told}")
         if missing:
             click.echo(
                 f"{count(missing, 'planned trial has', 'planned trials have')} no record; "
                 "the command of the run continues with --resume"
             )
-    return 1 if faults else 0
+    return 1 if faults or doubtful else 0

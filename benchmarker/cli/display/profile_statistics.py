@@ -21,11 +21,11 @@ from benchmarker.cli.display.profiles import (
     cells,
     from_result,
     headline,
+    noting,
     overview,
     plain,
     print_frame_csv,
     top_option,
-    warn,
     warnings,
 )
 from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
@@ -151,24 +151,24 @@ def show_statistics(
         return
     ingested = from_result(results[0], causal)
     table, bound = describe(ingested)
-    if not show.is_print:
-        warn([ingested.trace], [str(results[0])], aside=show.as_json or show.as_csv)
     sort = show.sort or SORTS[0]
     by = next((name for name in (sort, f"{sort}_ns") if name in table), None)
     if by:  # otherwise keep the table's own order
         table = table.sort_values(by, ascending=sort == "name", kind="stable", ignore_index=True)
     chosen = table.head(show.top) if show.top else table
-    if show.as_json:
-        print_json(plain(chosen))
-    elif show.as_csv:
-        print_frame_csv(chosen)
-    elif not len(table):
-        click.echo("nothing in the profile matches")
-    elif show.is_print:
-        sheet = _sheet(chosen, table, ingested.trace, bound, show)
-        print_sheet(sheet, show.form, show.output, wide=show.wide)
-    else:
-        _print(chosen, table, ingested.trace, bound, wide=show.wide)
+    noted = [] if show.is_print else [ingested.trace]  # print has its own
+    with noting(noted, [""] * len(noted), aside=show.as_json or show.as_csv):
+        if show.as_json:
+            print_json(plain(chosen))
+        elif show.as_csv:
+            print_frame_csv(chosen)
+        elif not len(table):
+            click.echo("nothing in the profile matches")
+        elif show.is_print:
+            sheet = _sheet(chosen, table, ingested.trace, bound, show)
+            print_sheet(sheet, show.form, show.output, wide=show.wide)
+        else:
+            _print(chosen, table, ingested.trace, bound, wide=show.wide)
 
 
 def _print(chosen: pd.DataFrame, table: pd.DataFrame, trace: Trace, bound: Bound | None, *, wide: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +46,7 @@ _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes"
 causal_option = click.option(
     "--causal",
     type=Choice(["half", "full"]),
-    help="FLOPs of causal attention: the half of the products that the mask keeps, or all. [default: half]",
+    help="FLOPs of causal attention: half (only what the mask keeps) or full. [default: half]",
 )
 top_option = click.option(
     "--top", type=Integer(min=0), default=TOP, show_default=True, help="Maximum number of lines; 0 shows all."
@@ -60,25 +61,35 @@ def from_result(result: Path, causal: Causal | None = None) -> Ingested:
         return open_trace(result, causal)
 
 
-def warn(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> None:
-    """Report what is missing from traces or was left out, above their table; if `aside`, on standard error."""
+@contextmanager
+def noting(traces: Sequence[Trace], names: Sequence[str], *, aside: bool) -> Iterator[None]:
+    """Report what is missing from traces or was left out, below what is printed; if `aside`, on standard error."""
+    yield
+    named: dict[tuple[str, str], list[str]] = {}
     for trace, name in zip(traces, names, strict=True):
-        for text in warnings(trace, f" of {name}" if len(names) > 1 else ""):
-            print_text(text, "  ", err=aside)
+        for remark in _remarks(trace):
+            named.setdefault(remark, []).append(name)
+    for (kind, text), of in named.items():
+        print_text(f"{kind} of {', '.join(of)}: {text}" if len(names) > 1 else f"{kind}: {text}", "  ", err=aside)
 
 
-def warnings(trace: Trace, of: str = "") -> list[str]:
-    """Return what is missing from a trace or was left out; `of` says whose trace it is."""
+def warnings(trace: Trace) -> list[str]:
+    """Return what is missing from a trace or was left out."""
+    return [f"{kind}: {text}" for kind, text in _remarks(trace)]
+
+
+def _remarks(trace: Trace) -> list[tuple[str, str]]:
     return [
-        *([f"SEPARABLE profile{of}: the profiled program differs from the timed one"] if trace.separable else []),
-        *(f"INCOMPLETE profile{of}: {text}" for text in trace.missing),
-        *(f"note{of}: {text}" for text in trace.notes),
+        *([("SEPARABLE profile", "the profiled program differs from the timed one")] if trace.separable else []),
+        *(("INCOMPLETE profile", text) for text in trace.missing),
+        *(("note", text) for text in trace.notes),
     ]
 
 
 def headline(trace: Trace, bound: Bound | None = None) -> None:
-    """Print the line above a table."""
-    print_text(overview(trace, bound), "  ")
+    """Print the line above a table; the notes below it say what a doubt is about."""
+    doubt = "SEPARABLE" * trace.separable or "INCOMPLETE" * bool(trace.missing)
+    print_text(overview(trace, bound) + (f"; {doubt}: see below" if doubt else ""), "  ")
 
 
 def overview(trace: Trace, bound: Bound | None = None) -> str:

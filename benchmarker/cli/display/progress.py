@@ -12,6 +12,7 @@ from rich.text import Text
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import console
+from benchmarker.cli.display.shortening import shortened
 from benchmarker.formatting import clean, duration_text, si
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def working(text: str) -> AbstractContextManager[object]:
     shown = console(stderr=True)
     if verbose():
         shown.print(Text(clean(text)))
-    return shown.status(Text(clean(text))) if shown.is_terminal and not quiet() else nullcontext()
+    fitting = shortened(clean(text), shown.width - 2)  # a line that wraps would not be removed
+    return shown.status(Text(fitting)) if shown.is_terminal and not quiet() else nullcontext()
 
 
 class Line:

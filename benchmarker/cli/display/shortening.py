@@ -24,6 +24,14 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width // 2]}…{text[len(text) - (width - 1) // 2 :]}"
 
 
+def factored(names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the words that all names share, and each name without them; nothing is shared if a name has no others."""
+    words = [name.split() for name in names]
+    shared = [word for word in words[0] if all(word in others for others in words[1:])] if len(names) > 1 else []
+    rests = [" ".join(word for word in own if word not in shared) for own in words]
+    return (" ".join(shared), rests) if all(rests) else ("", list(names))
+
+
 def apart(names: Sequence[str], width: int) -> list[str]:
     """Return names of at most `width` characters; different names stay different, if that is possible.
 

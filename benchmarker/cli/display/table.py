@@ -42,7 +42,10 @@ class Coloured(str):
 
 @dataclass(slots=True)
 class _Column:
-    """A column; `width` is what it gets, at first what it needs. A column of numbers is not narrowed."""
+    """A column; `width` is what it gets, at first what it needs. A column of numbers is not narrowed.
+
+    `word` is the width of the longest word, below which a column that wraps would break it.
+    """
 
     heading: str
     cells: list[str]
@@ -50,11 +53,14 @@ class _Column:
     is_number: bool
     is_right: bool
     is_cut: bool
+    word: int
     width: int
 
-    def least(self, floor: int) -> int:
-        """Return the width to which the column can be narrowed, if texts are narrowed to `floor`."""
-        return self.width if self.is_number else min(self.width, floor)
+    def least(self, floor: int, *, breaks: bool = False) -> int:
+        """Return the width to which the column can be narrowed, if texts narrow to `floor`, and words may break."""
+        if self.is_number:
+            return self.width
+        return min(self.width, floor if breaks else max(floor, self.word))
 
     def shorten(self) -> None:
         """Shorten the texts that are too long for the column."""
@@ -121,6 +127,7 @@ def lines(
 def _column(heading: str, cells: Sequence[str], is_cut: bool, is_right: bool) -> _Column:
     heading, *cleaned = map(clean, (heading, *cells))
     is_number = all(map(_NUMBER.fullmatch, cleaned))
+    words = heading.split() if is_cut else " ".join([heading, *cleaned]).split()
     return _Column(
         heading=heading,
         cells=cleaned,
@@ -128,6 +135,7 @@ def _column(heading: str, cells: Sequence[str], is_cut: bool, is_right: bool) ->
         is_number=is_number,
         is_right=is_number or is_right,
         is_cut=is_cut,
+        word=max(map(cell_len, words), default=0),
         width=max([cell_len(heading), *map(cell_len, cleaned)]),
     )
 
@@ -145,10 +153,10 @@ def _fit(columns: list[_Column], width: int, drop: Collection[str]) -> list[str]
             break
         left_out.add(heading)
         columns[:] = [each for each in columns if each.heading != heading]
-    for floor in (NARROW, NARROWEST):
+    for floor, breaks in ((NARROW, False), (NARROWEST, False), (NARROWEST, True)):
         while _total(columns) > width:
-            widest = max(columns, key=lambda each: each.width - each.least(floor))
-            if widest.width == widest.least(floor):
+            widest = max(columns, key=lambda each: each.width - each.least(floor, breaks=breaks))
+            if widest.width == widest.least(floor, breaks=breaks):
                 break
             widest.width -= 1
     return [heading for heading in headings if heading in left_out]
@@ -172,10 +180,10 @@ def _line(cells: Sequence[list[str]], columns: Sequence[_Column], colours: Seque
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text as lines; all but the first are indented if there is room."""
+    """Return a text as lines; all but the first are indented if there is room, also for each word."""
     if cell_len(text) <= width:
         return [text]
-    indent = "  " if width >= NARROW else ""
+    indent = "  " if width >= max(NARROW, *(cell_len(word) + 2 for word in text.split())) else ""
     return textwrap.wrap(text, _characters(text, width), subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 

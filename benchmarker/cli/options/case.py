@@ -126,7 +126,7 @@ _MEASURING = (
         type=Duration(min=0, min_open=True),
         default=f"{_DEFAULT.timeout_s:g}s",
         show_default=True,
-        help="Maximum duration of a trial; its worker is then terminated.",
+        help="Time limit of a trial; a trial that exceeds it is terminated and counts as failed.",
     ),
     *POWER,
     click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a separate process."),

@@ -6,7 +6,7 @@ from typing import Any
 from benchmarker import Claim, NotHereError, Outcome, Setting, open_bench
 from benchmarker_plugins.gpu_proof import huggingface, loops
 from benchmarker_plugins.gpu_proof.loops import Ratio
-from benchmarker_plugins.gpu_proof.tool import ToolError, completed, for_each, metric, need, note, run, tool
+from benchmarker_plugins.gpu_proof.tool import ToolError, completed, fast, for_each, metric, need, note, run, tool
 
 PRODUCT_SHARE = 0.95
 """Least rate of a product through the tool, as a share of a bare loop's."""
@@ -17,6 +17,8 @@ MFU = 0.45
 """Least model FLOP/s utilisation of GPT-2 training in the better framework, relative to the vendor's dense peak."""
 AGAINST_OTHERS = 1.05
 """Longest step of GPT-2, as a multiple of that of another implementation."""
+QUICK = (0.85, 1.15)
+"""Least and largest quick ceiling, as a share of the thorough one."""
 ABOVE_PEAK = 1.02
 """A measured ceiling above the vendor's peak by more than this is a mistake of one of them."""
 
@@ -144,9 +146,15 @@ def judge_against(found: Ratio) -> Outcome:
 def ceilings(setting: Setting, framework: str) -> Outcome:
     """Measure the ceilings and compare them with the vendor's peaks."""
     listed = need(setting, framework)[framework]["inference"]
-    wanted = ["fp32"] if setting.small else [name for name in ("bf16", "fp32", "tf32") if name in listed]
-    words = ("ceilings", f"--framework={framework}", f"--device={setting.device}", "--trials=2")
-    return judge_ceilings(tool(setting, *words, f"--precision={','.join(wanted)}"))
+    wanted: list[str] = ["fp32"] if setting.small else [name for name in ("bf16", "fp32", "tf32") if name in listed]
+    return judge_ceilings(measured_ceilings(setting, framework, wanted, "--thorough", "--trials=2"))
+
+
+def measured_ceilings(setting: Setting, framework: str, precisions: list[str], *words: str) -> list[dict[str, Any]]:
+    """Return the ceilings that the command line measures in a framework."""
+    where = (f"--framework={framework}", f"--device={setting.device}", f"--precision={','.join(precisions)}")
+    found: list[dict[str, Any]] = tool(setting, "ceilings", *where, *words)
+    return found
 
 
 def judge_ceilings(found: list[dict[str, Any]]) -> Outcome:
@@ -164,10 +172,33 @@ def judge_ceilings(found: list[dict[str, Any]]) -> Outcome:
     return Outcome("FAIL" if wrong else "PASS", ", ".join(figures), "; ".join(wrong))
 
 
+def quick_ceilings(setting: Setting, framework: str) -> Outcome:
+    """Measure the ceilings quickly and thoroughly, and compare them; a rehearsal measures them quickly twice."""
+    precision = [fast(setting, framework)]
+    quick = measured_ceilings(setting, framework, precision)
+    how = () if setting.small else ("--thorough", "--trials=2")
+    return judge_quick(quick, measured_ceilings(setting, framework, precision, *how))
+
+
+def judge_quick(quick: list[dict[str, Any]], thorough: list[dict[str, Any]]) -> Outcome:
+    """Each quick ceiling must be near the thorough one."""
+    values = {each["resource"]: each["value"] for each in quick}
+    shares = {each["resource"]: values.get(each["resource"], 0.0) / each["value"] for each in thorough}
+    figure = ", ".join(f"{resource} {share:.3f}" for resource, share in shares.items())
+    low, high = QUICK
+    wrong = [f"{name}: quick / thorough is {share:.3f}" for name, share in shares.items() if not low <= share <= high]
+    if not shares:
+        wrong.append("no ceiling was measured")
+    return Outcome("FAIL" if wrong else "PASS", figure, "; ".join(wrong), shares)
+
+
 PRODUCT = for_each("product", "products in {} reach 95% of a bare loop's rate in every precision", 150, products)
 COPY = for_each("copy", "a copy in {} reaches 95% of a bare loop's bandwidth", 60, copy)
 LOOP = for_each("loop", "a step of {} through the tool takes at most 1.01 of a bare loop's", 180, loop)
 CEILINGS = for_each("ceilings", "the ceilings measured with {} do not exceed the vendor's peaks", 360, ceilings)
+QUICK_CEILINGS = for_each(
+    "quick-ceilings", "the ceilings measured quickly with {} are 0.85 to 1.15 of thorough ones", 300, quick_ceilings
+)
 GPT2 = (
     Claim(
         "gpt2-training", "GPT-2 of 1.5 B trains in bf16 at an MFU of 45% or more", 500, partial(gpt2, mode="training")

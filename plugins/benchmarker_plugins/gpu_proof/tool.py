@@ -15,8 +15,8 @@ import click
 from benchmarker import Claim, NotHereError, Outcome, Setting
 
 FRAMEWORKS = ("torch", "jax")
-MEASURING = ("run", "sweep", "ab", "ceilings")
-"""Commands that store records."""
+MEASURING = ("run", "sweep", "ab", "--thorough")
+"""Commands that store records, and the option with which `ceilings` does."""
 
 
 def for_each(name: str, statement: str, limit_s: float, prove: Callable[..., Outcome]) -> tuple[Claim, ...]:
@@ -46,7 +46,7 @@ def tool(setting: Setting, *words: str, **variables: str) -> Any:
     Its messages go to the claim's log, records to the folder that all claims share, unless `words` name another.
     """
     command = [sys.executable, "-m", "benchmarker", *words, "--json"]
-    if words[0] in MEASURING and not any(word.startswith("--results=") for word in words):
+    if {*words} & {*MEASURING} and not any(word.startswith("--results=") for word in words):
         command.append(f"--results={results(setting)}")
     note("$", *command[1:])
     own = {

@@ -1,9 +1,13 @@
 """`profile scopes` of several trials: a column for each configuration."""
 
 import msgspec
+import pytest
 from support import profiles
 from support.records import make_record
 
+from benchmarker.cli.commands.profile import scopes
+from benchmarker.cli.display import output
+from benchmarker.cli.display.shortening import factored
 from benchmarker.files import atomic
 from benchmarker.traces.ingest import ingest
 from benchmarker.traces.parquet import encode
@@ -53,3 +57,29 @@ def test_each_of_several_folders_has_columns_of_its_own(tmp_path, cli):
         "attn": ["attn", "forward", "30", "µs", "100.0%", "10", "µs", "100.0%"],
     }
     assert "median of 2" in cli("profile", "scopes", "old", "new", "--pool").stdout
+
+
+def test_configurations_without_room_follow_in_a_further_table(tmp_path, cli, monkeypatch):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for framework in ("jax", "torch", "one", "more"):
+        store(folder, framework, 0, 20)
+    for module in (scopes, output):
+        monkeypatch.setattr(module, "width", lambda: 60)
+    shown = cli("profile", "scopes", "results").stdout
+    headings = [line.split()[2:] for line in shown.splitlines() if line.startswith("scope")]
+    assert len(headings) == 2
+    assert sorted([*headings[0], *headings[1]]) == ["jax", "more", "one", "torch"]
+    assert shown.count("20 µs 100.0%") == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "shared", "rests"),
+    [
+        (["GPT-2 B=1 d=64 jax", "GPT-2 B=1 d=128 torch"], "GPT-2 B=1", ["d=64 jax", "d=128 torch"]),
+        (["GEMM 512", "GEMM 512 compiled"], "", ["GEMM 512", "GEMM 512 compiled"]),
+        (["one"], "", ["one"]),
+    ],
+)
+def test_what_names_share_is_told_once(names, shared, rests):
+    assert factored(names) == (shared, rests)

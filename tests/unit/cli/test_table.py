@@ -54,6 +54,19 @@ def test_long_texts_wrap_at_spaces_and_kernels_are_shortened():
     assert "…128x128_64x4…" in row
 
 
+def test_words_are_not_broken_while_there_is_another_way():
+    rows = [["procurement-distributed", "Collectives and sharded training, then generation-of-text workloads"]]
+    made = lines(["name", "summary"], rows, 52)
+    assert made.rows == [
+        "procurement-distributed  Collectives and sharded",
+        "                           training, then",
+        "                           generation-of-text",
+        "                           workloads",
+    ]
+    made = lines(["name", "summary", "time"], [[*rows[0], "x" * 20]], 52, drop=["time"])
+    assert made.left_out == ["time"]
+
+
 def test_a_colour_covers_a_whole_cell_and_changes_no_width():
     rows = [[Coloured("faster", "green"), "1"], ["same", "2"]]
     made = lines(["B is", "n"], rows, paint=lambda text, colour: f"<{colour}:{text}>")

@@ -89,6 +89,13 @@ def ceiling(value, peak):
     return speed.judge_ceilings([each] if value else [])
 
 
+def quick(*values):
+    kinds = ("compute", "memory")
+    thorough = [{"resource": kind, "value": 100.0} for kind in kinds]
+    found = [{"resource": kind, "value": value} for kind, value in zip(kinds, values, strict=False)]
+    return speed.judge_quick(found, thorough if values else [])
+
+
 def buffers(without, with_=0, busy=1000):
     return profiles.judge_command_buffers(
         {"busy_ns": 1000, "outside_ns": without}, {"busy_ns": busy, "outside_ns": with_}
@@ -115,6 +122,7 @@ def buffers(without, with_=0, busy=1000):
         (speed.judge_against(step(0.98)), "ours / theirs 0.9800"),
         (ceiling(800e12, 989e12), "compute bf16 800 TFLOP/s (81% of peak)"),
         (ceiling(800e12, None), "compute bf16 800 TFLOP/s"),
+        (quick(97.0, 101.0), "compute 0.970, memory 1.010"),
         (verdicts.judge_same(ab("same", 1.0, 0.99, 1.01)), "B/A 1.0000 [0.9900, 1.0100], same after 8 rounds"),
         (verdicts.judge_two_percent(ab("slower")), "B/A 1.0200 [1.0150, 1.0250], slower after 8 rounds"),
         (verdicts.judge_duet(timed(1.0, 1.0, 1.1), timed(1.01, 1.01, 0.9)), "+1.0% beside another workload"),
@@ -162,6 +170,10 @@ def test_what_holds_passes_with_its_figure(outcome, figure):
         (speed.judge_against(step(1.1)), "the step takes 1.1000"),
         (ceiling(1200e12, 989e12), "compute bf16 is 121% of the vendor's peak"),
         (ceiling(None, None), "no ceiling was measured"),
+        (quick(80.0, 100.0), "compute: quick / thorough is 0.800"),
+        (quick(100.0, 120.0), "memory: quick / thorough is 1.200"),
+        (quick(100.0), "memory: quick / thorough is 0.000"),
+        (quick(), "no ceiling was measured"),
         (verdicts.judge_same(ab("faster")), "the same case is called different"),
         (verdicts.judge_two_percent(ab("undecided")), "a true difference of 2% is undecided"),
         (verdicts.judge_two_percent(ab("slower", 1.1, 1.09, 1.11)), "the interval does not contain 1.02"),
@@ -169,7 +181,7 @@ def test_what_holds_passes_with_its_figure(outcome, figure):
         (traced(outside=100), "only 90.0% is attributed"),
         (traced(missing=["step 2"]), "step 2"),
         (traced(devices=("cpu",)), "the trace holds no event of the GPU"),
-        (traced(phases=("forward",)), "forward and backward are not told apart"),
+        (traced(phases=("forward",)), "forward and backward are not distinguished"),
         (traced(trace=False), "there is no trace"),
         (traced(kernels=0, compiled=True), "there is no kernel"),
         (profiles.judge_second_reader(9, 1000, 8, 1000), "the readers differ"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.records import make_energy, make_record
+from support.records import make_energy, make_record, with_formulas
 
 from benchmarker import Case, Measuring, UserError
 from benchmarker.bundles.pack import bundle
@@ -65,9 +65,8 @@ def run(suite: Path, tmp_path: Path) -> Path:
     atomic.write(folder / "plan.json", atomic.encode(plan))
     for number, trial in plan.order:
         record = make_record(run=RUN, trial=trial, design={"case_number": number}, suite=planned.of(number))
-        reasons = {path: reason for path, reason in record.reasons.items() if path != "suite"}
         software = msgspec.structs.replace(record.software, commit="0123456789ab")
-        write(folder, msgspec.structs.replace(record, case=cases[number], reasons=reasons, software=software))
+        write(folder, with_formulas(msgspec.structs.replace(record, case=cases[number], software=software)))
     return folder
 
 
@@ -134,7 +133,8 @@ def test_a_case_that_is_not_what_its_suite_requests_is_named(run, suite):
 
     change_plan(run, cheat)
     case = store.read_plan(run / "plan.json").cases[0]
-    write(run, *(msgspec.structs.replace(each, case=case) for key, each in read(run).items() if key[0] == 0))
+    changed = [msgspec.structs.replace(each, case=case) for key, each in read(run).items() if key[0] == 0]
+    write(run, *map(with_formulas, changed))
     assert findings(run, suite) == [
         ("changed", "small (numpy)", "seconds 30.0 → 3.0"),
         ("changed", "small (numpy)", "n 1024 → 8"),

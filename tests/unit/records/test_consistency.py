@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from support.records import make_record
 
-from benchmarker.records import reading
-from benchmarker.records.consistency import contradictions, contradictions_between, span
+from benchmarker.planning.cases import command_line
+from benchmarker.records import consistency, reading
 from benchmarker.records.record import SCHEMA_VERSION, Local, Record, nulls
+from benchmarker.records.spans import contradictions_between, span
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 NUMPY, *_, TORCH = sorted(FIXTURES.glob("v10/2*.json"), key=lambda path: "torch" in path.read_text())
@@ -68,7 +69,12 @@ def fields():
         "flags": [],
     }
     del found["reasons"]["energy"], found["reasons"]["token_times"]
+    found["command"] = command_line(read(found).case)
     return copy.deepcopy(found)
+
+
+def contradictions(record: Record) -> list[str]:
+    return [each.text for each in consistency.contradictions(record)]
 
 
 def read(fields) -> Record:
@@ -227,14 +233,17 @@ def test_a_skipped_trial_measures_nothing(fields):
 
 
 def test_what_disturbs_a_trial_explains_time_outside_its_blocks(fields):
-    fields["blocks"]["duration_ns"] = halved(fields["blocks"]["duration_ns"])
+    """Of 1.01 s, up to 251 ms are outside the blocks, and twice as much if threads wait for a core all the time."""
+    fields["blocks"]["duration_ns"] = [6_000_000] * 100
     fields["energy"] |= {"duration_s": 0.0, "energy_J": None, "total_J": None, "sensors": []}
     fields["reasons"] |= {"energy.energy_J": "", "energy.total_J": ""}
     assert len(contradictions(read(fields))) == 1
-    for change in ({"pressure_percent": 40.0}, {"throttled_s": 0.4}, {"steal_percent": 40.0}):
+    for change in ({"pressure_percent": 80.0}, {"throttled_s": 0.4}, {"steal_percent": 80.0}):
         changed = copy.deepcopy(fields)
         changed["interference"] |= change
         assert contradictions(read(changed)) == []
+    fields["interference"] |= {"pressure_percent": 40.0}
+    assert len(contradictions(read(fields))) == 1
 
 
 def at(fields, trial: str, second: int, **changes):

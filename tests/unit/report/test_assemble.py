@@ -421,7 +421,7 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
     assert "run `benchmarker ceilings --precision=fp32`" in section(page_of(folder), "roofline").lead[0]
     common = {"device": ceilings.key_of(record), "host": "h", "framework": "f", "version": "1", "precision": "float32"}
     common |= {"trials": 3, "searched": 1, "params": {}, "measured_at": "2026-01-01T00:00:00Z", "run_id": "r"}
-    common |= {"precision": ceilings.computed_in(record)}
+    common |= {"precision": ceilings.computed_in(record), "method": "quick"}
     ceilings.write(
         folder / "ceilings.json",
         [
@@ -440,7 +440,7 @@ def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, p
     fast = page_of(place([make_record(0.9)]))  # it takes 1 s at least
     (warning,) = [each for each in doubts(fast) if "roof" in each]
     assert "is above its roof: " in warning
-    assert "run `benchmarker ceilings` to measure them again" in warning
+    assert "run `benchmarker ceilings --thorough` to measure them again" in warning
 
 
 @pytest.mark.parametrize(

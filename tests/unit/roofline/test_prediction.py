@@ -347,7 +347,8 @@ def test_the_size_of_the_memory_can_be_given(command):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "no ceiling is known: run `benchmarker ceilings`, give --ceilings=FILE of another machine, or give"),
+        ((), "no ceiling is known: add --measure (about a minute), give --ceilings=FILE of another machine, or give"),
+        (("--measure", *VENDOR), "--measure is for this machine"),
         (("--ceilings=none.json",), "cannot read none.json: No such file"),
         (("--ceilings=wrong.json",), "cannot read wrong.json: Object missing required field"),
         (("--ceilings=two.json",), "ceilings of 2 devices are known, give --device=NAME: NVIDIA H200; other"),

@@ -80,7 +80,7 @@ def test_each_of_the_two_runs_goes_on_where_it_was_interrupted(interrupted_after
     interrupted_after(1)
     listener, searched, measured, folder = measure()
     assert listener.said == [
-        "search: 3 sizes, 2 trials each",
+        "search: 3 sizes, 2 trials each, then the fastest of each kind again: about 78 s in all",
         "measuring the fastest of each kind again: 2 winners, 3 trials each, about 66 s",
     ]
     assert sorted(path.name for path in tmp_path.iterdir())[1] == folder.name

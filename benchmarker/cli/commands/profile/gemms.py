@@ -10,7 +10,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import csv_option, json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.display.profiles import cells, headline, plain, print_frame_csv, top_option, warn
+from benchmarker.cli.display.profiles import cells, headline, noting, plain, print_frame_csv, top_option
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
@@ -84,22 +84,22 @@ def command(
     table, others = gemms(ingested.events)
     table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
     reasons = _add_roofs(table, profile.record, device, precision or "fp32", source, result)
-    warn([ingested.trace], [str(result)], aside=as_json or as_csv)
-    if as_json or as_csv:
-        shown = table.head(top) if top else table
-        print_json(plain(shown)) if as_json else print_frame_csv(shown)
-        return
-    headline(ingested.trace)
-    _print(table, top, wide=wide)
-    if len(others):
-        share = others["busy_ns"].sum() / max(1, ingested.trace.busy_ns)
-        print_text(
-            f"not shown: {count(len(others), 'other event')} of the category gemm ({share:.1%} of the busy time): "
-            "their shapes are unknown, they compute several products at once, or they are ops around a product",
-            "  ",
-        )
-    for reason in reasons:
-        print_text(f"no roof: {reason}", "  ")
+    with noting([ingested.trace], [str(result)], aside=as_json or as_csv):
+        if as_json or as_csv:
+            shown = table.head(top) if top else table
+            print_json(plain(shown)) if as_json else print_frame_csv(shown)
+            return
+        headline(ingested.trace)
+        _print(table, top, wide=wide)
+        if len(others):
+            share = others["busy_ns"].sum() / max(1, ingested.trace.busy_ns)
+            print_text(
+                f"not shown: {count(len(others), 'other event')} of the category gemm ({share:.1%} of the busy time): "
+                "their shapes are unknown, they compute several products at once, or they are ops around a product",
+                "  ",
+            )
+        for reason in reasons:
+            print_text(f"no roof: {reason}", "  ")
 
 
 def _only(result: Path) -> Profile:

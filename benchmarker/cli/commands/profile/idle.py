@@ -15,9 +15,9 @@ from benchmarker.cli.display.profiles import (
     cell,
     from_result,
     headline,
+    noting,
     plain,
     print_frame_csv,
-    warn,
 )
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import count
@@ -66,29 +66,29 @@ def command(
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """
     ingested = from_result(result)
-    warn([ingested.trace], [str(result)], aside=as_json or as_csv)
-    found = _tables(ingested.events, device, step)
-    if found is None:
-        known = ingested.events["kind"].isin(["kernel", "copy"]).any()
-        reason = "nothing in the profile matches" if known else NO_DEVICE
+    with noting([ingested.trace], [str(result)], aside=as_json or as_csv):
+        found = _tables(ingested.events, device, step)
+        if found is None:
+            known = ingested.events["kind"].isin(["kernel", "copy"]).any()
+            reason = "nothing in the profile matches" if known else NO_DEVICE
+            if as_json:
+                print_json({"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))})
+            else:
+                click.echo(reason, err=as_csv)
+            return
+        whole, tables = found
         if as_json:
-            print_json({"reason": reason, **dict.fromkeys(("bound", "shares", *_TABLES))})
+            shown = {name: plain(table.astype(object)) for name, table in tables.items()}
+            print_json({"reason": None, "bound": whole.verdict, "shares": whole.shares, **shown})
+        elif as_csv:
+            print_frame_csv(tables[_BY[by]])
         else:
-            click.echo(reason, err=as_csv)
-        return
-    whole, tables = found
-    if as_json:
-        shown = {name: plain(table.astype(object)) for name, table in tables.items()}
-        print_json({"reason": None, "bound": whole.verdict, "shares": whole.shares, **shown})
-    elif as_csv:
-        print_frame_csv(tables[_BY[by]])
-    else:
-        headline(ingested.trace)
-        print_text(f"{bound_text(whole)} of the wall time", "  ")
-        _print(tables[_BY[by]], wide=wide)
-        if by == "cause":
-            click.echo()
-            _print_launches(tables["launches"], wide=wide)
+            headline(ingested.trace)
+            print_text(f"{bound_text(whole)} of the wall time", "  ")
+            _print(tables[_BY[by]], wide=wide)
+            if by == "cause":
+                click.echo()
+                _print_launches(tables["launches"], wide=wide)
 
 
 def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:

@@ -14,10 +14,10 @@ from benchmarker.cli.display.profiles import (
     cell,
     from_result,
     headline,
+    noting,
     plain,
     print_frame_csv,
     top_option,
-    warn,
 )
 from benchmarker.formatting import count, si
 
@@ -52,37 +52,37 @@ def command(result: Path, step: int | None, top: int, wide: bool, as_json: bool,
     from benchmarker.traces.critical_path import critical_path, summed
 
     ingested = from_result(result)
-    warn([ingested.trace], [str(result)], aside=as_json or as_csv)
-    path = critical_path(ingested.events, step)
-    if not len(path):
-        has_device = ingested.events["kind"].isin(["kernel", "copy"]).any()
-        reason = "nothing in the profile matches" if has_device else NO_DEVICE
+    with noting([ingested.trace], [str(result)], aside=as_json or as_csv):
+        path = critical_path(ingested.events, step)
+        if not len(path):
+            has_device = ingested.events["kind"].isin(["kernel", "copy"]).any()
+            reason = "nothing in the profile matches" if has_device else NO_DEVICE
+            if as_json:
+                print_json({"reason": reason, **dict.fromkeys(("path_ns", "steps", "kinds", "items", "segments"))})
+            else:
+                click.echo(reason, err=as_csv)
+            return
+        steps = path.groupby("step")["time_ns"].sum()
+        whole = int(steps.sum())
+        kinds = summed(path, ["kind", "category"]).drop(columns=["op", "scope"])
+        items = summed(path, ["kind", "name", "category"])
+        chosen = items.head(top) if top else items
         if as_json:
-            print_json({"reason": reason, **dict.fromkeys(("path_ns", "steps", "kinds", "items", "segments"))})
+            each = [{"step": None if number < 0 else number, "path_ns": ns} for number, ns in steps.to_dict().items()]
+            tables = {"kinds": plain(kinds), "items": plain(chosen), "segments": plain(path)}
+            print_json({"reason": None, "path_ns": whole, "steps": each, **tables})
+        elif as_csv:
+            print_frame_csv(chosen)
         else:
-            click.echo(reason, err=as_csv)
-        return
-    steps = path.groupby("step")["time_ns"].sum()
-    whole = int(steps.sum())
-    kinds = summed(path, ["kind", "category"]).drop(columns=["op", "scope"])
-    items = summed(path, ["kind", "name", "category"])
-    chosen = items.head(top) if top else items
-    if as_json:
-        each = [{"step": None if number < 0 else number, "path_ns": ns} for number, ns in steps.to_dict().items()]
-        tables = {"kinds": plain(kinds), "items": plain(chosen), "segments": plain(path)}
-        print_json({"reason": None, "path_ns": whole, "steps": each, **tables})
-    elif as_csv:
-        print_frame_csv(chosen)
-    else:
-        headline(ingested.trace)
-        of = "" if steps.index[0] < 0 else f" of {count(len(steps), 'step')}"
-        print_text(f"critical path{of}: {si(whole / 1e9, 's')}", "  ")
-        _print(kinds, wide=wide)
-        click.echo()
-        _print(chosen, wide=wide)
-        if len(chosen) < len(items):
-            rest = items.iloc[len(chosen) :]["share"].sum()
-            click.echo(f"and {len(items) - len(chosen)} more, {rest:.1%} of the path; --top=0 shows all")
+            headline(ingested.trace)
+            of = "" if steps.index[0] < 0 else f" of {count(len(steps), 'step')}"
+            print_text(f"critical path{of}: {si(whole / 1e9, 's')}", "  ")
+            _print(kinds, wide=wide)
+            click.echo()
+            _print(chosen, wide=wide)
+            if len(chosen) < len(items):
+                rest = items.iloc[len(chosen) :]["share"].sum()
+                click.echo(f"and {len(items) - len(chosen)} more, {rest:.1%} of the path; --top=0 shows all")
 
 
 def _print(table: pd.DataFrame, *, wide: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.display.profiles import top_option, warn
+from benchmarker.cli.display.profiles import noting, top_option
 from benchmarker.cli.display.progress import working
 from benchmarker.formatting import count, si
 
@@ -32,10 +32,10 @@ def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> N
 
     RESULT is a trace or an event table of each rank, or a folder of them; of a single trace, each device is a rank.
 
-    COMPUTE and the exposed time (EXPOSED: only communication) and IDLE add up to WALL; HIDDEN is communication behind
-    computation. WAITING is the part of collectives in which the rank waited for another one: what its collectives take
-    longer than on the rank that began last. LAST is the rank that most often did. SHORTEST is the median time without
-    waiting, by which the bandwidths divide; BUS BW has the factor of nccl-tests.
+    COMPUTE, EXPOSED (communication without computation) and IDLE add up to WALL; HIDDEN is communication overlapped
+    with computation. WAITING is the time that a rank waited for others inside collectives: how much longer they took
+    than on the rank that started last. LAST is the rank that most often started last. SHORTEST is the median time
+    without waiting, from which the bandwidths are computed; BUS BW is the bus bandwidth of nccl-tests.
     """
     from benchmarker.traces.profile_files import profiles, traces_of
     from benchmarker.traces.ranks import ranks
@@ -44,11 +44,18 @@ def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> N
         found = profiles([path for result in results for path in traces_of(result)])
     names = [str(each.path) for each in found]
     compared = ranks([each.ingested for each in found], names)
-    warn([each.ingested.trace for each in found], names, aside=as_json)
-    if as_json:
-        print_json({**asdict(compared), "last": compared.last})
-        return
-    _say(compared)
+    with noting([each.ingested.trace for each in found], names, aside=as_json):
+        if as_json:
+            print_json({**asdict(compared), "last": compared.last})
+            return
+        _say(compared)
+        _print(compared, top, wide=wide)
+        for note in compared.notes:
+            print_text(f"note: {note}", "  ")
+
+
+def _print(compared: Ranks, top: int, *, wide: bool) -> None:
+    """Print a line for each rank, and one for each collective."""
     print_table(
         ["rank", "device", "step", "wall", "compute", "hidden", "exposed", "waiting", "idle"],
         [_of_rank(each) for each in compared.ranks],
@@ -87,8 +94,6 @@ def _say(compared: Ranks) -> None:
         steps = Counter(each.rank for each in compared.steps)
         texts = [f"{rank} ({times} of {count(len(compared.steps), 'step')})" for rank, times in steps.most_common()]
         print_text(f"critical rank, for which the others waited longest in a step: {', '.join(texts)}", "  ")
-    for note in compared.notes:
-        print_text(f"note: {note}", "  ")
 
 
 def _of_rank(each: RankTime) -> list[str]:

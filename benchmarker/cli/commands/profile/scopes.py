@@ -17,11 +17,14 @@ from benchmarker.cli.display.output import (
     print_table,
     print_text,
     wide_option,
+    width,
 )
 from benchmarker.cli.display.profile_difference import show_difference
 from benchmarker.cli.display.profile_filters import UNKNOWN, filter_options
-from benchmarker.cli.display.profiles import cell, headline, plain, print_frame_csv, top_option, warn
+from benchmarker.cli.display.profiles import cell, headline, noting, plain, print_frame_csv, top_option
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.display.shortening import factored
+from benchmarker.cli.display.table import lines as fitted
 from benchmarker.cli.options.results import pool_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
@@ -90,28 +93,29 @@ def command(
         from benchmarker.traces.profile_files import configurations, names, profiles
 
         found = profiles(results, pool=pool)
-    warn([each.ingested.trace for each in found], names(found), aside=as_json or as_csv)
-    table = pd.DataFrame(
-        [
-            {"result": name, **row}
-            for name, profile in zip(names(found), found, strict=True)
-            for row in _rows(profile.ingested, filters)
-        ]
-    )
-    if len(table):
-        column = sort if sort in table else f"{sort}_ns"
-        table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
-    if as_json:
-        print_json(plain(table))
-    elif as_csv:
-        print_frame_csv(table)
-    elif not len(table):
-        click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
-    elif len(found) == 1:
-        headline(found[0].ingested.trace)
-        _print(table.drop(columns="result"), found[0].ingested.trace, top, wide=wide)
-    else:
-        _print_side_by_side(table, dict(zip(names(found), configurations(found), strict=True)), top, wide=wide)
+    _, short = factored(names(found))
+    with noting([each.ingested.trace for each in found], short, aside=as_json or as_csv):
+        table = pd.DataFrame(
+            [
+                {"result": name, **row}
+                for name, profile in zip(names(found), found, strict=True)
+                for row in _rows(profile.ingested, filters)
+            ]
+        )
+        if len(table):
+            column = sort if sort in table else f"{sort}_ns"
+            table = table.sort_values(column, ascending=sort == "scope", kind="stable", ignore_index=True)
+        if as_json:
+            print_json(plain(table))
+        elif as_csv:
+            print_frame_csv(table)
+        elif not len(table):
+            click.echo(f"no scope matches; there are: {', '.join(_known(found))}")
+        elif len(found) == 1:
+            headline(found[0].ingested.trace)
+            _print(table.drop(columns="result"), found[0].ingested.trace, top, wide=wide)
+        else:
+            _print_side_by_side(table, dict(zip(names(found), configurations(found), strict=True)), top, wide=wide)
 
 
 def _rows(ingested: Ingested, filters: Filters) -> list[dict[str, Any]]:
@@ -158,40 +162,60 @@ def _print(table: pd.DataFrame, trace: Trace, top: int, *, wide: bool) -> None:
     alike = (table["any_ns"] == table["root_ns"]) & (table["pure_ns"] == table["root_ns"])
     shown = table.dropna(axis=1, how="all").drop(columns=["any_ns", "pure_ns", "purity"] if alike.all() else [])
     rows = [[cell(name, value) for name, value in row.items()] for row in shown.astype(object).to_dict("records")]
-    _print_top([name.removesuffix("_ns") for name in shown.columns], rows, top, drop=DROPPED, wide=wide)
+    headings = [name.removesuffix("_ns") for name in shown.columns]
+    print_table(headings, rows[: top or None], drop=DROPPED, cut=["scope"], wide=wide)
+    if top and len(rows) > top:
+        click.echo(f"and {len(rows) - top} more; --top=0 shows all")
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
         remedy = "" if trace.separable else "; --separable keeps some of them apart"
         print_text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
 
 
-def _print_top(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], top: int, *, drop: Sequence[str], wide: bool
-) -> None:
-    """Print the first lines of a table and the number of lines left out."""
-    print_table(headings, rows[: top or None], drop=drop, cut=["scope"], wide=wide)
-    if top and len(rows) > top:
-        click.echo(f"and {len(rows) - top} more; --top=0 shows all")
-
-
 def _print_side_by_side(table: pd.DataFrame, configuration: Mapping[str, str], top: int, *, wide: bool) -> None:
-    """Print each configuration's time per step and share of the busy time, medians over its trials."""
+    """Print each configuration's time per step and share of the busy time, medians over its trials.
+
+    What the configurations share stands above. Those that find no room beside the others follow in a further table.
+    """
     trials = Counter(configuration.values())
-    headings = {each: f"{each} (median of {number})" if number > 1 else each for each, number in trials.items()}
+    shared, short = factored(list(trials))
+    headings = {
+        each: f"{own} (median of {number})" if number > 1 else own
+        for own, (each, number) in zip(short, trials.items(), strict=True)
+    }
+    if shared:
+        print_text(shared)
     print_text("time per step (ROOT), share of the busy time, and purity where the scope is fused with others", "  ")
     table = table.assign(configuration=table["result"].map(configuration))
     lines = list(dict.fromkeys(zip(table["scope"], table["phase"], strict=True)))
     cells = {key: _side(of) for key, of in table.groupby(["scope", "phase", "configuration"])}
-    rows = [
-        [scope, cell("phase", phase), *(cells.get((scope, phase, each), "-") for each in headings)]
-        for scope, phase in lines
-    ]
-    _print_top(["scope", "phase", *headings.values()], rows, top, drop=list(headings.values())[:0:-1], wide=wide)
+    lines = [line for line in lines if any(cells.get((*line, each), "-") != "-" for each in headings)]
+    named = {
+        "scope": [scope for scope, _ in lines[: top or None]],
+        "phase": [cell("phase", phase) for _, phase in lines[: top or None]],
+    }
+    columns = {
+        heading: [cells.get((*line, each), "-") for line in lines[: top or None]] for each, heading in headings.items()
+    }
+    while columns:
+        shown = {**named, **columns}
+        rows = list(zip(*shown.values(), strict=True))
+        drop = list(columns)[:0:-1]
+        left_out = [] if wide else fitted(list(shown), rows, width(), drop=drop, cut=["scope"]).left_out
+        kept = [name for name in shown if name not in left_out]
+        print_table(kept, list(zip(*(shown[name] for name in kept), strict=True)), cut=["scope"], wide=wide)
+        columns = {name: columns[name] for name in left_out}
+        if columns:
+            click.echo()
+    if len(lines) > len(named["scope"]):
+        click.echo(f"and {len(lines) - len(named['scope'])} more; --top=0 shows all")
 
 
 def _side(of: pd.DataFrame) -> str:
-    """Return the medians of one scope and phase over the trials of a configuration."""
+    """Return the medians of one scope and phase over the trials of a configuration, `-` without work of its own."""
     step, share, purity = (of[name].median() for name in ("step_ns", "share", "purity"))
-    time = "-" if step != step else cell("_ns", step)
+    if step != step or not (step or of["any_ns"].any()):
+        return "-"
+    time = cell("_ns", step)
     if (of["pure_ns"] == 0).all() and (of["any_ns"] > 0).any():
         return f"{time} {share:.1%} fused"
     return f"{time} {share:.1%}" + (f" {purity:.0%} pure" if purity < 1 else "")

@@ -14,13 +14,14 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import csv_option, json_option, print_csv, print_json, print_table, wide_option
-from benchmarker.cli.display.profiles import warn
+from benchmarker.cli.display.profiles import noting
 from benchmarker.cli.display.progress import working
 from benchmarker.formatting import clean, count
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from benchmarker.records.profile import Trace
     from benchmarker.traces.sql import Rows
 
 
@@ -65,30 +66,31 @@ def command(
         raise UserError("--json and --csv exclude each other; give one of them")
     if not _encodable(statement):
         raise UserError("the SQL is not valid UTF-8; use only characters that UTF-8 can encode")
+    traces: dict[str, Trace] = {}
     if perfetto or engine or download:
         headings, rows = _from_perfetto(results, statement, engine, download)
     else:
-        headings, rows = _from_tables(results, statement, aside=as_json or as_csv)
-    if as_json:
-        _only_once(headings)
-        print_json([dict(zip(headings, map(_json, row), strict=True)) for row in rows])
-    elif as_csv:
-        print_csv(headings, [map(_text, row) for row in rows])
-    elif headings:
-        shown = [[_cell(value) for value in row] for row in rows]
-        print_table(headings, shown, drop=headings[:0:-1], cut=headings, wide=wide)
+        (headings, rows), traces = _from_tables(results, statement)
+    with noting(list(traces.values()), list(traces), aside=as_json or as_csv):
+        if as_json:
+            _only_once(headings)
+            print_json([dict(zip(headings, map(_json, row), strict=True)) for row in rows])
+        elif as_csv:
+            print_csv(headings, [map(_text, row) for row in rows])
+        elif headings:
+            shown = [[_cell(value) for value in row] for row in rows]
+            print_table(headings, shown, drop=headings[:0:-1], cut=headings, wide=wide)
 
 
-def _from_tables(results: Sequence[Path], statement: str, *, aside: bool) -> tuple[list[str], Rows]:
-    """Return columns and rows from DuckDB, and report what is missing from the profiles."""
+def _from_tables(results: Sequence[Path], statement: str) -> tuple[tuple[list[str], Rows], dict[str, Trace]]:
+    """Return columns and rows from DuckDB, and the traces by name."""
     with working("reading"):
         from benchmarker.traces.profile_files import names, profiles
         from benchmarker.traces.sql import query
 
         found = profiles(results)
-        answer = query(found, statement)
-    warn([each.ingested.trace for each in found], names(found), aside=aside)
-    return answer
+        traces = zip(names(found), (profile.ingested.trace for profile in found), strict=True)
+        return query(found, statement), dict(traces)
 
 
 def _from_perfetto(

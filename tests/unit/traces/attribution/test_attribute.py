@@ -151,7 +151,7 @@ def test_kernels_of_graphs_have_no_op_and_every_table_says_so(tmp_path, command)
     ]
     found = read(tmp_path, events)
     text = "2 kernels and copies (90.0% of the busy time) were launched as graphs"
-    assert found.trace.missing == [f"{text}, which do not tell the op, scope and phase of each"]
+    assert found.trace.missing == [f"{text}, which do not record the op, scope and phase of each"]
     assert work(found.events)["phase"].tolist() == ["forward", "", ""]
     for table in (["kernels"], ["ops"], ["scopes"], ["kernels", "--by=phase"]):
         shown = command("profile", *table, "trace.json").stdout
