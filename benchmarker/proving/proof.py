@@ -134,7 +134,7 @@ def prove(
 
 
 def as_markdown(summary: Summary) -> str:
-    """Return the summary as a page: the machine, the versions, and a table of the claims."""
+    """Return the summary as a page: the machine, the versions, and a table of the tests."""
     devices = [f"{gpu.name}, driver {gpu.driver}" for gpu in summary.machine.gpus] or [summary.machine.cpu.model]
     versions = ", ".join(f"{name} {version}" for name, version in summary.versions.items())
     lines = [f"# {summary.suite}: {devices[0]}", "", f"{summary.made_at}; {versions}.", ""]
