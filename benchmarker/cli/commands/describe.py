@@ -12,6 +12,7 @@ from benchmarker.api.case import MODES
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options import completion
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("describe")
-@click.argument("problem")
+@click.argument("problem", shell_complete=completion.plugins("problem"))
 @json_option
 def command(problem: str, as_json: bool) -> None:
     """Describe a problem: its options, its cost, its scopes, and what each framework supports here."""

@@ -73,6 +73,7 @@ class ProblemCommand(click.Command):
         self.example = example
         self.lists = lists
         self.set_otherwise = set_otherwise
+        self.problem_options: list[click.Parameter] = []
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -126,7 +127,7 @@ class ProblemCommand(click.Command):
             formatter.write_paragraph()
             formatter.write_text(
                 f"Each problem has options of its own; --problem=NAME --help shows them. Problems: "
-                f"{', '.join(problem_names())}."
+                f"{', '.join(plugin.name for plugin in registry.registered('problem').values())}."
             )
 
 
@@ -158,12 +159,6 @@ def _named(args: list[str]) -> str | None:
         elif word == "--problem":
             found = following
     return found
-
-
-def problem_names(beginning: str = "") -> list[str]:
-    """Return the names of the problems, those that begin with a text."""
-    names = (plugin.name for plugin in registry.registered("problem").values())
-    return [name for name in names if name.startswith(beginning)]
 
 
 def _option(field: parameters.Field, lists: bool) -> click.Option:
