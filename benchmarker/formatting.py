@@ -81,6 +81,11 @@ def rounded(value: float, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):.6g}"
 
 
+def value_text(value: object) -> str:
+    """Return a value of a parameter or a setting as plan files have it: `true`, `4096`, `fit`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def count(number: int, one: str, several: str = "") -> str:
     """Return a number of things, with the plural that fits: `1 fault`, `2 faults`, `3 processes`."""
     return f"{number} {one if number == 1 else several or one + 's'}"

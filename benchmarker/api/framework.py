@@ -106,7 +106,7 @@ class Framework(ABC):
         If `FrameworkInfo.gang` is `process_per_node`, it computes on as many as it was opened on. Called once the
         framework is opened, before anything else, and only where processes compute together.
         """
-        raise UserError("it computes in one process only")
+        raise UserError("it runs in one process only")
 
     def is_lost_peer(self, error: BaseException) -> bool:
         """Whether `error` reports only that another rank of the gang cannot be reached any more."""

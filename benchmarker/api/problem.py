@@ -169,6 +169,8 @@ class Problem(ABC):
     params: ClassVar[type[Any]]
     accelerator: ClassVar[Mapping[str, Any]] = {}
     cost_formula: ClassVar[str]
+    optimizer_numbers: ClassVar[int] = 2
+    """Numbers that the optimizer keeps for each weight in training: AdamW's two moments."""
     published: ClassVar[tuple[Published, ...]] = ()
 
     @abstractmethod
@@ -208,7 +210,7 @@ class Problem(ABC):
 
         `Cost.samples` grows in the same proportion. Raises `UserError` if there are none.
         """
-        raise UserError("this problem does not say how its work grows with the devices; give --scaling=strong")
+        raise UserError("this problem has no weak scaling; use --scaling=strong")
 
     def collectives(
         self, params: Any, mode: Mode, precision: str, parallel: Parallel, devices: int
@@ -236,6 +238,24 @@ class Problem(ABC):
     def cache_bytes(self, params: Any, precision: str) -> int:
         """Return the bytes that are allocated for state that is kept from step to step for every sample; 0 if none."""
         return 0
+
+    def memory(self, params: Any, mode: Mode, precision: str) -> Mapping[str, int]:
+        """Return the bytes that a step holds at the same time, by what they hold, as far as there is a formula.
+
+        That is weights, their gradients and the optimizer's state, all of the weights' type, and a cache; in inference
+        without a cache also one batch of inputs and results: all that `cost` moves but the weights. Activations are not
+        in it: which are kept is the framework's choice.
+        """
+        weights, caches = self.weight_bytes(params, precision) or 0, self.cache_bytes(params, precision)
+        parts = {
+            "weights": weights,
+            "gradients": weights if mode != "inference" else 0,
+            "optimizer state": self.optimizer_numbers * weights if mode == "training" else 0,
+            "cache": caches,
+        }
+        if mode == "inference" and not caches:
+            parts["inputs and results"] = max(0, self.cost(params, mode, precision).bytes - weights)
+        return {name: count for name, count in parts.items() if count}
 
     def engine_options(self, slots: int, positions: int) -> Mapping[str, Any]:
         """Return the options of an engine with so many slots, and positions in each: what `build_engine` is built from.

@@ -17,6 +17,7 @@ from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.problem import ask, names_of
+from benchmarker.formatting import value_text
 from benchmarker.hooks.extras import needing
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import usable
@@ -71,7 +72,7 @@ def engine(framework: str, slots: int, longest: Request, timeout_s: float, optio
             case = make_case(sized, problem, names[0], ability)
             server = stack.enter_context(serving(case, environment))
         told = {**server.described, "case": case, "slots": slots, "positions": positions}
-        size = "".join(f" {name}={value}" for name, value in asked.params.items())
+        size = "".join(f" {name}={value_text(value)}" for name, value in asked.params.items())
         yield Target(
             f"{asked.problem}{size}",
             partial(server.send, timeout_s=timeout_s),

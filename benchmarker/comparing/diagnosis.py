@@ -35,11 +35,7 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
     `rate` is the metric to suggest if the work per step differs.
     """
     sides = {"baseline": baseline, "contender": contender}
-    found = [
-        f"the {name}'s trials are not alike: they differ in {mixed}"
-        for name, records in sides.items()
-        if (mixed := _mixed(records))
-    ]
+    found = [f"the {name}'s trials differ in {mixed}" for name, records in sides.items() if (mixed := _mixed(records))]
     found += between(baseline, contender, rate)
     limits = {name: _limits(records) for name, records in sides.items()}
     if limits["baseline"] != limits["contender"]:
@@ -105,7 +101,7 @@ def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
     if limits := _limits([record for group in groups for record in group]):
         found["cores"] = f"measured on {' or '.join(limits)}"
     if mixed := list(dict.fromkeys(filter(None, map(_mixed, groups)))):
-        found["mixed"] = f"the trials of a case are not alike: they differ in {mixed[0]}"
+        found["mixed"] = f"the trials of a case differ in {mixed[0]}"
     return found
 
 
@@ -244,4 +240,4 @@ def effects(ratios: np.ndarray, contender_last: np.ndarray, levels: np.ndarray) 
     after, before = ratios[contender_last], ratios[~contender_last]
     if len(after) and len(before) and unpaired(before, after).p_different < CERTAINTY:
         found.append("the ratio depends on which of the two ran first in its round")
-    return [*found, *drifting("the ratio", ratios), *drifting("the level of both", levels)]
+    return [*found, *drifting("the ratio", ratios), *drifting("the common level of both sides", levels)]

@@ -79,7 +79,7 @@ def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float
     if mean.spread is None:
         return ["a side has a single trial; at least 2 per side are needed"]
     if mean.method == WELCH and mean.spread == 0:
-        return ["the trials do not scatter at all, so there is no interval and no test"]
+        return ["all trials have the same value, so there is no interval and no test"]
     if mean.method != WELCH and mean.values < fewest(alpha, is_paired=mean.is_paired):
         sizes = [round(mean.values)] * (1 if mean.is_paired else 2)
         return [f"{_cannot(sizes, alpha)} whatever their values; {_least(alpha, mean.is_paired)}"]
@@ -135,7 +135,7 @@ def _missing(tested: Tested) -> list[str]:
             found.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)
-            found.append(f"{sample.name}: {left} trials left out because the other side has none in their rounds")
+            found.append(f"{sample.name}: {left} trials left out: the other side has none in the same rounds")
     if tested.method == "unpaired":
         runs = [len({record.run_id for record in sample.records}) for sample in (tested.baseline, tested.contender)]
         if max(runs) > 1:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.formatting import shortened
+from benchmarker.formatting import shortened, value_text
 
 _KINDS = {
     "int": "a whole number",
@@ -41,7 +41,7 @@ def assigned(name: str, value: Any, *, quoted: bool = False) -> str:
     """Return what a user wrote, `m=abc`; with `quoted`, text as TOML has it. A list or table is not repeated."""
     if isinstance(value, list | dict):
         return name
-    text = json.dumps(value) if isinstance(value, bool) or (quoted and isinstance(value, str)) else str(value)
+    text = json.dumps(value) if quoted and isinstance(value, str) else value_text(value)
     return f"{name}={shortened(text, LONGEST)}"
 
 

@@ -114,11 +114,13 @@ def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[No
     if measured.no_links:
         told.append(f"links are not measured: {measured.no_links}")
     if measured.gangs:
-        told.append(f"not counted: {count(measured.gangs, 'trial')} over several nodes, which tell nothing about one")
+        told.append(
+            f"not counted: {count(measured.gangs, 'trial')} over several nodes, which cannot be attributed to one"
+        )
     has_cells = [each for each in found if each.units] or found[:1]
     for each in has_cells:
         if len({*each.nodes}) < outliers.LEAST_NODES:
-            told.append(f"of fewer than {outliers.LEAST_NODES} {each.what}s, none can be told to be unlike the others")
+            told.append(f"of fewer than {outliers.LEAST_NODES} {each.what}s, none can be called an outlier")
     told += filter(None, map(_several_kinds, has_cells))
     told += _too_few(found, cells)
     told += grouped({each.node: listed(each.unlike) for each in every if each.unlike})

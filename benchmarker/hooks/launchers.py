@@ -39,7 +39,7 @@ def check_nodes(needed: int, allocation: Allocation | None) -> None:
     if needed == 1:
         return
     if allocation is None:
-        raise UserError(f"--nodes={needed}: this is no allocation of a launcher; use `submit --nodes={needed}`")
+        raise UserError(f"--nodes={needed}: not inside a launcher's allocation; use `submit --nodes={needed}`")
     if needed > len(allocation.nodes):
         has = f"job {allocation.job} has {count(len(allocation.nodes), 'node')}"
         raise UserError(f"--nodes={needed}: {has} ({', '.join(allocation.nodes[:4])}); ask for more")

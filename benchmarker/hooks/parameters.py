@@ -14,6 +14,7 @@ from msgspec import inspect
 from benchmarker.api.errors import UserError
 from benchmarker.api.numbers import LARGEST
 from benchmarker.files.values import assigned, refusal
+from benchmarker.formatting import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,9 +50,9 @@ def option(name: str) -> str:
 
 
 def assignment(name: str, value: Any) -> str:
-    """Return the command-line argument that sets a parameter to a value."""
-    if isinstance(value, bool):
-        return option(name) if value else option(f"no_{name}")
+    """Return the command-line argument that sets a parameter to a value, which may be text: `--causal`, `--m=8`."""
+    if isinstance(value, bool) or value in ("true", "false"):
+        return option(name) if value_text(value) == "true" else option(f"no_{name}")
     return f"{option(name)}={value}"
 
 

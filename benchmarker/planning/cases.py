@@ -12,6 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.api.problem import Support
+from benchmarker.formatting import value_text
 from benchmarker.hooks import launchers, parameters
 from benchmarker.machine import gpus
 from benchmarker.machine.cores import usable_cores
@@ -137,13 +138,14 @@ def _refuse_unsupported(
             f"{device.platform} ({device.name}) does not support {asked.precision} in {framework}; it supports: {does}"
         )
     for name, choices in support.choices.items():
-        if values[name] not in choices:
-            does = ", ".join(map(str, choices))
-            raise UserError(f"{who} does not support {parameters.option(name)}={values[name]}; it supports: {does}")
+        if value_text(values[name]) not in choices:
+            does = ", ".join(choices)
+            what = parameters.assignment(name, values[name])
+            raise UserError(f"{who} does not support {what}; it supports: {does}")
     factors = {**values, "mode": asked.mode, "precision": asked.precision, "device": device.platform}
     for rule in support.exclusions:
-        if all(str(factors[name]) == value for name, value in rule.items()):
-            what = " with ".join(f"{parameters.option(name)}={value}" for name, value in rule.items())
+        if all(value_text(factors[name]) == value for name, value in rule.items()):
+            what = " with ".join(parameters.assignment(name, value) for name, value in rule.items())
             raise UserError(f"{who} does not support {what}")
 
 

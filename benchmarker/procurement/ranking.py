@@ -1,4 +1,4 @@
-"""Rank sides by their scores in one metric; sides that cannot be told apart share a rank."""
+"""Rank sides by their scores in one metric; sides that do not differ significantly share a rank."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def rank(metric: str, names: Sequence[str], means: Mapping[Pair, GeometricMean |
 def in_words(ranking: MetricRanking, words: Words) -> str:
     """Return a ranking as a sentence: `a is fastest: 27% faster than b, 2.31x as fast as c`.
 
-    It also names the sides that cannot be told apart, as no two on the first rank can. It is empty if no side has a
-    score.
+    It also names pairs of sides without a significant difference; all on the first rank are such. It is empty if no
+    side has a score.
     """
     ranked = [place for place in ranking.places if place.rank is not None]
     if not ranked:
@@ -91,7 +91,7 @@ def in_words(ranking: MetricRanking, words: Words) -> str:
         if side not in first.ties and (mean := pairs.get(frozenset((first.side, side))))
     ]
     alike = [
-        f"{short(place.side)} and {short(side)} cannot be told apart"
+        f"{short(place.side)} and {short(side)} do not differ significantly"
         for at, place in enumerate(ranked)
         for side in order[max(at + 1, len(leaders)) :]
         if side in place.ties

@@ -93,11 +93,11 @@ def prove(
     """
     proof = load_proof(suite)
     if proof.missing and (reason := proof.missing(device)):
-        raise UserError(f"{suite} cannot be tried: {reason}")
+        raise UserError(f"{suite} cannot run: {reason}")
     names = [claim.name for claim in proof.claims]
     for name in (*again, *only):
         if name not in names:
-            raise UserError(f"{suite} has no claim {name!r}; it has: {', '.join(names)}")
+            raise UserError(f"{suite} has no test {name!r}; it has: {', '.join(names)}")
     wanted = [claim for claim in proof.claims if not only or claim.name in only]
     try:
         (folder / "claims").mkdir(parents=True, exist_ok=True)
@@ -134,11 +134,11 @@ def prove(
 
 
 def as_markdown(summary: Summary) -> str:
-    """Return the summary as a page: the machine, the versions, and a table of the claims."""
+    """Return the summary as a page: the machine, the versions, and a table of the tests."""
     devices = [f"{gpu.name}, driver {gpu.driver}" for gpu in summary.machine.gpus] or [summary.machine.cpu.model]
     versions = ", ".join(f"{name} {version}" for name, version in summary.versions.items())
     lines = [f"# {summary.suite}: {devices[0]}", "", f"{summary.made_at}; {versions}.", ""]
-    lines += ["| claim | verdict | figure | s |", "| --- | --- | --- | --- |"]
+    lines += ["| test | verdict | figure | s |", "| --- | --- | --- | --- |"]
     for entry in summary.entries:
         figure = "; ".join(filter(None, (entry.figure, entry.reason))).replace("|", "\\|")
         lines.append(f"| {entry.statement} (`{entry.name}`) | {entry.verdict} | {figure} | {entry.seconds:.0f} |")

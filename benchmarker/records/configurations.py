@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.api.case import Measuring
+from benchmarker.formatting import value_text
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
@@ -113,9 +114,7 @@ def label(these: Factors, names: Sequence[str]) -> str:
 
 def text(value: Value) -> str:
     """Format a factor's value for a table."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "-" if value is None else str(value)
+    return "-" if value is None else value_text(value)
 
 
 DEFAULTS = msgspec.structs.asdict(Measuring())

@@ -39,7 +39,7 @@ SCHEMA_VERSION: Literal[12] = 12
 Seconds = Annotated[float, Meta(ge=0)]
 
 NOT_REACHED = null_because("the trial ended before it was known")
-SHARED = null_because("two cases shared the process, and what each used cannot be told apart")
+SHARED = null_because("two cases shared the process, so the use of each cannot be separated")
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
@@ -211,7 +211,7 @@ class Machine(Struct, frozen=True, forbid_unknown_fields=True):
     """The machine at the start of a trial."""
 
     host: str
-    model: Annotated[str | None, null_because("the system does not tell the model of the machine")]
+    model: Annotated[str | None, null_because("the system does not report the model of the machine")]
     os: str
     kernel: str
     virtualization: Annotated[str | None, null_because("no hypervisor was detected")]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import values as written
+from benchmarker.formatting import value_text
 from benchmarker.records.configurations import text
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def why_none(wanted: Factors, several: Iterable[Factors]) -> str:
             near = difflib.get_close_matches(name, values, n=1)
             return f"no record has a {name}" + (f"; did you mean {near[0]}?" if near else "")
         if not any(selects({name: value}, {name: known}) for known in values[name]):
-            near = [str(known) for known in list(values[name])[:5]]
-            return f"no record has {name}={value}; they have {', '.join(near)}"
+            near = [value_text(known) for known in list(values[name])[:5]]
+            return f"no record has {name}={value_text(value)}; they have {', '.join(near)}"
     return "no record has all of these factors together"
 
 

@@ -138,7 +138,7 @@ def _figure(each: Comparison | GeometricMean, terms: Terms) -> str:
         return "-"
     if each.verdict == "same":
         return f"within ±{percent(terms.delta)}"
-    return change.bounds() if each.verdict == "undecided" and change.bounds() else change.cell()
+    return (change.bounds() or "too few trials") if each.verdict == "undecided" else change.cell()
 
 
 def _accepted(result: str, found: Acceptance) -> Card:

@@ -91,7 +91,7 @@ def _means(found: Scores) -> Listing:
         Column("interval to", RATIO, numeric=True),
         Column("cases"),
         Column("verdict"),
-        *((Column("not told apart from"),) if ranked else ()),
+        *((Column("tied with"),) if ranked else ()),
     )
     rows: list[tuple[Cell, ...]] = []
     for ranking in found.rankings:

@@ -25,6 +25,8 @@ AGAINST = (
 )
 """What throughput is traded for: the metric, its name, its axis title, and whether the axis is logarithmic."""
 
+ROUNDING = 0.1
+"""Share of the bound of the check up to which errors are rounding alone: the bound allows for 32 unit roundoffs."""
 MOST_FIGURES = 12
 MOST_LABELLED = 12
 SEARCHED = 10
@@ -56,7 +58,7 @@ def _parts(
             made = front_of(several, ["samples_per_s", metric], study.derive)
         except UserError:  # no configuration has both: nothing to draw
             continue
-        if len(made.points) > 1:
+        if len(made.points) > 1 and not (metric == "numeric_error" and _is_rounding(groups)):
             found.append(([of[point.configuration.records[0].trial_id] for point in made.points], made))
     if not found:
         return []
@@ -90,6 +92,12 @@ def _parts(
     )
     title = f"Throughput against {words}: all configurations"
     return [*figures, Listing(title, Table(columns, rows), left, folded=True, searched=len(rows) > SEARCHED)]
+
+
+def _is_rounding(groups: Sequence[Group]) -> bool:
+    """Whether all errors of the same work are so far below the bound of the check that they differ by rounding only."""
+    checks = [record.check for group in groups for record in group.ok if record.check]
+    return all(check.error <= ROUNDING * check.bound for check in checks)
 
 
 def _figure(

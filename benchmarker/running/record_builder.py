@@ -105,7 +105,7 @@ class RecordBuilder:
         timed = None
         if blocks and cost and device:
             if readings is None:
-                return Accounts(None, [], [], {"energy": "what its meters read did not arrive"})
+                return Accounts(None, [], [], {"energy": "the readings of its meters did not arrive"})
             steps = len(blocks["duration_ns"]) * blocks["steps_per_block"]
             uuid, *others = (readings.cards or self._uuids) or (device["uuid"] if node == 0 else None,)
             timed = Timed(
@@ -130,12 +130,12 @@ class RecordBuilder:
             return self._record(wall_s, status)
         except msgspec.ValidationError as error:
             if self.energy_account:
-                self._energy_lost = f"what the meters gave cannot be stored: {error}"
+                self._energy_lost = f"the readings of its meters cannot be stored: {error}"
                 self.energy_account = None
         try:
             return self._record(wall_s, status)
         except msgspec.ValidationError as error:
-            self.fail("exception", f"what was measured cannot be stored: {error}")
+            self.fail("exception", f"the measurement cannot be stored: {error}")
             self.parts, self.stages, self._energy_lost = {}, {}, ""
         return self._record(wall_s, status)
 

@@ -134,7 +134,7 @@ def _on_others(grid: Grid) -> list[str]:
     if not values:
         return []
     told = "; ".join(f"{name} ({', '.join(several)})" for name, several in values.items())
-    return [f"cells also differ in what is on neither axis: {told}"]
+    return [f"cells also differ in factors that are neither in rows nor in columns: {told}"]
 
 
 def _texts(several: Sequence[Factors], name: str) -> list[str]:

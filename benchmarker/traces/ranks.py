@@ -101,7 +101,7 @@ def ranks(traces: Sequence[Ingested], names: Sequence[str]) -> Ranks:
     times = [_time(rank, device, each, rows, int(waiting.get(rank, 0))) for rank, device, each, rows in parts]
     world = max((each.trace.world_size or 0 for each in traces), default=0)
     if len(parts) < world:
-        notes.insert(0, f"traces of {len(parts)} of {world} ranks: waiting for the others cannot be told")
+        notes.insert(0, f"traces of {len(parts)} of {world} ranks: waiting for the others is unknown")
     steps = [CriticalRank(step, rank, waited) for step, (rank, waited) in critical(found).items() if step >= 0]
     return Ranks(times, _collectives(found), steps, notes)
 

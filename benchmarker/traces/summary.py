@@ -166,7 +166,7 @@ def _missing(found: Attributed, uneven: int, each_scope: list[Scope], reading: R
     if (graphs := _by_graph(rows, work(rows))).any():
         missing.append(
             f"{int(graphs.sum())} kernels and copies ({_share(work(rows), graphs)}) were launched as graphs, "
-            "which do not tell the op, scope and phase of each"
+            "which do not record the op, scope and phase of each"
         )
     launches = ((rows["kind"] == "runtime") & (rows["correlation"] >= 0)).any()
     if reading.framework == "torch" and launches and not rows["kind"].isin(ON_DEVICE).any():

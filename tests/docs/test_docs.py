@@ -58,7 +58,7 @@ def test_every_claim_stands_in_gpu_md() -> None:
     ]
     assert all(any(fnmatch(claim, name) for name in names) for claim in claims)
     assert all(any(fnmatch(claim, name) for claim in claims) for name in names)
-    assert f"It tries {len(claims)} claims" in page("gpu.md")
+    assert f"It runs {len(claims)} tests" in page("gpu.md")
 
 
 def test_every_kind_of_address_stands_in_plugins_md() -> None:

@@ -56,7 +56,7 @@ def test_a_duet_takes_turns_in_random_order_in_one_process(cli, tmp_path):
     assert [not early for early in first.design.partner_first] == second.design.partner_first
     assert 8 <= sum(first.design.partner_first) <= 32
     assert len(first.blocks.duration_ns) == len(second.blocks.duration_ns) == 40
-    assert first.reasons["memory"] == "two cases shared the process, and what each used cannot be told apart"
+    assert first.reasons["memory"] == "two cases shared the process, so the use of each cannot be separated"
 
 
 def test_resume_goes_on_and_a_half_of_a_duet_is_repeated(cli, tmp_path):

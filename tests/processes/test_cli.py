@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarker.api.framework import Device, FrameworkInfo
+from benchmarker.api.problem import Support
 from benchmarker.cli.commands import LINES
+from benchmarker.planning.cases import Ability
 from benchmarker.records import ceilings
 
 NAP = ("--framework=toy", "--problem=nap", "--power=none", "--blocks=2")
@@ -255,7 +258,45 @@ def test_describe_tells_all_of_a_problem(cli):
     assert "fp64 fp32" in text
 
 
-def test_describe_puts_published_figures_beside_those_of_the_formula(command):
+def test_describe_takes_the_options_of_a_case_before_and_after_the_problem(cli):
+    assert json.loads(cli("describe", "nap", "--json").stdout)["case"] is None
+    for words in (("nap", "--ms=2", "--precision=fp64"), ("--ms=2", "--precision", "fp64", "nap")):
+        done = cli("describe", *words, "--json")
+        assert done.returncode == 0, done.stderr
+        case = json.loads(done.stdout)["case"]
+        assert (case["needs"]["flops"], case["needs"]["bytes"], case["needs"]["params"]["ms"]) == (1000, 8, 2.0)
+        assert (case["needs"]["precision"], case["frameworks"]) == ("fp64", {"toy": None})
+        (device,) = case["devices"]
+        assert device["fits"] is True
+    text = cli("describe", "nap", "--mode=inference").stdout
+    assert "a step      1 kFLOP, at least 8 B moved, 125 FLOP/byte; 2 samples" in text
+    assert "--fault" not in text
+    refused = cli("describe", "nap", "--mode=training")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "toy does not support training; its modes are: inference" in refused.stderr
+    assert "--ms=-1: must be at least 0" in cli("describe", "nap", "--ms=-1").stderr
+    help_text = cli("describe", "nap", "--help").stdout
+    assert "--fault" in help_text
+    assert "NAME --help shows them" in cli("describe", "--help").stdout
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """A framework of which it is known what it supports, so that none is started."""
+    info = FrameworkInfo("jax", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "always", {})
+    able = {"jax": Ability(info, Support({"inference": ("fp32",), "training": ("fp32",)}))}
+    monkeypatch.setattr("benchmarker.cli.commands.describe.abilities", lambda *_: able)
+
+
+def test_describe_says_what_training_holds_and_whether_it_fits(command, known):
+    text = command("describe", "llama", "--size=llama-3.1-70b", "--mode=training").stdout
+    assert "parameters  70,553,706,496" in text
+    assert "memory      at least 1.027 TiB: weights 262.8 GiB, gradients 262.8 GiB, optimizer state 525.7 GiB" in text
+    assert "it does NOT fit" in text
+    assert "left out: activations kept for the backward pass" in text
+
+
+def test_describe_puts_published_figures_beside_those_of_the_formula(command, known):
     lines = command("describe", "vit").stdout.splitlines()
     heading = next(number for number, line in enumerate(lines) if line.startswith("published sizes: "))
     assert re.split("  +", lines[heading + 1]) == ["options", "parameters", "published", "FLOPs", "published", "source"]

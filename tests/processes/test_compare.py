@@ -218,7 +218,7 @@ def test_rounds_that_both_have_are_paired_though_one_side_has_more(derive):
     made = matching.by([*run(a, b), *run(a[:3] * 9, [], name="later")], "seed", "0")
     (found,) = compare(made.matches, Rules(), derive).comparisons
     assert (found.method, found.rounds, found.trials) == ("paired", 10, (13, 10))
-    assert "seed=0: 3 trials left out because the other side has none in their rounds" in found.notes
+    assert "seed=0: 3 trials left out: the other side has none in the same rounds" in found.notes
 
 
 def test_two_runs_of_the_same_with_itself_are_compared_with_all_trials(derive):

@@ -113,8 +113,8 @@ def test_a_load_of_the_first_version_is_read(serve, tmp_path):
         (["--framework=toy", "--problem=chat", "--endpoint=http://127.0.0.1:9"], "leave --endpoint out"),
         (["--framework=toy", "--problem=chat", "--prompts=words"], "leave --prompts out"),
         (["--framework=toy", "--problem=chat", "--positions=9"], "No such option '--positions'"),
-        (["--endpoint=http://127.0.0.1:9", "--slots=2"], "a server has a model of its own; leave --slots out"),
-        (["--endpoint=http://127.0.0.1:9", "--problem=chat"], "a server has a model of its own; leave --problem out"),
+        (["--endpoint=http://127.0.0.1:9", "--slots=2"], "a server has its own model; leave --slots out"),
+        (["--endpoint=http://127.0.0.1:9", "--problem=chat"], "a server has its own model; leave --problem out"),
     ],
 )
 def test_options_that_make_no_engine_are_one_line(cli, options, words):

@@ -170,7 +170,7 @@ def test_links_have_normal_runs_of_both_nodes_beside_those_of_nodes(fleet: Fleet
     assert len(json.loads(shown.stdout)) == 6
     assert not fleet.processes()
     hosts = fleet.show(*(str(path) for path in fleet.one.iterdir() if path.is_dir()))
-    assert "not counted: 3 trials over several nodes, which tell nothing about one" in hosts.stdout
+    assert "not counted: 3 trials over several nodes, which cannot be attributed to one" in hosts.stdout
 
 
 @pytest.mark.slow

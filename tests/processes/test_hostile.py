@@ -148,7 +148,7 @@ def test_a_description_that_is_not_valid_is_refused(hostile, how, message):
 def test_a_worker_that_claims_to_be_done_has_failed(hostile, tmp_path):
     assert hostile("done").returncode == 1
     (record,) = store.read([tmp_path / "r"])[0]
-    message = "what was measured cannot be stored: an 'ok' record must contain at least one timed block"
+    message = "the measurement cannot be stored: an 'ok' record must contain at least one timed block"
     assert record.error.message.startswith(message)
 
 

@@ -93,7 +93,7 @@ def test_a_claim_begins_only_if_its_limit_fits_into_the_time(command):
     done = command("suite", "run", "toy-proof", "--minutes=0.1", "-o", "proof")
     assert done.returncode == 1
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["hanging"]
-    assert "5 claims are left; the same command continues: counted, wrong, absent, raising, dying" in done.stderr
+    assert "5 tests are left; the same command continues: counted, wrong, absent, raising, dying" in done.stderr
 
 
 def test_an_interrupt_leaves_no_process_and_no_verdict(tmp_path):
@@ -136,7 +136,7 @@ def test_the_list_shows_claims_and_plans(command):
         (["procurement", "--again=x"], "procurement is a plan, which has no --again; leave it out"),
         (
             ["toy-proof", "--only=x"],
-            "toy-proof has no claim 'x'; it has: counted, wrong, absent, raising, dying, hanging",
+            "toy-proof has no test 'x'; it has: counted, wrong, absent, raising, dying, hanging",
         ),
         (["toy-prof"], "no suite is named 'toy-prof'; did you mean toy-proof?"),
         (["toy-proof", "-o", "/proc/proof"], "cannot write to /proc/proof: No such file or directory"),

@@ -67,9 +67,9 @@ SECTIONS = {
 LINES = {name: line for section in SECTIONS.values() for name, line in section.items()}
 GROUPS = {
     "plan": "Show or run a plan file: TOML that describes an experiment.",
-    "suite": "List and run benchmark suites, and judge what was measured. A suite is a curated plan, which makes "
-    "records, or a proof, which tries claims about the tool here. `plan run` runs plans of your own. A plugin can add "
-    "proofs.",
+    "suite": "List and run benchmark suites, and judge their results. A suite is a curated plan, which produces "
+    "records, or a proof, which tests Benchmarker itself on this device. Use `plan run` for your own plans. Plugins "
+    "can add proofs.",
     "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
     "nodes": "Measure all nodes of an allocation at the same time, and show the outliers.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",

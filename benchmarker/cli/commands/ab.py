@@ -118,9 +118,7 @@ def command(
     known_metric(rules, derive(not_begun(cases[0])))
     trouble = duet_trouble(cases)
     if rules.metric.endswith(("_J", "_W")):
-        trouble = (
-            trouble or f"the two sides of a duet cannot be told apart in power readings, so there is no {rules.metric}"
-        )
+        trouble = trouble or f"power readings cannot separate the two sides of a duet, so there is no {rules.metric}"
         if any(case.measuring.power == samplers.NONE for case in cases):
             raise UserError(f"--power=none reads no meter, so there is no {rules.metric}; leave --power=none out")
     if design == "duet" and trouble:

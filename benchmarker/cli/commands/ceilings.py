@@ -41,7 +41,7 @@ _ONE = ("batch_size", 1)
     "frameworks",
     metavar="NAME[,NAME...]",
     shell_complete=completion.several("framework"),
-    help="Frameworks to measure with. [default: all that can be used here]",
+    help="Frameworks to measure with. [default: all available here]",
 )
 @click.option(
     "--precision",
@@ -98,8 +98,8 @@ def command(
 ) -> int:
     """Measure the device's peak FLOP/s (matrix products) and peak memory bandwidth in bytes/s (copy and triad).
 
-    Also measured is how fast products of one row and of eight read a matrix of weights, in bytes/s: matvec and
-    matvec_8. They bound the text generation. matvec_small and matvec_8_small are the same of small matrices.
+    It also measures in bytes/s how fast products of one row (matvec) and of eight rows (matvec_8) read a weight matrix,
+    which limits text generation; matvec_small and matvec_8_small do so for small matrices.
 
     This takes about a minute for each precision: one process for each framework tries a few sizes, and the fastest of
     each kind is the ceiling; LOW and HIGH are the slowest and the fastest of its timed blocks.

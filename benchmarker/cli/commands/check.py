@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--framework",
     metavar="NAME[,NAME...]",
     shell_complete=completion.several("framework"),
-    help="Frameworks to check. [default: all that can be used here]",
+    help="Frameworks to check. [default: all available here]",
 )
 @what_options
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")

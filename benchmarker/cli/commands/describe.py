@@ -7,54 +7,96 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from benchmarker.api.case import MODES
+from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.cli.display.described import print_case
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options import completion
-from benchmarker.formatting import clean, si
+from benchmarker.cli.options.case import described_options
+from benchmarker.cli.options.problem import ProblemCommand, problem_of
+from benchmarker.formatting import clean, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import able
+from benchmarker.planning.cases import Asked, able
+from benchmarker.planning.needs import describe_case
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarker.api.case import Mode
     from benchmarker.api.problem import Problem, Work
     from benchmarker.planning.cases import Ability
 
 
-@click.command("describe")
+@click.command("describe", cls=ProblemCommand, argument=True)
 @click.argument("problem", shell_complete=completion.plugins("problem"))
+@described_options
 @json_option
-def command(problem: str, as_json: bool) -> None:
-    """Describe a problem: its options, its cost, its scopes, and what each framework supports here."""
-    made = registry.load([f"problem.{problem}"]).hook.make_problem()
-    fields = parameters.fields(made)
-    environment = gpus.environment(None, os.environ)
-    names = registry.implementing(problem)
+def command(mode: Mode, precision: str, device: str, as_json: bool, **options: Any) -> None:
+    """Describe a problem: its options, its cost, its scopes, and what each framework supports here.
+
+    With options, as `run` takes them, describe that case: its parameters, the work of a step, and the memory that it
+    needs at least beside that of the device. Nothing is measured.
+    """
+    name = options["problem"]
+    made, given = problem_of(options)
+    parameters.resolve(made, given, "cpu")
+    names = registry.implementing(name)
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = abilities(problem, names, environment)
+        able = abilities(name, names, gpus.environment(None, os.environ))
     rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
-    done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
-    scopes = list(made.scopes(made.params(), done[-1])) if done else []
-    parts = made.parts(made.params(), done[-1], "fp32") if done else {}
-    published = _published(made)
+    case = None
+    if given or any(map(_is_given, ("mode", "precision", "device"))):
+        asked = Asked(name, mode, precision, device, None, None, False, 0, given, Measuring())
+        case = describe_case(made, asked, able)
+        values = case.needs.params
+    else:
+        done = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
+        mode, values = (done or MODES)[-1], parameters.resolve(made, {}, "cpu")
+    params = made.params(**values)
+    scopes, parts = list(made.scopes(params, mode)), made.parts(params, mode, precision)
     if as_json:
+        fields = parameters.fields(made)
         print_json(
             {
-                "problem": problem,
+                "problem": name,
                 "summary": made.summary,
                 "parameters": [{"option": field.option, **dataclasses.asdict(field)} for field in fields],
                 "scopes": scopes,
                 "parts": {name: dataclasses.asdict(work) for name, work in parts.items()},
                 "cost": made.cost_formula,
-                "published": published,
+                "published": _published(made),
                 "frameworks": rows,
+                "case": case,
             }
         )
-        return
-    click.echo(f"{problem}: {made.summary}\n")
+    elif case:
+        print_case(case)
+        if parts:
+            click.echo("\ncost of each scope by formula:")
+            _print_parts(parts)
+    else:
+        _print_problem(name, made, scopes)
+        if parts:
+            click.echo(f"cost of each scope by formula, with the defaults on a CPU ({mode}, {precision}):")
+            _print_parts(parts)
+            click.echo()
+        if published := _published(made):
+            _print_published(published)
+        _print_abilities(rows)
+
+
+def _is_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _print_problem(name: str, problem: Problem, scopes: list[str]) -> None:
+    """Print what a problem is, its options, and the formula of its cost."""
+    click.echo(f"{name}: {problem.summary}\n")
     print_table(
         ["option", "values", "default on a CPU", "on accelerators", "meaning"],
         [
@@ -65,16 +107,19 @@ def command(problem: str, as_json: bool) -> None:
                 _default(field.accelerator_default),
                 field.help,
             ]
-            for field in fields
+            for field in parameters.fields(problem)
         ],
     )
-    click.echo(f"\ncost of a step: {made.cost_formula}\nscopes: {', '.join(scopes)}\n")
-    if parts:
-        click.echo(f"cost of each scope by formula, with the defaults on a CPU ({done[-1]}, fp32):")
-        print_table(["scope", "flops", "bytes", "flop/byte"], [_part_row(name, parts[name]) for name in scopes])
-        click.echo()
-    if published:
-        _print_published(published)
+    click.echo(f"\ncost of a step: {problem.cost_formula}\nscopes: {', '.join(scopes)}\n")
+
+
+def _print_parts(parts: Mapping[str, Work]) -> None:
+    rows = [_part_row(name, work) for name, work in parts.items()]
+    print_table(["scope", "flops", "bytes", "flop/byte"], rows)
+
+
+def _print_abilities(rows: list[dict[str, Any]]) -> None:
+    """Print what each framework supports, by device and mode, and its limits."""
     print_table(
         ["framework", "device", "mode", "precisions"],
         [[row["framework"], row["device"], row["mode"], " ".join(row["precisions"]) or "-"] for row in rows],
@@ -118,7 +163,7 @@ def _print_published(rows: list[dict[str, Any]]) -> None:
         ["options", "parameters", "published", "FLOPs", "published", "source"],
         [
             [
-                " ".join(f"{parameters.option(name)}={value}" for name, value in row["options"].items()),
+                " ".join(parameters.assignment(name, value) for name, value in row["options"].items()),
                 count(row["parameters"]),
                 count(row["published_parameters"]),
                 flops(row["flops"]),
@@ -132,9 +177,7 @@ def _print_published(rows: list[dict[str, Any]]) -> None:
 
 
 def _default(value: Any) -> str:
-    if value is None:
-        return "derived"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "derived" if value is None else value_text(value)
 
 
 def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str, Any]]:
@@ -144,7 +187,7 @@ def _ability_rows(framework: str, ability: Ability | UserError) -> list[dict[str
     support = ability.support
     limits = [f"{parameters.option(name)}={'|'.join(values)} only" for name, values in support.choices.items()]
     limits += [
-        "no " + " with ".join(f"{parameters.option(name)}={value}" for name, value in rule.items())
+        "no " + " with ".join(parameters.assignment(name, value) for name, value in rule.items())
         for rule in support.exclusions
     ]
     return [

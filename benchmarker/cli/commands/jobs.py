@@ -26,14 +26,14 @@ WATCH_S = 10.0
 
 @click.command("jobs")
 @click.argument("results", metavar="[RESULT]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--watch", is_flag=True, help="Look again every 10 s, until no job is pending or running.")
+@click.option("--watch", is_flag=True, help="Update every 10 s until no job is pending or running.")
 @wide_option
 @json_option
 def command(results: tuple[Path, ...], watch: bool, wide: bool, as_json: bool) -> None:
-    """Show the jobs of submitted runs: their state, the trials done of those planned, and what failed where.
+    """Show the status of submitted runs: the job's state, trials done and planned, and failures with their node.
 
-    RESULT is a folder of runs, or that of one run; by default it is results. `stopped` is a job that has ended before
-    its run was complete; `submit` with the folder of the run goes on with it.
+    RESULT is a folder of runs, or the folder of one run; the default is results. `stopped` means that the job ended
+    before its run was complete; `submit RUN` continues it.
     """
     if watch and as_json:
         raise UserError("--watch prints tables; leave --watch or --json out")

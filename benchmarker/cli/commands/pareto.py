@@ -77,7 +77,7 @@ def command(results: tuple[Path, ...], names: str, wide: bool, as_json: bool) ->
         print_text(f"note: {note}", "  ")
     if found.left_out:
         print_text(
-            f"left out: {count(found.left_out, 'configuration')} in which no trial has the metric "
+            f"left out: {count(found.left_out, 'configuration')} without a value of the metric "
             "(such as memory in a duet)",
             "  ",
         )

@@ -189,7 +189,7 @@ def _sentences(found: Prediction, source: Source) -> list[str]:
 
 def _crossover(phase: Phase) -> str:
     if phase.crossover_batch is None:
-        return f"{phase.name} is memory-bound at every batch size: each sequence reads a cache of its own"
+        return f"{phase.name} is memory-bound at every batch size: each sequence reads its own cache"
     return f"{phase.name} as a whole is compute-bound from a batch of {phase.crossover_batch} on"
 
 

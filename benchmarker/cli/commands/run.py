@@ -52,11 +52,11 @@ def command(
 ) -> int:
     """Measure a problem in one or more frameworks; store a record for each trial and print a table.
 
-    Each trial is a fresh process: check against a float64 reference, build, compile, preheat or warm up, time.
-    Lists of frameworks, devices, strategies, scalings and the problem's options make a case of each
-    combination. A round runs each of them; where the problem's options are lists, what is not supported is left
-    out and reported.
-    Records are stored in a new folder below --results. The exit status is 1 if a trial failed.
+    Each trial is a fresh process that checks the results against a float64 reference, builds, compiles, preheats or
+    warms up, and times steps. Lists of frameworks, devices, strategies, scalings or options of the problem make one
+    case per combination; each round runs every case once. Combinations of the problem's options that are not supported
+    are left out and reported. Records are stored in a new folder below --results. The exit status is 1 if a trial
+    failed.
     """
     measuring = Measuring(**{name: options.pop(name) for name in Measuring.__struct_fields__})
     devices, parallels, scalings = (options.pop(name) for name in ("devices", "parallels", "scalings"))

@@ -33,13 +33,13 @@ MOST_REASONS = 3
 def command(results: tuple[Path, ...], output: Path | None, wide: bool, as_json: bool) -> int:
     """Show how much faster several devices are than one: speed-up, efficiency, samples/s of each device.
 
-    RESULT is a record, the folder of a run, or a folder of runs. A series is a case of one device and those of several
-    with the same work (strong scaling), or with the same work for each device (weak scaling). The speed-up compares
-    the samples in the same time; the efficiency is the speed-up over the number of devices.
+    RESULT is a record, the folder of a run, or a folder of runs. A series is a case on one device and the cases on
+    several devices with the same total work (strong scaling) or the same work per device (weak scaling). The speed-up
+    is the ratio of samples/s; the efficiency is the speed-up divided by the number of devices.
 
       benchmarker run --framework=torch --problem=gpt2 --mode=training --batch-size=8 --devices=1,2,4
 
-    Of cases that `run --each` measured, it shows a table by device, and names the slowest.
+    For cases measured with `run --each`, it shows a table by device and names the slowest.
 
     The exit status is 1 if a file cannot be read.
     """

@@ -47,7 +47,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 
 @click.command("serve-load", cls=ProblemCommand, set_otherwise=_set_by_the_load)
 @click.option("--endpoint", "address", metavar="URL", help="Address of a server: http://127.0.0.1:8000/v1.")
-@click.option("--model", metavar="NAME", help="Model to ask a server for. [default: the only one that it offers]")
+@click.option("--model", metavar="NAME", help="Model to request. [default: the server's only model]")
 @click.option(
     "--framework",
     metavar="NAME",
@@ -60,7 +60,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     type=Integer(min=1),
     default=8,
     show_default=True,
-    help="Sequences that an engine generates at the same time; other requests wait.",
+    help="Sequences that an engine generates concurrently; other requests queue.",
 )
 @click.option(
     "--rate",
@@ -75,12 +75,12 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     show_default=True,
     help="How requests arrive; bursts of --burst-size requests arrive as a Poisson process.",
 )
-@click.option("--burst-size", type=Integer(min=2), default=8, show_default=True, help="Requests of a burst.")
+@click.option("--burst-size", type=Integer(min=2), default=8, show_default=True, help="Requests per burst.")
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="CSV with the columns arrival_s, prompt_len, new_tokens, instead of drawn arrivals and lengths.",
+    help="CSV with the columns arrival_s, prompt_len, new_tokens; replaces random arrivals and lengths.",
 )
 @click.option(
     "--prompt-len", type=TokenCounts(), default="512", show_default=True, help="Prompt tokens, or a range: 128..1024."
@@ -97,30 +97,34 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     type=Duration(min=0.001),
     default="60s",
     show_default=True,
-    help="Time in which requests arrive, for each rate.",
+    help="Duration of the load at each rate.",
 )
 @click.option(
     "--slo",
     type=Objective(),
     metavar="NAME=TIME[,...]",
-    help="Service level objective: limits of ttft, tpot and e2e for a request: ttft=500ms,tpot=50ms.",
+    help="Service level objective: limits per request on ttft, tpot and e2e: ttft=500ms,tpot=50ms.",
 )
 @click.option(
     "--share",
     type=Share(),
     default="90%",
     show_default=True,
-    help="Share of the requests that is to be answered before --timeout, and to meet the SLO.",
+    help="Share of requests that must be answered before --timeout and meet the SLO.",
 )
 @click.option(
-    "--rate-precision", type=Share(), default="5%", show_default=True, help="Precision to which a range is searched."
+    "--rate-precision",
+    type=Share(),
+    default="5%",
+    show_default=True,
+    help="Relative precision of the rate found in a range.",
 )
 @click.option(
     "--timeout",
     type=Duration(min=0.001),
     default="120s",
     show_default=True,
-    help="Time from its planned arrival after which a request has failed.",
+    help="Time after its scheduled arrival at which a request counts as failed.",
 )
 @click.option("--seed", type=Integer(min=0), help="Seed of arrivals and lengths. [default: random]")
 @click.option(
@@ -128,9 +132,13 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     type=Choice(["ids", "words"]),
     default="ids",
     show_default=True,
-    help="For servers: random token ids, of exact length; or random words, where only text is accepted.",
+    help="Prompts for a server: random token ids of exact length, or random words if it accepts only text.",
 )
-@click.option("--stop-at-eos", is_flag=True, help="Do not ask the server to go on after an end of sequence.")
+@click.option(
+    "--stop-at-eos",
+    is_flag=True,
+    help="Let the server stop at an end-of-sequence token. [default: it is asked to ignore it]",
+)
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
 @click.option("--show", type=click.Path(path_type=Path), metavar="FILE", help="Send nothing; show a stored load.")
 @partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
@@ -161,12 +169,12 @@ def command(
 ) -> int:
     """Load-test a text-generation server or engine: measure TTFT, ITL, TPOT and goodput.
 
-    A server has OpenAI's completions API and streams its answers. The engine of a framework runs a language model of
-    this project with continuous batching; its tokens are checked first. A request is sent when its time has come, never
-    because another was answered, and its latency counts from that time. What happens only once, such as compiling, is
-    done before.
+    A server must offer OpenAI's completions API with streaming. A framework's engine runs one of the language models
+    that `list problems` names, with continuous batching; its tokens are checked first. The load is open-loop: requests
+    are sent on schedule, whether or not earlier ones were answered, and latency counts from the scheduled time.
+    One-time work, such as compilation, is done before.
 
-    If so many requests time out that less than --share are answered for certain, the server is overloaded: the load at
+    Once so many requests have timed out that --share can no longer be reached, the server is overloaded: the load at
     that rate ends, and higher rates are not tried.
 
     The times of all requests are stored; --show prints them again. The exit status is 1 if the server was overloaded or
@@ -182,21 +190,21 @@ def command(
             "--problem=llama"
         )
     if framework:
-        _refuse(context, {"address", *FOR_ENDPOINTS}, "an engine is no server")
+        _refuse(context, {"address", *FOR_ENDPOINTS}, "--framework starts an engine, not a server")
         if options["problem"] is None:
             raise UserError("an engine needs a language model; give --problem=llama")
     else:
-        _refuse(context, set(FOR_ENGINES), "a server has a model of its own")
+        _refuse(context, set(FOR_ENGINES), "a server has its own model")
     if trace:
-        _refuse(context, set(DRAWN), "--trace has arrivals and lengths")
+        _refuse(context, set(DRAWN), "--trace provides arrivals and lengths")
     elif rate is None:
         raise UserError("no rate is given; write --rate=4 (requests/s), --rate=1,2,4 or --rate=1..20")
     if isinstance(rate, Range) and slo is None:
         raise UserError("a range of rates is searched for the highest that holds an SLO; give one: --slo=ttft=500ms")
     if not isinstance(rate, Range):
-        _refuse(context, {"rate_precision"}, "only a range of rates is searched")
+        _refuse(context, {"rate_precision"}, "there is no range of rates to search")
     if arrivals != "bursts":
-        _refuse(context, {"burst_size"}, "only --arrivals=bursts has bursts")
+        _refuse(context, {"burst_size"}, "there are no bursts without --arrivals=bursts")
     planned = read_trace(trace) if trace else []
     seed = secrets.randbits(32) if seed is None else seed
     burst = burst_size if arrivals == "bursts" else 1

@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     "name",
     metavar="NAME",
     shell_complete=completion.plugins("launcher"),
-    help="What starts the job: slurm, local, or a plugin's.",
+    help="Launcher: slurm, local, or one from a plugin.",
 )
 @click.option(
     "-o",
     "options",
     metavar="NAME[=VALUE]",
     multiple=True,
-    help="An option of the launcher, such as partition=gpu; several may be given.",
+    help="Launcher option, such as partition=gpu; can be repeated.",
 )
 @click.option(
     "--nodes",
     type=Numbers(),
     metavar="N[,N...]",
-    help="Nodes of the job; if not given, those of its last job, or 1. Several: a job each, with the cases of so many.",
+    help="Nodes of the job; several numbers: one job per number. [default: those of the last job, or 1]",
 )
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the records.")
 @click.option("--dry-run", is_flag=True, help="Submit nothing; print the script that would be submitted.")
@@ -60,11 +60,11 @@ def command(
 ) -> None:
     """Submit a PLAN file as a job, which runs it as `plan run` does.
 
-    The job's script, its output and the records are in a new folder below --results. If the job is restarted, it goes
-    on with this run. PLAN may also be the folder of a submitted run whose job ended before the run was complete. The
-    launcher and the options that are not given are those of its last job, or of the site's settings (docs/clusters.md).
+    The job's script, its output and the records are stored in a new folder below --results. A restarted job continues
+    its run. PLAN may also be the folder of a submitted run whose job ended before the run was complete. The launcher
+    and its options default to those of the last job, or to the site's settings (docs/clusters.md).
 
-    With several --nodes, each case is run by the job of as many nodes as it states, so that no nodes wait meanwhile.
+    Several --nodes submit one job per number of nodes; each case runs in the job of its size, so that no node idles.
     """
     site = read_site()
     earlier = job_of(plan)

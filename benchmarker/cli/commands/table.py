@@ -26,7 +26,7 @@ from benchmarker.tables.grid import grid
 @click.option(
     "--rows",
     metavar="FACTOR[,...]",
-    help="Factors whose values name the rows: size, seq_len, host, ... [default: the fewest that tell cases apart]",
+    help="Factors whose values name the rows: size, seq_len, host, ... [default: the fewest that separate the cases]",
 )
 @click.option(
     "--columns",
@@ -73,7 +73,7 @@ def command(
     """Print the cases of records as a table, for a terminal, a paper or a spreadsheet.
 
     A cell is one case: the median over its trials, with the 95% interval of the median as ±, or why there is no value.
-    Cases that differ in a factor of neither --rows nor --columns are refused, because they would share a cell.
+    Two cases may not share a cell: each factor in which cases differ must be in --rows, --columns or --where.
 
     The best cell of a row is bold (* as text) if `compare` would call it better than each other cell of the row that
     does the same work. --difference compares with a column: Δ in the unit of the value, and in percent with an

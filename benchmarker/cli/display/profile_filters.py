@@ -85,7 +85,7 @@ def filter_options(function: _F) -> _F:
         click.option("--scope", help="Show only what is attributed to this scope."),
         click.option("--category", metavar="NAME", help="Show only this category: gemm, memory, ..."),
         click.option(
-            "--name", metavar="PATTERN", help="Show only names in which this regular expression is found, in any case."
+            "--name", metavar="PATTERN", help="Show only names that match this regular expression, ignoring case."
         ),
     ):
         command = option(command)

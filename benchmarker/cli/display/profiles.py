@@ -46,7 +46,7 @@ _UNITS = {"flop_per_s": "FLOP/s", "bytes_per_s": "B/s", "flops": "FLOP", "bytes"
 causal_option = click.option(
     "--causal",
     type=Choice(["half", "full"]),
-    help="FLOPs of causal attention: the half of the products that the mask keeps, or all. [default: half]",
+    help="FLOPs of causal attention: half (only what the mask keeps) or full. [default: half]",
 )
 top_option = click.option(
     "--top", type=Integer(min=0), default=TOP, show_default=True, help="Maximum number of lines; 0 shows all."

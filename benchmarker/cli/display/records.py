@@ -23,7 +23,7 @@ from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
-from benchmarker.records.configurations import configurations, factors
+from benchmarker.records.configurations import configurations, factors, label
 from benchmarker.records.local_times import local_times, slowest_text
 from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, by_importance
 from benchmarker.stats.median_interval import median_spreads
@@ -222,7 +222,7 @@ def print_record(record: Record, metrics: Mapping[str, Metric]) -> None:
         [[name, si(metric.value, metric.unit), _note(record, metric)] for name, metric in known_first],
     )
     click.echo()
-    rows = [["parameters", " ".join(f"{name}={value}" for name, value in case.params.items())], *_how(record)]
+    rows = [["parameters", label(case.params, list(case.params))], *_how(record)]
     rows += machine_rows(record.machine)
     if record.allocation:
         rows.append(["allocation", named(record.allocation)])

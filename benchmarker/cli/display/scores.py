@@ -115,7 +115,7 @@ def _ratio(case: CaseScore) -> str:
 
 
 def _print_rankings(scores: Scores, letters: Mapping[str, str], *, wide: bool) -> None:
-    """Print for each metric the sides by rank, those that cannot be told apart, and the ratio of each in each case."""
+    """Print for each metric the sides by rank, ties, and the ratio of each side in each case."""
     shown = [ranking for ranking in scores.rankings if ranking.pairs]
     for ranking in shown:
         of_metric = [each for score in scores.scores for each in score.metrics if each.metric == ranking.metric]

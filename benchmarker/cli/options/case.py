@@ -44,14 +44,15 @@ _PRECISION = click.option(
     help="Precision; a name means the same in every framework.",
 )
 _MODEL = (_problem(required=True), _PRECISION)
+_DEVICE = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="PLATFORM",
+    help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
+)
 _PLACE = (
-    click.option(
-        "--device",
-        default="auto",
-        show_default=True,
-        metavar="PLATFORM",
-        help="A platform that the framework reports (cpu, cuda, rocm, tpu), gpu, or auto: the framework's choice.",
-    ),
+    _DEVICE,
     *_GPUS,
     click.option(
         "--threads",
@@ -126,7 +127,7 @@ _MEASURING = (
         type=Duration(min=0, min_open=True),
         default=f"{_DEFAULT.timeout_s:g}s",
         show_default=True,
-        help="Maximum duration of a trial; its worker is then terminated.",
+        help="Time limit of a trial; a trial that exceeds it is terminated and counts as failed.",
     ),
     *POWER,
     click.option("--profile", is_flag=True, help="Profile some steps after the timed ones, in a separate process."),
@@ -176,6 +177,8 @@ gpus_option = _all(_GPUS)
 """The option that selects a GPU."""
 work_options = _all([*_MODEL, _MODE])
 """Options that define the work of a step: the problem, the precision and the mode."""
+described_options = _all([_PRECISION, _MODE, _DEVICE])
+"""Options that define the work of a step of a problem that is named otherwise, and the device that is to do it."""
 engine_options = _all([_problem(required=False), _PRECISION, *_PLACE])
 """Options that define a text-generation engine; none is required."""
 what_options = _all(_WHAT)

@@ -48,14 +48,14 @@ class _Choices(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 
 _STRATEGIES = [each for each in get_args(Parallel) if each != "none"]
 _DIVIDED = (
-    "How several devices divide a training step: the batch (dp); the weights too (fsdp); or every layer (tp). "
-    "[default: dp]"
+    "How several devices share a training step: data parallel (dp), fully sharded data parallel (fsdp) or tensor "
+    "parallel (tp). [default: dp]"
 )
 _NODES = click.option(
     "--nodes",
     type=Integer(min=1),
     metavar="N",
-    help="Nodes of the allocation over which the devices are spread evenly. [default: as few as have them]",
+    help="Number of nodes over which to spread the devices evenly. [default: as few as possible]",
 )
 DEVICES = (
     click.option(
@@ -93,7 +93,7 @@ SEVERAL_DEVICES = (
         metavar="KIND[,KIND]",
         default="strong",
         show_default=True,
-        help="strong: several devices share the work of one; weak: each has as much as one alone.",
+        help="strong: the same total work on more devices; weak: the same work per device.",
     ),
     click.option(
         "--each",

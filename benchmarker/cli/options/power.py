@@ -36,7 +36,7 @@ POWER = (
         default=_DEFAULT.power,
         show_default=True,
         callback=_meters,
-        help="Meters to read. auto: all found here; passive: as auto, but without extending the trial; none: no meter.",
+        help="Meters to read. auto: all found here; passive: the same without extending the trial; none: no meter.",
     ),
     click.option(
         "--power-nvml", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=nvml."
@@ -58,7 +58,7 @@ POWER = (
         type=Duration(min=0),
         default=f"{_DEFAULT.power_min_s:g}s",
         show_default=True,
-        help="Minimum duration of the timed part, if --power is auto or names meters, and any are found.",
+        help="Minimum duration of the timed part if --power is auto or names meters, and one is found.",
     ),
     click.option(
         "--power-idle",
@@ -66,7 +66,7 @@ POWER = (
         type=Duration(min=0),
         default=f"{_DEFAULT.power_idle_s:g}s",
         show_default=True,
-        help="Rest before each trial to measure idle power, under the same condition.",
+        help="Idle time before each trial, to measure idle power; under the same condition.",
     ),
 )
 """Options for the fields of `Measuring` whose names begin with `power`."""

@@ -12,6 +12,7 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.api.problem import Problem
 from benchmarker.cli.options.types import Choice, Duration
+from benchmarker.formatting import value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import Asked
 
@@ -55,22 +56,25 @@ def problem_of(options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
 
 
 class ProblemCommand(click.Command):
-    """A command that looks for `--problem` before parsing and adds that problem's parameters as options.
+    """A command that looks for the problem before parsing and adds that problem's parameters as options.
 
-    Without any argument it raises `UserError` with an `example`, if it has one. With `lists`, the options take lists of
-    values. Parameters that are `set_otherwise` are no options.
+    That is the value of `--problem`, or if it is an `argument` the first word that names one. Without any argument it
+    raises `UserError` with an `example`, if it has one. With `lists`, the options take lists of values. Parameters that
+    are `set_otherwise` are no options.
     """
 
     def __init__(
         self,
         *args: Any,
         example: str = "",
+        argument: bool = False,
         lists: bool = False,
         set_otherwise: Callable[[Problem], Collection[str]] = lambda _: (),
         **named: Any,
     ) -> None:
         super().__init__(*args, **named)
         self.example = example
+        self.argument = argument
         self.lists = lists
         self.set_otherwise = set_otherwise
         self.problem_options: list[click.Parameter] = []
@@ -82,7 +86,7 @@ class ProblemCommand(click.Command):
         completing = bool(extra.get("resilient_parsing"))
         if not args and self.example and not completing:
             raise no_options(self.example)
-        problem = _named(args)
+        problem = _first(args) if self.argument else _named(args)
         try:
             self.problem_options = self._options(problem) if problem else []
         except UserError:
@@ -107,7 +111,8 @@ class ProblemCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write two sections of options, or one and a hint if no problem is named."""
-        own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
+        options = (param for param in super().get_params(ctx) if isinstance(param, click.Option))
+        own = [param.get_help_record(ctx) for param in options]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record])
         if any(isinstance(param.type, Duration) for param in self.params):
@@ -126,8 +131,9 @@ class ProblemCommand(click.Command):
         else:
             formatter.write_paragraph()
             formatter.write_text(
-                f"Each problem has options of its own; --problem=NAME --help shows them. Problems: "
-                f"{', '.join(plugin.name for plugin in registry.registered('problem').values())}."
+                f"Each problem has options of its own; {'' if self.argument else '--problem='}NAME --help shows them. "
+                f"Problems: "
+                f"{', '.join(problem_names())}."
             )
 
 
@@ -161,18 +167,25 @@ def _named(args: list[str]) -> str | None:
     return found
 
 
+def _first(args: list[str]) -> str | None:
+    """Return the first of the arguments that is a problem, or the first that is no option; None if there is none."""
+    words = [word for word in args if not word.startswith("-")]
+    return next((word for word in words if word in problem_names()), words[0] if words else None)
+
+
+def problem_names() -> list[str]:
+    """Return the names of the problems."""
+    return [plugin.name for plugin in registry.registered("problem").values()]
+
+
 def _option(field: parameters.Field, lists: bool) -> click.Option:
     """Return a parameter as an option; its value is checked later, with all others, so any text is accepted here."""
-    shown = "" if field.default is None else f"default: {_text(field.default)}"
-    if field.accelerator_default != field.default:
-        shown += f", on accelerators: {_text(field.accelerator_default)}"
-    text = "; ".join(part for part in (field.help, shown) if part)
+    defaults = [] if field.default is None else [f"default: {value_text(field.default)}"]
+    if field.accelerator_default not in (field.default, None):
+        defaults.append(f"on accelerators: {value_text(field.accelerator_default)}")
+    text = "; ".join(part for part in (field.help, ", ".join(defaults)) if part)
     if field.type == "bool":
         return click.Option([f"{field.option}/--no-{field.option[2:]}", field.name], default=None, help=text)
     kind = Choice(field.choices) if field.choices and not lists else None
     metavar = f"[{'|'.join(field.choices)}]" if field.choices else f"{field.type.upper()} {field.range}".strip()
     return click.Option([field.option, field.name], type=kind, metavar=metavar, default=None, help=text)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

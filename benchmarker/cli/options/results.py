@@ -19,7 +19,7 @@ where_option = click.option(
     "--where",
     metavar="NAME=VALUE[,VALUE...]",
     multiple=True,
-    help="Only cases in which a factor has one of these values; several options must all hold.",
+    help="Only cases in which a factor has one of these values; repeat the option to narrow further.",
 )
 
 

@@ -58,7 +58,7 @@ def judge_attributed(record: dict[str, Any], compiled: bool = False) -> Outcome:
     if share < ATTRIBUTED and not compiled:
         wrong.append(f"only {share:.1%} is attributed")
     if not {"forward", "backward"} <= set(by_phase) and not compiled:
-        wrong.append("forward and backward are not told apart")
+        wrong.append("forward and backward are not distinguished")
     if not trace["kernels"]:
         wrong.append("there is no kernel")
     if record["case"]["device"] != "cpu" and devices == {"cpu"}:

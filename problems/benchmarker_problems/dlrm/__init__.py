@@ -127,6 +127,7 @@ class Dlrm(Problem):
     summary = "DLRM click prediction: logits, loss and gradients, or a sparse SGD step"
     params = DlrmParams
     accelerator = {"size": "synthetic", "batch_size": 2048}
+    optimizer_numbers = 0
     cost_formula = (
         "flops = 2·B·(Σ inputs·outputs of both MLPs' layers + N²·embedding_dim) with N = tables + 1 vectors, 3 times "
         "that with backward, but 2 times for the first layer, whose inputs need no gradient\n"
@@ -200,6 +201,14 @@ class Dlrm(Problem):
     def parameter_count(self, params: DlrmParams) -> int:
         """Return the number of weights."""
         return size_of(weight_shapes(params))
+
+    def memory(self, params: DlrmParams, mode: Mode, precision: str) -> Mapping[str, int]:
+        """Return the bytes of weights, and of the gradients of the MLPs and of each bag: no table has one."""
+        p, parts = params, dict(super().memory(params, mode, precision))
+        if mode != "inference":
+            bags = p.batch_size * p.tables * p.embedding_dim
+            parts["gradients"] = (size_of(mlp_shapes(p)) + bags) * PRECISIONS[precision].parameter_bytes
+        return parts
 
     def bound(self, params: DlrmParams, mode: Mode, precision: str) -> float:
         """Return a larger bound for gradients in short types.

@@ -188,6 +188,7 @@ class Resnet(Problem):
     summary = "ResNet v1.5 image classifier: logits, loss and gradients, or a step of SGD with momentum"
     params = ResnetParams
     accelerator = {"batch_size": 128}
+    optimizer_numbers = 1
     published = tuple(
         Published({"size": size, "batch_size": 1}, "torchvision's documentation", parameters, 2 * multiply_adds)
         for size, (parameters, multiply_adds) in PUBLISHED.items()

@@ -116,8 +116,8 @@ def test_doubtful_cells_are_named(command, results):
     path.write_bytes(msgspec.json.encode(record))
     text = command(*ASKED).stdout
     assert "1, bf16: 1 of 9 trials were disturbed, for instance: other processes kept 3.0 cores busy" in text
-    assert "1, bf16: the trials of a case are not alike: they differ in host" in text
-    assert "cells also differ in what is on neither axis: host (" in text
+    assert "1, bf16: the trials of a case differ in host" in text
+    assert "cells also differ in factors that are neither in rows nor in columns: host (" in text
 
 
 def test_factors_that_follow_from_those_of_the_axes_are_not_reported(command, tmp_path):
@@ -133,7 +133,7 @@ def test_factors_that_follow_from_those_of_the_axes_are_not_reported(command, tm
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, case=case)))
     text = command("table", "results", "--rows=size", "--value=parameters,step_time_median_s").stdout
-    assert "cells also differ in what is on neither axis: seq_len (128, 256)\n" in text
+    assert "cells also differ in factors that are neither in rows nor in columns: seq_len (128, 256)\n" in text
     assert "n_layer" not in text
     assert "124.4" in text
     assert "354.8" in text

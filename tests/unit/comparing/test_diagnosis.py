@@ -113,7 +113,7 @@ def test_another_environment_and_other_work_are_told():
         f"environments differ: host {one.machine.host} → elsewhere",
         "the work per step differs: 1000 and 2000 FLOP; --metric=flop_per_s compares rates",
     ]
-    assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials are not alike: they differ in host"
+    assert diagnosis.differences([one, two], [one])[0] == "the baseline's trials differ in host"
 
 
 def test_sides_that_were_measured_differently_are_told():
@@ -133,9 +133,9 @@ def test_effects_of_order_and_time():
     ]
     ratio, level = diagnosis.effects(noise + np.linspace(0, 0.2, n), last, np.linspace(0, 1, n))
     assert ratio.startswith("the ratio drifts from trial to trial (+1")
+    drift = f"{np.expm1(13 / 19):+.1%}"
     assert (
-        level
-        == f"the level of both drifts from trial to trial ({np.expm1(13 / 19):+.1%} from the first third to the last)"
+        level == f"the common level of both sides drifts from trial to trial ({drift} from the first third to the last)"
     )
 
 

@@ -101,7 +101,7 @@ def test_an_undecided_mean_says_how_many_rounds_would_decide_it():
     assert (single.enough, single.notes[0]) == (None, "a side has a single trial; at least 2 per side are needed")
     equal, _ = judged(2, 3, noise=0.0, together=False)
     assert (equal.enough, equal.low) == (None, None)
-    assert equal.notes[0] == "the trials do not scatter at all, so there is no interval and no test"
+    assert equal.notes[0] == "all trials have the same value, so there is no interval and no test"
 
 
 def test_the_rounds_that_decide_are_those_with_four_chances_in_five():

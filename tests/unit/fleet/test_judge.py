@@ -134,7 +134,7 @@ def test_the_rounds_that_the_remedy_names_are_enough():
 def test_of_two_nodes_none_can_be_told():
     found = judge(fleet(2, 9, lambda number, at: number + jitter(number, at), repeats=11), 0.05, 0.02)
     assert not found.named
-    assert found.doubts[0] == "of fewer than 3 nodes, none can be told to be unlike the others"
+    assert found.doubts[0] == "of fewer than 3 nodes, none can be called an outlier"
 
 
 def test_nodes_that_scatter_are_told_what_can_be_seen():

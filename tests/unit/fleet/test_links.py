@@ -132,7 +132,7 @@ def test_a_link_that_is_faster_is_no_suspect() -> None:
 def test_one_link_of_two_nodes_is_not_judged() -> None:
     found = Fleet(np.zeros(2), np.zeros(1), quiet).judged()
     assert found.is_ok
-    assert "of fewer than 3 links, none can be told to be unlike the others" in found.doubts
+    assert "of fewer than 3 links, none can be called an outlier" in found.doubts
 
 
 def test_suspicions_of_nodes_and_links_are_corrected_together() -> None:

@@ -70,7 +70,10 @@ def test_trials_over_several_nodes_are_not_those_of_their_first(tmp_path: Path) 
     measured = values.read([tmp_path])
     assert [node.trials for node in measured.nodes.values()] == [9, 9, 9]
     assert len(measured.cases) == 1
-    assert "not counted: 1 trial over several nodes, which tell nothing about one" in judge(measured, 0.05, 0.02).doubts
+    assert (
+        "not counted: 1 trial over several nodes, which cannot be attributed to one"
+        in judge(measured, 0.05, 0.02).doubts
+    )
     with pytest.raises(UserError, match=r"no record of one node was read from .*gang\.json"):
         values.read([tmp_path / "gang.json"])
 

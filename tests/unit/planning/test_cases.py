@@ -12,7 +12,7 @@ from benchmarker.records.plan import make_plan
 
 CPU = Device("cpu", "a CPU", ("fp32", "fp64"))
 GPU = Device("cuda", "a GPU", ("fp32", "tf32", "bf16"))
-SUPPORT = Support({"inference": ("fp32", "tf32", "bf16", "fp64"), "training": ("fp32",)}, {"transpose_a": (False,)})
+SUPPORT = Support({"inference": ("fp32", "tf32", "bf16", "fp64"), "training": ("fp32",)}, {"transpose_a": ("false",)})
 
 
 def ability(*devices, compiles="optional"):
@@ -65,7 +65,7 @@ def test_every_parameter_of_a_case_is_decided():
         ({"device": "tpu"}, "f 1.0 reports no device 'tpu' here; it reports: cpu"),
         ({"device": "gpu"}, "f 1.0 reports no device 'gpu' here; it reports: cpu"),
         ({"gpu": 0}, "--gpus=0 is given, but f would run on the CPU"),
-        ({"params": {"transpose_a": True}}, "gemm in f does not support --transpose-a=True; it supports: False"),
+        ({"params": {"transpose_a": True}}, "gemm in f does not support --transpose-a; it supports: false"),
         ({"params": {"m": "0"}}, "--m=0: must be at least 1"),
     ],
 )
@@ -75,18 +75,18 @@ def test_what_a_framework_does_not_do_is_refused_by_name(given, message):
 
 
 def test_exclusions_are_refused_where_all_of_them_hold():
-    support = Support({"inference": ("fp32", "fp64")}, exclusions=({"transpose_a": "True", "precision": "fp64"},))
+    support = Support({"inference": ("fp32", "fp64")}, exclusions=({"transpose_a": "true", "precision": "fp64"},))
     able = Ability(FrameworkInfo("f", "1.0", (CPU,), "never", {}), support)
     assert make(able, precision="fp64")
     assert make(able, params={"transpose_a": True})
-    with pytest.raises(UserError, match="gemm in f does not support --transpose-a=True with --precision=fp64"):
+    with pytest.raises(UserError, match="gemm in f does not support --transpose-a with --precision=fp64"):
         make(able, precision="fp64", params={"transpose_a": True})
 
 
 def gang(*parallel, by="one_process"):
     """What a framework supports that computes on any number of devices."""
     info = FrameworkInfo("f", "1.0", (Device("cpu", "a CPU", ("fp32",), count=None),), "never", {}, gang=by)
-    rules = ({"parallel": "tp", "precision": "fp32", "transpose_b": "True"},)
+    rules = ({"parallel": "tp", "precision": "fp32", "transpose_b": "true"},)
     return Ability(info, Support({"inference": ("fp32",)}, exclusions=rules, parallel=parallel))
 
 
@@ -115,7 +115,7 @@ def test_on_one_device_all_ways_to_divide_a_step_are_the_same_case():
         (
             gang("dp", "tp"),
             {"parallel": "tp", "devices": 2, "params": {"transpose_b": True}},
-            "gemm in f does not support --parallel=tp with --precision=fp32 with --transpose-b=True",
+            "gemm in f does not support --parallel=tp with --precision=fp32 with --transpose-b",
         ),
     ],
 )

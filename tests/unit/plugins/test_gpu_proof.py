@@ -181,7 +181,7 @@ def test_what_holds_passes_with_its_figure(outcome, figure):
         (traced(outside=100), "only 90.0% is attributed"),
         (traced(missing=["step 2"]), "step 2"),
         (traced(devices=("cpu",)), "the trace holds no event of the GPU"),
-        (traced(phases=("forward",)), "forward and backward are not told apart"),
+        (traced(phases=("forward",)), "forward and backward are not distinguished"),
         (traced(trace=False), "there is no trace"),
         (traced(kernels=0, compiled=True), "there is no kernel"),
         (profiles.judge_second_reader(9, 1000, 8, 1000), "the readers differ"),

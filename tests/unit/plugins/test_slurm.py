@@ -67,7 +67,7 @@ def test_more_nodes_than_there_are_are_refused_with_the_remedy(in_job) -> None:
     launchers.check_nodes(1, launchers.allocation())
     with pytest.raises(UserError, match=r"^--nodes=2: job 12 has 1 node \(node1\); ask for more$"):
         launchers.check_nodes(2, launchers.allocation())
-    with pytest.raises(UserError, match=r"^--nodes=2: this is no allocation of a launcher; use `submit --nodes=2`$"):
+    with pytest.raises(UserError, match=r"^--nodes=2: not inside a launcher's allocation; use `submit --nodes=2`$"):
         launchers.check_nodes(2, None)
 
 

@@ -1,4 +1,4 @@
-"""Several sides are ranked; those that cannot be told apart share a rank."""
+"""Several sides are ranked; those that do not differ significantly share a rank."""
 
 import json
 import re
@@ -101,14 +101,14 @@ def test_a_ranking_is_told_in_a_sentence():
         (0, 2): mean("a", "c", "slower", 0.4),
         (1, 2): mean("b", "c", "same"),
     }
-    said = "a is fastest: 25% faster than b, 2.5x as fast as c; b and c cannot be told apart"
+    said = "a is fastest: 25% faster than b, 2.5x as fast as c; b and c do not differ significantly"
     assert in_words(rank("samples_per_s", "abc", clear), SPEED) == said
     tied = {
         (0, 1): mean("a", "b", "undecided", 1.05),
         (0, 2): mean("a", "c", "better", 1.1),
         (1, 2): mean("b", "c", "same"),
     }
-    said = "c and b share the first rank; c is 10% better than a; b and a cannot be told apart"
+    said = "c and b share the first rank; c is 10% better than a; b and a do not differ significantly"
     assert in_words(rank("samples_per_J", "abc", tied), SCORE) == said
     assert in_words(rank("m", "ab", {(0, 1): None}), SCORE) == ""
 
@@ -227,7 +227,7 @@ def test_the_command_prints_ranks_ties_and_warnings(command, offers):
     assert {row[-1] for row in table[1:3]} == {"-", "1"}
     assert all(len(line) <= 80 for line in lines[heading : heading + 9])
     assert re.search(r"^samples_per_s, \d of \d cases.*: b is fastest: \S+ faster than [cd]", done.stdout, re.M)
-    assert re.search(r"; [cd] and [cd] cannot\s+be told apart", done.stdout)
+    assert re.search(r"; [cd] and [cd] do\s+not\s+differ\s+significantly", done.stdout)
     assert re.search(r"^  D/C \d\S+ \[.*undecided$", done.stdout, re.M)
     assert re.search(r"^case +weight +A +B/A +C/A +D/A\nseed=0 +1 +2\S* +2\.\d+ +1\.\d+", done.stdout, re.M)
     assert "  warning (D): measured on 2 of 4 cores" in done.stdout

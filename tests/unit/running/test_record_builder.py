@@ -23,4 +23,4 @@ def test_an_energy_that_cannot_be_stored_costs_the_energy_alone():
     builder.energy_account = Accounts(energy, [], [], {})
     stored = builder.record(1.0, 0)
     assert (stored.status, stored.blocks, stored.energy) == ("ok", record.blocks, None)
-    assert stored.reasons["energy"].startswith("what the meters gave cannot be stored: ")
+    assert stored.reasons["energy"].startswith("the readings of its meters cannot be stored: ")

@@ -129,7 +129,7 @@ def test_missing_ranks_are_told(tmp_path):
     several = [trace(tmp_path, rank, nccl("allreduce", 1000, 100, 0, ranks=8), world=8) for rank in (0, 3)]
     found = ranks(several, ["a", "b"])
     assert [each.rank for each in found.ranks] == [0, 3]
-    assert found.notes == ["traces of 2 of 8 ranks: waiting for the others cannot be told"]
+    assert found.notes == ["traces of 2 of 8 ranks: waiting for the others is unknown"]
     assert found.collectives[0].bus_bytes_per_s == pytest.approx(1.75 * MIB / 100e-6)
 
 

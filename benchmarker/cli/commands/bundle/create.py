@@ -27,7 +27,7 @@ from benchmarker.formatting import si
 @click.option(
     "--redact",
     is_flag=True,
-    help="Replace host names, UUIDs and paths; leave out logs and profiles, which may hold some.",
+    help="Replace host names, UUIDs and paths; leave out logs and profiles, which may contain some.",
 )
 @click.option(
     "--sign",

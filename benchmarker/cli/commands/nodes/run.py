@@ -42,9 +42,13 @@ ROUNDS = 3
 @click.option("--device", metavar="PLATFORM", help="A platform that the frameworks report, or gpu.")
 @click.option("--threads", type=Integer(min=1), metavar="N", help="CPU threads to compute with.")
 @click.option(
-    "--rounds", type=Integer(min=1), default=ROUNDS, show_default=True, help="Trials of each case, before any repeat."
+    "--rounds",
+    type=Integer(min=1),
+    default=ROUNDS,
+    show_default=True,
+    help="Trials of each case before suspects are repeated.",
 )
-@click.option("--no-repeat", is_flag=True, help="Do not measure suspects again; --rounds then needs 9 or more.")
+@click.option("--no-repeat", is_flag=True, help="Do not repeat suspects; needs --rounds=9 or more.")
 @delta_option
 @alpha_option
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the fleet.")
@@ -66,13 +70,13 @@ def command(
 ) -> int:
     """Measure all nodes of an allocation at the same time, and show the outliers.
 
-    Each node runs the suite, or the PLAN file, with all of its devices: each of them alone, and all at once. Cases with
-    nodes = 2 are measured between neighbours. Then the suspects are measured again, beside other nodes and links, and
-    these rounds decide. A node that fails is named, and the others go on.
+    Each node runs the suite, or the PLAN file, on all of its devices: on each alone, and on all concurrently. Cases
+    with nodes = 2 measure links between neighbours. Suspects are then measured again together with control nodes and
+    links, and only those rounds decide. A node that fails is reported; the others continue.
 
       sbatch --nodes=4 --ntasks-per-node=1 --exclusive --wrap='python -m benchmarker nodes run'
 
-    The exit status is 1 if a node or link is named, or if one or a trial failed; otherwise 0.
+    The exit status is 1 if a node or link is an outlier, or if a node, link or trial failed; otherwise 0.
     """
     if plan and suite:
         raise UserError("a PLAN file and --suite exclude each other; leave one out")

@@ -42,11 +42,12 @@ def command(
 ) -> int:
     """Show the outliers among the nodes, devices and links of a fleet, the slowest first, with the evidence.
 
-    RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs of several machines, which
-    are told apart by their hosts. The first rounds pick suspects; only later ones decide, against other nodes. With a
-    probability of at most --alpha, any node is named whose step times are within --delta of theirs.
+    RESULT is the folder of a fleet that `nodes run` measured. Several RESULTs may be runs on several machines, which
+    are identified by host name. The first rounds select suspects; only later rounds, together with control nodes,
+    decide. The probability that any node within --delta of the others is called an outlier is at most --alpha.
 
-    The exit status is 1 if a node or link is named, if one or a trial failed, or if a file cannot be read; otherwise 0.
+    The exit status is 1 if a node or link is an outlier, if a node, link or trial failed, or if a file cannot be read;
+    otherwise 0.
     """
     if output and output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output={output}: the name of a page must end in .html")

@@ -25,7 +25,7 @@ def command(file: Path, results: Path, resume: bool, dry_run: bool, as_json: boo
     """Run a plan FILE in rounds: each round is one trial of every case, in random order.
 
     Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
-    continues; the exit status is then 1. FILE may also be the folder of a run, which then goes on.
+    continues; the exit status is then 1. FILE may also be the folder of a run, which is then continued.
     """
     if file.is_dir():
         chosen = click.get_current_context().get_parameter_source("results") is not ParameterSource.DEFAULT

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--capture",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A trace of PyTorch in which the graphs of this one were captured: it tells the op of each kernel.",
+    help="PyTorch trace of the capture of this trace's CUDA graphs; it provides the op of each kernel.",
 )
 @causal_option
 @json_option

@@ -40,15 +40,15 @@ def command(
     """Show what ran on the device in a profile: how often, how long, and its share of the busy time.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file. On a CPU, the kernels are the
-    HLO instructions or the ops themselves. With two RESULTs, the table shows what was added, is gone, or takes more or
-    less time in the second, and its part of the whole difference, per step if both have steps.
+    HLO instructions or the ops themselves. With two RESULTs, the table shows what the second added, removed, slowed
+    down or sped up, with its share of the total difference, per step if both have steps.
 
-    BUSY divides each moment among all that ran at it; SHARE is relative to the busy time of the whole profile. TOTAL is
-    the sum of durations with nested work, and SELF without it; a column equal to BUSY is hidden. Mean, median,
-    percentiles and extremes refer to SELF. Rates are FLOPs and bytes divided by the durations of the events for which
-    they are known; OF TIME is the share of these in the line, if it is not all. SHAPES are the inputs of the op that
-    launched the kernel. LAUNCH, with --wide, is its grid, block, registers of a thread, bytes of shared memory of a
-    block, and estimated occupancy.
+    BUSY splits each moment evenly among the kernels that ran then; SHARE is relative to the busy time of the whole
+    profile. TOTAL is the sum of durations including nested work, SELF excluding it; a column equal to BUSY is hidden.
+    Mean, median, percentiles and extremes refer to SELF. Rates are FLOPs and bytes divided by the durations of the
+    events for which they are known; OF TIME is the share of such events in the line's time, if below 100%. SHAPES are
+    the inputs of the op that launched the kernel. LAUNCH, with --wide, is its grid, block, registers per thread, shared
+    memory per block in bytes, and estimated occupancy.
 
     With --format, --title or --output, the table is laid out for print: calls, share, total, mean, median, extremes,
     standard deviation, and the grid and block if the profile has them.

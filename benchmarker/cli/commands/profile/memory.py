@@ -43,9 +43,9 @@ def command(result: Path, by: str, device: str | None, top: int, wide: bool, as_
     """Show the peak memory of each device in a profile, when it was reached, and what was allocated then.
 
     AT is the time of the peak since the first memory event; OP, SCOPE and STEP are those of the allocation that reached
-    it. BEFORE had been allocated before that event. RESERVED is what the allocator holds of the device. Of a CPU, only
-    what is allocated during the profile counts. The second table adds up to the peak. JSON has every allocation and
-    free over time.
+    it. BEFORE is what was allocated before that event, RESERVED the device memory that the allocator holds. On a CPU,
+    only allocations during the profile count. The second table adds up to the peak. JSON has every allocation and free
+    over time.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """

@@ -36,8 +36,8 @@ def command(results: tuple[Path, ...], by: str, filters: Filters, causal: Causal
     contains the shapes.
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file. With two RESULTs, the table
-    shows what was added, is gone, or takes more or less time in the second, and its part of the whole difference, per
-    step if both have steps.
+    shows what the second added, removed, slowed down or sped up, with its share of the total difference, per step if
+    both have steps.
     """
     further = ["shapes"] if by == "shape" else []
 

@@ -32,10 +32,10 @@ def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> N
 
     RESULT is a trace or an event table of each rank, or a folder of them; of a single trace, each device is a rank.
 
-    COMPUTE and the exposed time (EXPOSED: only communication) and IDLE add up to WALL; HIDDEN is communication behind
-    computation. WAITING is the part of collectives in which the rank waited for another one: what its collectives take
-    longer than on the rank that began last. LAST is the rank that most often did. SHORTEST is the median time without
-    waiting, by which the bandwidths divide; BUS BW has the factor of nccl-tests.
+    COMPUTE, EXPOSED (communication without computation) and IDLE add up to WALL; HIDDEN is communication overlapped
+    with computation. WAITING is the time that a rank waited for others inside collectives: how much longer they took
+    than on the rank that started last. LAST is the rank that most often started last. SHORTEST is the median time
+    without waiting, from which the bandwidths are computed; BUS BW is the bus bandwidth of nccl-tests.
     """
     from benchmarker.traces.profile_files import profiles, traces_of
     from benchmarker.traces.ranks import ranks

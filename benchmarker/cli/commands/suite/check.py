@@ -19,7 +19,7 @@ from benchmarker.procurement import submission
     "--suite",
     shell_complete=completion.suites_and_plan_files,
     metavar="NAME|FILE",
-    help="The suite or the plan file that was to be run. [default: the suite of the name that the run states]",
+    help="The suite or plan file that should have been run. [default: the suite named in the run]",
 )
 @json_option
 def command(results: tuple[Path, ...], suite: str | None, as_json: bool) -> int:

@@ -14,7 +14,7 @@ from benchmarker.proving.proof import load_proof, proofs
 @click.command("list")
 @json_option
 def command(as_json: bool) -> None:
-    """List the suites with version, number of cases and trials of each case, or of claims, and run time.
+    """List the suites with version, number of cases and trials per case (of a proof: of tests), and run time.
 
     No framework is started. Cases that a framework does not support here are left out when the suite runs.
     """

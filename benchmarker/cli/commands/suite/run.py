@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     type=Folder(),
     help="Folder for everything that a proof writes. [default: the suite's name]",
 )
-@click.option("--only", metavar="CLAIM[,CLAIM...]", help="Claims of a proof to try, instead of all.")
-@click.option("--again", metavar="CLAIM[,CLAIM...]", help="Claims of a proof to repeat; otherwise each is kept.")
+@click.option("--only", metavar="TEST[,TEST...]", help="Tests of a proof to run, instead of all.")
+@click.option("--again", metavar="TEST[,TEST...]", help="Tests of a proof to repeat; the results of others are kept.")
 @click.option(
     "--minutes",
     "limit_s",
     type=Duration("m", min=0, min_open=True),
-    help="Begin no claim of a proof whose limit exceeds what is left of this time: 9, 90s, 1.5h.",
+    help="Time for a proof; a test is skipped if its time limit exceeds what is left: 9, 90s, 1.5h.",
 )
 @progress_options
 @json_option
@@ -85,8 +85,8 @@ def command(
     A plan stores records in --results; with --resume, an unfinished run continues. Cases that a framework or a device
     does not support are left out and reported. The exit status is 1 if a trial failed.
 
-    A proof tries its claims one after the other and stores everything in --output, where the same command continues.
-    The exit status is 0 if claims passed, none failed and none is left; otherwise 1.
+    A proof runs its tests one after the other and stores everything in --output; the same command continues it. The
+    exit status is 0 if tests passed, none failed and none is left; otherwise 1.
     """
     if name in proofs():
         _refuse("a proof", "framework", "threads", "results", "resume")
@@ -122,7 +122,7 @@ def _print_claims(name: str, as_json: bool) -> int:
     if as_json:
         print_json([{"name": each.name, "statement": each.statement, "limit_s": each.limit_s} for each in claims])
     else:
-        print_table(["claim", "limit", "statement"], [[x.name, f"{x.limit_s:.0f} s", x.statement] for x in claims])
+        print_table(["test", "limit", "statement"], [[x.name, f"{x.limit_s:.0f} s", x.statement] for x in claims])
     return 0
 
 
@@ -156,7 +156,7 @@ def _prove(
     click.echo(f"\n{', '.join(said)}; {folder / 'summary.md'}", err=True)
     if summary.left:
         click.echo(
-            f"{count(len(summary.left), 'claim is', 'claims are')} left; the same command continues: "
+            f"{count(len(summary.left), 'test is', 'tests are')} left; the same command continues: "
             f"{', '.join(summary.left)}",
             err=True,
         )

@@ -31,7 +31,7 @@ from benchmarker.records import store
     "--weights",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="TOML file with weights of cases, or a suite that has some: procurement, ... [default: all 1]",
+    help="TOML file with case weights, or a suite with weights, such as procurement. [default: all 1]",
 )
 @click.option(
     "--cost",
@@ -67,7 +67,7 @@ def command(
 
     RESULT is a record, the folder of a run, or a folder of runs. The sides are the RESULTs, or the values of the axis
     --by. Ratios are inverted where lower is better, so above 1 always means that the contender is better. More than two
-    sides are ranked; those that cannot be told apart share a rank.
+    sides are ranked; those without a significant difference share a rank.
 
     The exit status is 0 if the score covers everything requested. It is 1 if a trial failed or was not run, a case has
     no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read. With
