@@ -189,7 +189,7 @@ def _near(values: Sequence[float], interval: tuple[float, float] | None, wanted:
     where = "the 95% interval of the median" if interval else f"the range of only {len(values)} trials"
     return [
         f"the bound {limit:.6g} lies within {where}, {low:.6g} to {high:.6g}: "
-        "another run may be judged otherwise; more trials would tell"
+        "borderline, another run may be judged otherwise; run more trials to decide"
         for limit in dict.fromkeys((wanted.low, wanted.high))
         if limit is not None and low < limit < high
     ]

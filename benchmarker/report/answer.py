@@ -150,7 +150,7 @@ def _accepted(result: str, found: Acceptance) -> Card:
         "passed" if good else "failed",
         f"{result} {'meets' if good else 'does not meet'} the reference.",
         f"{passed} of {len(found.outcomes)}",
-        "cases passed" + (f"; {near} so near to a bound that another run may be judged otherwise" if near else ""),
+        "cases passed" + (f"; {near} borderline (another run may be judged otherwise)" if near else ""),
     )
 
 

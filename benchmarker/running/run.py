@@ -107,7 +107,10 @@ def _set_cut_rounds_aside(
             for trial in trials:
                 folder.set_aside(finished.pop(trial))
             aside = count(len(trials), "record")
-            listener.say(f"round {number} was cut elsewhere: {aside} of it set aside, all of it is repeated")
+            listener.say(
+                f"round {number} was interrupted on another host or in another job: {aside} set aside, the round is "
+                "repeated"
+            )
 
 
 def _set_halves_aside(
@@ -117,7 +120,9 @@ def _set_halves_aside(
     for trial in trials:
         if half := finished.pop(trial, None):
             folder.set_aside(half)
-            listener.say(f"trial {half.trial_id} of a duet has no partner: its record is set aside, both are repeated")
+            listener.say(
+                f"trial {half.trial_id} of a duet lacks its partner: its record is set aside, both are repeated"
+            )
 
 
 def _records(plan: Plan, ran: int, finished: dict[PlannedTrial, Record]) -> list[Record]:
@@ -146,7 +151,7 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
         raise
     except OSError as error:
         raise UserError(
-            f"{error.filename or 'the system'}: {error.strerror}; fix that, then continue with --resume"
+            f"{error.filename or 'the system'}: {error.strerror}; fix this, then continue with --resume"
         ) from error
     _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, say)
     return outcome.records

@@ -87,7 +87,7 @@ def command(
     The exit status is 1 if a file cannot be read.
     """
     if as_json and (form or output):
-        raise UserError("--json is a format of its own; leave --format and --output out")
+        raise UserError("--json is a separate format; leave --format and --output out")
     format_of(form, output)
     chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not chosen:

@@ -141,7 +141,7 @@ _MEASURING = (
     click.option(
         "--separable",
         is_flag=True,
-        help="Profile with normally fused scopes kept apart; the profiled program then differs from the timed one.",
+        help="Profile without fusion across scopes where possible; the profiled program differs from the timed one.",
     ),
 )
 _STORE = (

@@ -131,7 +131,7 @@ class ProblemCommand(click.Command):
         else:
             formatter.write_paragraph()
             formatter.write_text(
-                f"Each problem has options of its own; {'' if self.argument else '--problem='}NAME --help shows them. "
+                f"Each problem has its own options; {'' if self.argument else '--problem='}NAME --help shows them. "
                 f"Problems: "
                 f"{', '.join(problem_names())}."
             )

@@ -167,7 +167,7 @@ def _print(table: pd.DataFrame, trace: Trace, top: int, *, wide: bool) -> None:
     if top and len(rows) > top:
         click.echo(f"and {len(rows) - top} more; --top=0 shows all")
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
-        remedy = "" if trace.separable else "; --separable keeps some of them apart"
+        remedy = "" if trace.separable else "; --separable avoids some of this fusion"
         print_text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
 
 

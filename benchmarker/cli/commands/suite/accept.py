@@ -149,7 +149,7 @@ def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) 
     unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
     word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"
     near = sum(each.near for each in found.outcomes)
-    unsure = f"; {near} so near to a bound that another run may be judged otherwise" if near else ""
+    unsure = f"; {near} borderline (another run may be judged otherwise)" if near else ""
     click.echo(f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}")
 
 
