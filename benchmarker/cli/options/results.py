@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarker.records.sides import Side
 
 pool_option = click.option(
-    "--pool", is_flag=True, help="Take the trials of all RESULTs together. [default: each folder is a side of its own]"
+    "--pool", is_flag=True, help="Take the trials of all RESULTs together. [default: one side per folder]"
 )
 """The option to pool results that are sides otherwise."""
 where_option = click.option(
