@@ -248,7 +248,7 @@ def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet
     assert "node4: ended early, after " in done.stderr
     assert fleet.state("node1")["done"] == 18
     assert "; node2, node3, node4 failed, in whole or in part" in done.stdout.splitlines()[0]
-    assert "of fewer than 3 nodes, none can be told" in done.stdout
+    assert "fewer than 3 nodes: no outlier can be identified" in done.stdout
     shown = fleet.show(str(fleet.one), "--json")
     assert shown.returncode == 1
     found = json.loads(shown.stdout)
