@@ -189,7 +189,7 @@ def test_files_that_would_become_one_table_are_refused(command, tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "t.json").write_bytes(profiles.torch_json())
     refused(
-        command("ingest", "a/t.json", "b/t.json", "-o", "out"), "would become out/t.events.parquet", "-o of its own"
+        command("ingest", "a/t.json", "b/t.json", "-o", "out"), "would become out/t.events.parquet", "with its own -o"
     )
     assert not (tmp_path / "out").exists()
     assert command("ingest", "a/t.json", "b/t.json").returncode == 0
