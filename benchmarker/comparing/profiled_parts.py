@@ -10,11 +10,12 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
-from benchmarker.comparing.matching import Match, Matching, Side
+from benchmarker.comparing.matching import Match, Matching
 from benchmarker.comparing.results import PROFILED, Level
 from benchmarker.formatting import count
 from benchmarker.records.configurations import Value, label
 from benchmarker.records.profile import Kernel, Scope
+from benchmarker.records.sides import Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

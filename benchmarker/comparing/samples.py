@@ -16,9 +16,10 @@ from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, paired, unpaired
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match, Side
+    from benchmarker.comparing.matching import Match
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.record import Record
+    from benchmarker.records.sides import Side
 
 Key = tuple[str, int, Location]
 """A round: its run id, its number in that run, and where it was measured; a round that was cut is two."""

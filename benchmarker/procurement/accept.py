@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -105,6 +105,16 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
             outcomes.append(_outcome(f"not in the reference: {name}", group=group, reasons=reasons))
         else:
             unasked.append(name)
+    return Acceptance(outcomes=outcomes, unasked=unasked)
+
+
+def together(sides: Iterable[tuple[str, Acceptance]]) -> Acceptance:
+    """Return the outcomes of several sides, each with the name of its side before it, if it has one."""
+    outcomes, unasked = [], []
+    for side, own in sides:
+        prefix = f"{side}: " if side else ""
+        outcomes += [msgspec.structs.replace(each, name=f"{prefix}{each.name}") for each in own.outcomes]
+        unasked += [f"{prefix}{name}" for name in own.unasked]
     return Acceptance(outcomes=outcomes, unasked=unasked)
 
 

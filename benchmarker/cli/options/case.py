@@ -10,9 +10,9 @@ import click
 
 from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.devices import DEVICES, SEVERAL_DEVICES
 from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.problem import problem_names
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Number
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ def _problem(*, required: bool) -> Callable[[_F], _F]:
         "--problem",
         required=required,
         metavar="NAME",
-        shell_complete=lambda _context, _param, incomplete: problem_names(incomplete),
+        shell_complete=completion.plugins("problem"),
         help="The problem; add --help to list its own options.",
     )
 

@@ -11,6 +11,7 @@ from benchmarker import Allocation
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shared_notes, shown
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records.configurations import configurations
 from benchmarker.records.record import CostPart, Failure, Local
 
 
@@ -43,7 +44,7 @@ def local(step_s, devices, ranks=1):
 
 
 def found(*several):
-    return scalings([record for records in several for record in records], load_metrics())
+    return scalings(configurations([record for records in several for record in records]), load_metrics())
 
 
 ONE = [1.0, 1.1, 0.9, 1.05, 1.2, 1.0]

@@ -11,11 +11,12 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import continue_run, execute_plan, planned
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import dry_run_option, store_options
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", shell_complete=completion.plan_files, type=click.Path(path_type=Path))
 @store_options
 @dry_run_option
 @progress_options

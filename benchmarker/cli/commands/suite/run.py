@@ -18,6 +18,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import progress_options, quiet, verbose
 from benchmarker.cli.execution import execute_plan, made
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import dry_run_option, store_options
 from benchmarker.cli.options.types import Duration, Folder, Integer
 from benchmarker.formatting import count
@@ -29,8 +30,13 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.argument("name")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure, instead of those of the suite.")
+@click.argument("name", shell_complete=completion.suites)
+@click.option(
+    "--framework",
+    metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
+    help="Frameworks to measure, instead of those of the suite.",
+)
 @click.option(
     "--device",
     metavar="PLATFORM",
