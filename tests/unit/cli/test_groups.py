@@ -70,7 +70,7 @@ def test_a_folder_named_almost_like_a_command_is_a_folder(command, tmp_path):
         ("diff", "no command 'diff'; did you mean compare?"),
         ("Pack", "no command 'Pack'; did you mean bundle create?"),
         ("imported", "no command 'imported'; did you mean profile import?"),
-        ("init", "no command 'init'; `benchmarker --help` lists the commands"),
+        ("init", "no command 'init'; did you mean new?"),
         ("frobnicate", "no command 'frobnicate'; `benchmarker --help` lists the commands"),
         ("suite lst", "no command 'suite lst'; did you mean suite list?"),
         ("suite frobnicate", "no command 'suite frobnicate'; `benchmarker suite --help` lists the commands"),
