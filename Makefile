@@ -5,21 +5,27 @@ COMMA := ,
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m benchmarker
-EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
+EXTRAS := jax,torch$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
 .PHONY: bench test test-slow test-all gpu wheels calibrate check check-benchmarks docs man format clean help
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
 
-# The stamp is renewed only when what is installed would change: afterwards everything runs offline.
-$(VENV)/installed: pyproject.toml constraints.txt
+# A stamp is renewed only when what is installed would change: afterwards everything runs offline.
+$(VENV)/ready: pyproject.toml constraints.txt
 	@echo 'Setting up $(VENV): this takes some minutes, once.'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(INSTALL) '.[$(EXTRAS)]'
 	touch $@
 
-bench: $(VENV)/installed  ## Measure GPT-2 and a matrix product in every framework on this machine
+# With the tools for tests and documentation.
+$(VENV)/installed: $(VENV)/ready
+	$(INSTALL) '.[$(EXTRAS),dev]'
+	touch $@
+
+bench: $(VENV)/ready  ## Measure GPT-2 and a matrix product in every framework on this machine
 	$(RUN) run --framework=jax,torch --problem=gemm --preheat --preheat-max=10 --seconds=5
 	$(RUN) run --framework=numpy --problem=gemm --preheat --preheat-max=10 --seconds=5
 	$(RUN) run --framework=jax,torch --problem=gpt2 --preheat --preheat-max=20 --seconds=20
