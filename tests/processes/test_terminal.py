@@ -14,6 +14,7 @@ from support import profiles, serving, sysfs
 from support.launched import allocation
 from support.records import QUIET, make_ceiling, make_energy, make_record
 
+from benchmarker.cli.commands import LINES
 from benchmarker.files import atomic
 from benchmarker.hooks import registry
 from benchmarker.hooks.parameters import resolve
@@ -58,7 +59,12 @@ suite run procurement-quick --framework=numpy --dry-run --results=none
 roofline old
 predict --problem=llama --phase=generate --batch-size=64 --precision=bf16 --device="NVIDIA H200" --roof=vendor --verbose
 pareto old
+pareto old new
+plan show plan.toml
+describe gpt2
+describe llama --size=llama-3.1-8b --batch-size=4 --seq-len=2048 --mode=training
 list
+env
 power --power=rapl,hwmon
 profile kernels torch.json
 profile kernels torch.json --by=device
@@ -89,6 +95,19 @@ profile sql torch.json "SELECT * FROM events"
 profile sql torch.json jax.pb "SELECT result, name, count(*) AS number, sum(busy_ns) AS busy FROM events GROUP BY ALL"
 profile sql torch.json "SELECT repeat('long', 99) AS a, name AS b, 1 AS c, repeat('x', 99) AS d FROM events"
 """.strip().splitlines()
+ELSEWHERE = {
+    **dict.fromkeys(("run", "sweep", "plan run", "check"), "tables of `show`, after minutes of measuring"),
+    **dict.fromkeys(("ab", "serve-load"), "tables of `compare` and of `serve-load --show`, after measuring"),
+    **dict.fromkeys(("submit", "jobs", "nodes run", "nodes show", "scaling"), "need jobs, nodes or devices"),
+    **dict.fromkeys(("new", "report", "bundle create", "bundle verify", "bundle unpack"), "print no table"),
+    **dict.fromkeys(("profile export", "profile import"), "print no table"),
+    **dict.fromkeys(("validate", "suite check"), "name a file and its fault in a line each, for grep"),
+    "ceilings": "the table of `roofline`, after measuring",
+    "telemetry": "needs readings of a meter",
+}
+"""Commands that are not run here, and why; their help is read."""
+UNLIMITED = 1000
+"""A width at which every table fits."""
 PLAIN = ("", "NO_COLOR=1", "TERM=dumb")
 DRIVER = """
 import fcntl, json, os, shlex, struct, sys, termios
@@ -171,6 +190,9 @@ def place(tmp_path_factory):
     for name, found in loads().items():
         (folder / f"{name}.json").write_bytes(msgspec.json.encode(found))
     (folder / "jax.pb").write_bytes(profiles.small_cpu_space())
+    (folder / "plan.toml").write_text(
+        'problem = "attention"\nframework = "numpy"\n[axes]\nseq_len = [128, 16384]\nimpl = ["einsum", "matmul"]\n'
+    )
     (folder / "bounds.toml").write_text(
         'format_version = 1\n[[case]]\nmatch = { problem = "gpt2" }\nmetric = "samples_per_s"\nmin = 0.5\ntrials = 6\n'
     )
@@ -181,7 +203,8 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shown(place):
     """What each command prints on terminals of each size, and its status."""
-    asked = [(columns, "", words) for columns in SIZES for words in COMMANDS]
+    asked = [(columns, "", words) for columns in (*SIZES, UNLIMITED) for words in COMMANDS]
+    asked += [(80, "", f"{name} --help") for name in LINES]
     asked += [(100, variable, COLOURED) for variable in PLAIN]
     parent, child = pty.openpty()
     env = {**os.environ, "BENCHMARKER_SYSFS": str(place / "sys"), ceilings.VARIABLE: str(place / "ceilings")}
@@ -220,6 +243,26 @@ def test_no_line_is_longer_than_the_terminal(shown, columns, words):
     assert [line for line in lines if cell_len(line) > columns] == []
 
 
+@pytest.mark.parametrize("words", COMMANDS)
+def test_no_word_is_broken(shown, words):
+    """A word that only a narrow terminal shows is a part of one, unless it was shortened or says what was left out."""
+    narrow, wide = (set(plain(shown[columns, "", words][0]).split()) for columns in (80, UNLIMITED))
+    parts = {word for word in narrow - wide if len(word) > 2 and any(word in whole for whole in wide)}
+    assert {word for word in parts if "…" not in word and not word.isnumeric() and word != "more"} == set()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_line_of_help_is_longer_than_the_terminal(shown, name):
+    text, status = shown[80, "", f"{name} --help"]
+    assert status == 0
+    assert [line for line in plain(text).splitlines() if cell_len(line) > 80] == []
+
+
+def test_every_command_is_run_or_has_a_reason():
+    run = {name for name in LINES for words in COMMANDS if f"{words} ".startswith(f"{name} ")}
+    assert run | ELSEWHERE.keys() == LINES.keys()
+
+
 def test_what_does_not_fit_is_left_out_and_said_in_one_line(shown):
     narrow, wide = (plain(shown[columns, "", "show old"][0]) for columns in (80, 160))
     assert re.search(r"^--wide shows more columns: times predicted, predicted, samples/s, ", narrow, re.M)
@@ -249,7 +292,7 @@ def test_every_case_of_a_mixed_suite_has_its_own_name(command, place, monkeypatc
 @pytest.mark.parametrize("variable", PLAIN)
 def test_verdicts_have_colours_unless_they_are_unwanted(shown, variable):
     text, _ = shown[100, variable, COLOURED]
-    head = "over 24 cases (geometric mean): new is 23."
+    head = "over 24 cases (geometric mean): new takes 30."
     assert text.startswith(head if variable else f"\x1b[31m{head}")
     assert ("\x1b[3" in text) == (variable == "")
 

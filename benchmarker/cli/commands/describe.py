@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.described import print_case
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import described_options
@@ -102,7 +102,7 @@ def _print_problem(name: str, problem: Problem, scopes: list[str]) -> None:
         [
             [
                 field.option,
-                "|".join(field.choices) or f"{field.type} {field.range}".strip(),
+                ", ".join(field.choices) or f"{field.type} {field.range}".strip(),
                 _default(field.default),
                 _default(field.accelerator_default),
                 field.help,
@@ -110,7 +110,10 @@ def _print_problem(name: str, problem: Problem, scopes: list[str]) -> None:
             for field in parameters.fields(problem)
         ],
     )
-    click.echo(f"\ncost of a step: {problem.cost_formula}\nscopes: {', '.join(scopes)}\n")
+    click.echo()
+    for line in (*f"cost of a step: {problem.cost_formula}".splitlines(), f"scopes: {', '.join(scopes)}"):
+        print_text(line, "  ")
+    click.echo()
 
 
 def _print_parts(parts: Mapping[str, Work]) -> None:
@@ -158,7 +161,7 @@ def _print_published(rows: list[dict[str, Any]]) -> None:
     def flops(value: float | None) -> str:
         return "-" if value is None else si(value, "FLOP")
 
-    click.echo("published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:")
+    print_text("published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:", "")
     print_table(
         ["options", "parameters", "published", "FLOPs", "published", "source"],
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from benchmarker.cli.display.machine import machine_rows
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
 from benchmarker.formatting import clean
 from benchmarker.machine import description
 
@@ -24,4 +24,4 @@ def command(as_json: bool) -> None:
     print_table(None, [*machine_rows(here), ["Python", description.python_version()]])
     click.echo("\nWhat will make timings noisy:" if noise else "\nNothing was found that makes timings noisy.")
     for sentence in noise:
-        click.echo(f"  - {clean(sentence)}")
+        print_text(f"  - {clean(sentence)}", "    ")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.display.profiles import from_result
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
@@ -22,11 +23,12 @@ from benchmarker.records import store
 from benchmarker.records.load import under
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from benchmarker.files.atomic import Fault
     from benchmarker.records.load import Load
     from benchmarker.records.record import Record
+    from benchmarker.report.page_model import Page
 
 ENDINGS = (".html", ".htm")
 
@@ -37,10 +39,8 @@ ENDINGS = (".html", ".htm")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    default="report.html",
-    show_default=True,
     metavar="FILE",
-    help="Name of the HTML file.",
+    help="Name of the HTML file. [default: report.html]",
 )
 @click.option(
     "--by", metavar="AXIS[,AXIS...]", help="Compare configurations that differ only in this: framework, m, host, ..."
@@ -62,10 +62,11 @@ ENDINGS = (".html", ".htm")
 )
 @click.option("--title", metavar="TEXT", help="Heading of the report. [default: what was measured]")
 @judging_options
+@json_option
 @store.uncollected()
 def command(
     results: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
     by: str | None,
     baseline: str | None,
     cost: Path | None,
@@ -74,6 +75,7 @@ def command(
     title: str | None,
     fail_on: str | None,
     strict: bool,
+    as_json: bool,
     **judging: Any,
 ) -> int:
     """Write a self-contained HTML report: verdicts, figures and the data behind them. It needs no network.
@@ -82,7 +84,8 @@ def command(
     event tables, for a report on where their time goes. With several records, the baseline is the first or the one that
     --baseline names, and each of the others is compared with it. With --by, or with a single RESULT, configurations
     that differ in only one axis are compared. If several axes could be meant, frameworks are compared. If nothing can
-    be compared, the report states why.
+    be compared, the report states why. With --json, the content of the page (verdicts, tables, the data of its figures)
+    is printed instead, and no file is written.
 
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3 if
     a verdict is provisional. The report is written even then, and states the problem.
@@ -91,16 +94,13 @@ def command(
     from benchmarker.report.gather import Procurement, gather
     from benchmarker.report.loads import page as page_of_loads
 
-    with needing("report", "a page"):
-        from benchmarker.report.render import render
-    if output.suffix.lower() not in ENDINGS:
-        raise UserError(f"--output={output}: the name of a report must end in {' or '.join(ENDINGS)}")
+    publish = _publisher(output, as_json)
     if traces := traces_of(results):
         if by or baseline or fail_on:
             raise UserError("traces give no verdicts: leave --by, --baseline and --fail-on out, or name records")
         from benchmarker.report.traced import page as page_of_traces
 
-        _write(output, render(page_of_traces([(path, from_result(path)) for path in traces], title)))
+        publish(page_of_traces([(path, from_result(path)) for path in traces], title))
         return 0
     every, loads = _read(results)
     faults = [fault for _, _, of in every for fault in of]
@@ -116,20 +116,20 @@ def command(
             raise UserError(
                 "loads are not judged: leave --by, --baseline, --fail-on, --cost, --weights and --reference out"
             )
-        _write(output, render(page_of_loads(found, faults, title)))
+        publish(page_of_loads(found, faults, title))
         return 1 if faults else 0
     scored = len(read) > 1 or cost or weights
     if scored and not judging["metric"] and not judging["statistic"]:
         judging["metric"] = METRICS[0]
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     known_metric(rules, load_metrics()(read[0][1][0]))
-    with working(f"writing {output}"):
+    with working("writing the report"):
         given = Procurement(cost, weights, reference)
         study = gather(
             read, rules, by=by, baseline=baseline, procurement=given, loads=found, unread=unread_loads, title=title
         )
         content, unread = page(study)
-        _write(output, render(content))
+        publish(content)
     told = {str(fault) for fault in faults}
     for text in [*(str(fault) for fault in study.faults if str(fault) not in told), *unread]:
         click.echo(f"benchmarker: cannot read {clean(text)}", err=True)
@@ -148,6 +148,20 @@ def _read(results: Sequence[Path]) -> tuple[list[tuple[Path, list[Record], list[
             faults = [fault for fault in faults if fault.path != result]
         read.append((result, records, [*faults, *unread]))
     return read, loads
+
+
+def _publisher(output: Path | None, as_json: bool) -> Callable[[Page], None]:
+    """Return what prints the content of a page as JSON, or what writes it to `output`; raises `UserError`."""
+    if as_json:
+        if output:
+            raise UserError("--json prints the content of the report; leave --output out")
+        return print_json
+    path = output or Path("report.html")
+    if path.suffix.lower() not in ENDINGS:
+        raise UserError(f"--output={path}: the name of a report must end in {' or '.join(ENDINGS)}")
+    with needing("report", "a page"):
+        from benchmarker.report.render import render
+    return lambda page: _write(path, render(page))
 
 
 def _write(output: Path, encoded: bytes) -> None:

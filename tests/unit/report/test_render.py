@@ -124,6 +124,22 @@ def test_the_command_writes_where_it_is_told(command, place, two):
     assert (results.parent / "report.html").exists()
 
 
+def test_its_content_is_printed_as_json_without_a_file(command, place, two):
+    results = place(two([1.0, 1.1], [2.0, 2.1]))
+    done = command("report", str(results), "--json")
+    assert done.returncode == 0
+    content = json.loads(done.stdout)
+    assert content["cards"][0]["sentence"]
+    (shown,) = [each for each in content["sections"] if each["key"] == "results"]
+    table = shown["parts"][0]["table"]
+    times = [row[[column["name"] for column in table["columns"]].index("step_time_median_s")] for row in table["rows"]]
+    assert times == pytest.approx([1.05, 2.05])
+    assert not list(results.parent.glob("*.html"))
+    refused = command("report", str(results), "--json", "-o", "page.html")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "leave --output out" in refused.stderr
+
+
 def test_what_cannot_be_read_is_told_and_the_page_is_written(command, place, two):
     results = place(two([1.0, 1.1], [2.0, 2.1]))
     (results / "cut.json").write_text("{")
