@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -m benchmarker
 EXTRAS := jax,torch,dev$(if $(shell command -v nvidia-smi),$(COMMA)nvidia)
 
-.PHONY: bench test test-slow test-all gpu wheels calibrate check check-benchmarks docs format clean help
+.PHONY: bench test test-slow test-all gpu wheels calibrate check check-benchmarks docs man format clean help
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -73,6 +73,10 @@ check-benchmarks: $(VENV)/installed  ## Check that the benchmarks fit the code
 
 docs: $(VENV)/installed  ## Build the documentation as a site into build/docs, without a network
 	$(BIN)/mkdocs build --strict --quiet
+
+man: $(VENV)/installed  ## Write the manual page to build/man/benchmarker.1
+	mkdir -p build/man
+	$(BIN)/python -m benchmarker.cli.manual > build/man/benchmarker.1
 
 format: $(VENV)/installed  ## Format the source
 	$(BIN)/ruff format .

@@ -55,7 +55,7 @@ class Launcher(ABC):
         """Return the lines of a script that tell the launcher what a job needs; `log` is where its output goes.
 
         The script runs once, on the first of the job's nodes. The job may be restarted, and gets SIGTERM some time
-        before it must end. Raises `UserError` if a job cannot have so many nodes.
+        before it must end. Raises `UserError` if a job cannot have `nodes` nodes.
         """
 
     @abstractmethod

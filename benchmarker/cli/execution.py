@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import print_json_list, print_text
 from benchmarker.cli.display.progress import Progress, working
 from benchmarker.cli.display.records import as_plain, print_cases
-from benchmarker.cli.preview import preview, print_left_out
+from benchmarker.cli.options.case import PAUSE_S
+from benchmarker.cli.preview import duration, preview, print_left_out
 from benchmarker.comparing import disturbances
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
 from benchmarker.records import store
+from benchmarker.records.configurations import configurations
 from benchmarker.records.job import job_of
 from benchmarker.running import submission
 from benchmarker.running.run import execute
@@ -45,6 +48,19 @@ def made(description: Description, part: int | None = None) -> Plan:
         return build.of_nodes(description, part) if part else build.from_description(description)
 
 
+def spread(plan: Plan, runs: int, pause_s: float | None) -> Plan:
+    """Return a plan whose rounds are spread over runs with pauses between; raises `UserError` if there are too few."""
+    if pause_s is not None and runs == 1:
+        raise UserError("--pause is the time between several runs; give --runs=3, or leave --pause out")
+    if runs > plan.trials:
+        raise UserError(
+            f"--runs={runs}: each run needs a trial of each case, and the plan has {plan.trials}; give fewer, or "
+            "repeat the whole command at other times"
+        )
+    pause_s = (PAUSE_S if pause_s is None else pause_s) if runs > 1 else 0.0
+    return msgspec.structs.replace(plan, sessions=runs, pause_s=pause_s)
+
+
 def execute_plan(
     wanted: Plan,
     results: Path,
@@ -60,6 +76,9 @@ def execute_plan(
         raise UserError("--dry-run shows the whole plan; leave --dry-run or --resume out")
     if dry_run:
         return preview(wanted, results, False, as_json)
+    if wanted.sessions > 1 and not resume:
+        for line in duration(wanted, results):
+            print_text(line, "  ", err=True)
     allocation = launchers.allocation()
     opened = store.unfinished_run(results, wanted) if resume else store.new_run(results, wanted)
     return _execute(opened, allocation, as_json)
@@ -89,14 +108,14 @@ def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation |
     if as_json:
         print_json_list(as_plain(record, derive(record)) for record in records)
     else:
-        print_cases(records, derive, remedy="`show --wide` shows")
+        print_cases(configurations(records), derive, remedy="`show --wide` shows")
         print_left_out(folder.plan)
         if several := [record for record in records if record.case.each]:
             from benchmarker.cli.display.scaling import print_devices
             from benchmarker.comparing.scaling import scalings
 
             click.echo()
-            print_devices(scalings(several, derive).devices)
+            print_devices(scalings(configurations(several), derive).devices)
     found = disturbances.of_records(records)
     if found.number:
         print_text(f"{found}; {found.advice}", "  ", err=as_json)

@@ -45,6 +45,8 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
                 "trials": plan.trials,
                 "design": plan.design,
                 "processes": processes,
+                "sessions": plan.sessions,
+                "pauses_s": plan.pauses_s(0),
                 "left_out": plan.left_out,
                 "time": msgspec.to_builtins(forecast),
             }
@@ -69,22 +71,36 @@ def print_left_out(plan: Plan) -> None:
         print_text(f"left out: {reason}", "  ")
 
 
+def duration(plan: Plan, results: Path) -> list[str]:
+    """Return how long a plan should take, from the records in the results, as lines of text."""
+    return _time(plan, estimate.forecast(plan, store.read([results])[0], {}))
+
+
 def _time(plan: Plan, forecast: Forecast) -> list[str]:
     """Return the estimated duration, and what it is based on, as lines of text."""
     lines = []
+    pauses_s = plan.pauses_s(0)
+    if plan.sessions > 1:
+        *first, last = map(str, plan.rounds_of_sessions())
+        rounds = f"{', '.join(first)} and {last} rounds"
+        lines.append(f"{plan.sessions} runs of {rounds}, with pauses of {duration_text(pauses_s)} in all")
     profiles = any(case.measuring.profiling != "no" for case in plan.cases)
     around = "start-up, check, compilation and profile" if profiles else "start-up, check and compilation"
     if forecast.seconds is not None:
         known = count(forecast.known, "case") if forecast.unknown else "all"
         sources = [count(forecast.records, "earlier record")] if forecast.records else []
         sources += [count(forecast.probes, "probe")] if forecast.probes else []
-        lines.append(f"time: about {duration_text(forecast.seconds)} for {known}, from {' and '.join(sources)}")
-        lines.append(f"  {around} included")
+        lines.append(
+            f"time: about {duration_text(forecast.seconds + pauses_s)} for {known}, from {' and '.join(sources)}"
+        )
+        lines.append(f"  {around}{' and pauses' if pauses_s else ''} included")
+        pauses_s = 0.0
         if forecast.preheat_more_s:
             lines.append(f"  and up to {duration_text(forecast.preheat_more_s)} more for preheats")
     if forecast.unknown:
         cases = f"{count(forecast.unknown, 'case')} without an earlier record"
-        lines.append(f"time: at most {duration_text(forecast.at_most_s + forecast.overhead_s)} for {cases}")
+        most_s = forecast.at_most_s + forecast.overhead_s + pauses_s
+        lines.append(f"time: at most {duration_text(most_s)} for {cases}{', pauses included' if pauses_s else ''}")
         lines.append(f"  {duration_text(forecast.at_most_s)} for preheat and timing, by their own limits")
         lines.append(f"  {duration_text(forecast.overhead_s)} for {around}:")
         if forecast.overhead_records:

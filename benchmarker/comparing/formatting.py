@@ -24,8 +24,9 @@ LOPSIDED = 1.25
 TINY = 5e-5
 """A difference that no figure shows."""
 
+ONE_RUN = "one run a side, not interleaved: changes between the runs are not in the interval"
 DOUBTS: dict[Method, str] = {
-    "unpaired": "the sides were not interleaved, so this assumes that nothing drifted between their trials",
+    "unpaired": ONE_RUN,
     "blocks of one process as if independent": "timed blocks were counted as independent, as requested; they are not, "
     "and this calls equal configurations different in half of all cases or more",
     "none": "a side has fewer than two processes, so the variation between processes is unknown",
@@ -36,6 +37,15 @@ DOUBTS: dict[Method, str] = {
 FROM_PAIRS = "is computed from pairs of trials and is not the quotient of the medians"
 """What a ratio B/A is."""
 _INFINITIVES = {"is": "be", "takes": "take"}
+
+
+def few_runs(method: str, runs: tuple[int, int]) -> str | None:
+    """Return why the interval of unpaired sides with these numbers of runs may be too narrow; None if it is not."""
+    if not method.startswith("unpaired"):
+        return None
+    if method.startswith("unpaired by run"):
+        return "one run of a side: it is assumed to vary as the other side's runs do" if min(runs) == 1 else None
+    return ONE_RUN if max(runs) == 1 else "no run has all cases: changes between the runs are not in the interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,17 +278,27 @@ def _marked(judged: Comparison | GeometricMean, said: str) -> str:
     return f"{said} (provisional)" if judged.provisional else said
 
 
-def likely(enough: int | None, *, is_paired: bool) -> str:
-    """Return how many rounds or trials would likely decide, in words."""
-    return f"{enough or 'more than 1000'} {'rounds' if is_paired else 'trials per side'} would likely decide"
+UNITS: dict[Method, str] = {"paired": "rounds", "unpaired by run": "runs per side"}
+"""What is counted, if it is not trials per side."""
+
+
+def unit(method: Method) -> str:
+    """Return what a method counts."""
+    return UNITS.get(method, "trials per side")
+
+
+def likely(enough: int | None, unit: str) -> str:
+    """Return how many rounds, trials or runs would likely decide, in words."""
+    return f"{enough or 'more than 1000'} {unit} would likely decide"
 
 
 def numbers(comparison: Comparison) -> str:
-    """Return how many rounds, or trials of each side, were compared."""
+    """Return how many rounds, or trials or runs of each side, were compared."""
     if comparison.rounds is not None:
         return f"{comparison.rounds} rounds"
-    a, b = comparison.trials
-    return f"{a} and {b} trials"
+    is_by_run = comparison.method == "unpaired by run"
+    a, b = comparison.runs if is_by_run else comparison.trials
+    return f"{a} and {b} {'runs' if is_by_run else 'trials'}"
 
 
 def percent(share: float) -> str:
@@ -301,7 +321,7 @@ def figure(value: float) -> str:
 
 
 def enough(comparison: Comparison) -> str:
-    """Say how many rounds or trials would likely decide an undecided comparison; empty if that is not known."""
+    """Say how many rounds, trials or runs would likely decide an undecided comparison; empty if that is not known."""
     if comparison.verdict != "undecided" or comparison.p_value is None:
         return ""
-    return likely(comparison.enough, is_paired=comparison.method == "paired")
+    return likely(comparison.enough, unit(comparison.method))

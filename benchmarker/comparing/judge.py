@@ -10,13 +10,15 @@ import numpy as np
 from msgspec import structs
 
 from benchmarker.comparing.disturbances import provisional
-from benchmarker.comparing.geometric_mean import Mean
+from benchmarker.comparing.formatting import few_runs
+from benchmarker.comparing.geometric_mean import BY_RUN, Mean
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
 from benchmarker.comparing.results import Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.shift import fewest, paired, unpaired
 from benchmarker.stats.verdict import deciding, enough, holm, judge
+from benchmarker.stats.welch import welch
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
@@ -74,7 +76,8 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
     metric = a.metric or b.metric
     interval = test.interval(1 - tested.alpha) if test else None
     outcome = judge(test.estimate, p, p_same, rules.alpha) if test else "undecided"
-    doubt = provisional(*((side.name, [side.records]) for side in (a, b))) if rules.level == "trial" else None
+    disturbed = provisional(*((side.name, [side.records]) for side in (a, b))) if rules.level == "trial" else None
+    runs = len(a.runs), len(b.runs)
     blocks = [len(record.blocks.duration_ns) for record in (*a.records, *b.records) if record.blocks]
     return Comparison(
         case=dict(tested.match.case),
@@ -86,6 +89,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         better=metric.better if metric else "lower",
         method=tested.method,
         trials=(len(a.trials), len(b.trials)),
+        runs=runs,
         baseline_trials={trial.record.trial_id: math.exp(trial.log) for trial in a.trials},
         contender_trials={trial.record.trial_id: math.exp(trial.log) for trial in b.trials},
         rounds=len(tested.differences) if tested.method == "paired" else None,
@@ -105,10 +109,10 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         design_effect=_design_effect(a, b) if rules.metric.startswith("step_time") else None,
         low_noise_ratio=_low_noise(tested) if test and rules.metric == STEP_TIME else None,
         verdict=word(outcome, metric),
-        provisional=doubt,
+        provisional=_joined(disturbed, few_runs(tested.method, runs)),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
         looks=tested.looks if len(tested.looks) > 1 else [],
-        notes=[*_provisional(doubt), *notes_on(tested, family)],
+        notes=[*_disturbed(disturbed), *notes_on(tested, family)],
     )
 
 
@@ -126,8 +130,12 @@ def _probability_lower(tested: Tested) -> float:
     if tested.differences:
         signs = np.sign(list(tested.differences.values()))
     else:
-        assert tested.shift is not None
-        signs = np.sign(tested.shift.points)
+        one, two = (
+            tested.values_by_run
+            if tested.method == "unpaired by run"
+            else (tested.baseline.logs, tested.contender.logs)
+        )
+        signs = np.sign(np.subtract.outer(two, one))
     return float(np.mean(signs < 0) + np.mean(signs == 0) / 2)
 
 
@@ -135,6 +143,10 @@ def _low_noise(tested: Tested) -> float | None:
     """Return the ratio of the tenth percentiles, estimated like the ratio of the medians."""
     if tested.method == "paired":
         value = paired(np.array([two.low_noise - one.low_noise for one, two in tested.pairs])).estimate
+    elif tested.method == "unpaired by run":
+        sides = (tested.baseline, tested.contender)
+        logs = [np.array([np.median([t.low_noise for t in run]) for run in side.runs.values()]) for side in sides]
+        value = welch(*logs).estimate
     else:
         logs = [np.array([trial.low_noise for trial in each.trials]) for each in (tested.baseline, tested.contender)]
         value = unpaired(*logs).estimate
@@ -176,8 +188,8 @@ def _geometric_mean(group: Sequence[Tested], mean: Mean, p: float, p_same: float
     needed = None
     if verdict == "undecided" and (mean.is_paired or mean.spread):
         least = max(math.floor(mean.values) + 1, fewest(alpha, is_paired=True) if mean.is_paired else 2)
-        needed = deciding(mean.shift, mean.spread or 0.0, first.margin, alpha, least)
-    doubt = provisional(
+        needed = deciding(mean.shift, mean.spread or 0.0, first.margin, alpha, least, is_t=mean.method == BY_RUN)
+    disturbed = provisional(
         (first.baseline.name, [each.baseline.records for each in group]),
         (first.contender.name, [each.contender.records for each in group]),
     )
@@ -193,11 +205,16 @@ def _geometric_mean(group: Sequence[Tested], mean: Mean, p: float, p_same: float
         level=mean.level,
         p_adjusted=p if mean.interval else None,
         verdict=verdict,
-        provisional=doubt,
+        provisional=_joined(disturbed, few_runs(mean.method, mean.runs)),
         enough=needed,
-        notes=[*_provisional(doubt), *notes_on_mean(mean, verdict, needed, alpha)],
+        runs=mean.runs,
+        notes=[*_disturbed(disturbed), *notes_on_mean(mean, verdict, needed, alpha)],
     )
 
 
-def _provisional(doubt: str | None) -> list[str]:
-    return [f"the verdict is provisional: {doubt}; repeat them undisturbed"] if doubt else []
+def _joined(*reasons: str | None) -> str | None:
+    return "; ".join(filter(None, reasons)) or None
+
+
+def _disturbed(reason: str | None) -> list[str]:
+    return [f"the verdict is provisional: {reason}; repeat them undisturbed"] if reason else []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
-from benchmarker.hooks.names import Names, common_words, names, title
+from benchmarker.hooks.names import Names, common_words, names, on_side, title
 from benchmarker.records.configurations import (
     DEFAULTS,
     Configuration,
@@ -21,6 +22,7 @@ from benchmarker.records.configurations import (
     varying,
     work,
 )
+from benchmarker.records.sides import SIDE, Side, refuse_twice
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
@@ -28,14 +30,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 3
 """Largest number of differences that an error names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two sides of a comparison: its name and its trials."""
-
-    name: str
-    records: tuple[Record, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +63,7 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
     if two results contain the same trial, or if two results differ in the work; with `lenient`, such results are left
     out with a note, even if nothing is left.
     """
-    trials: dict[str, str] = {}
-    for name, records in results:
-        for record in records:
-            if trials.setdefault(record.trial_id, name) != name:
-                raise UserError(
-                    f"{trials[record.trial_id]} and {name} both contain the trial {record.trial_id}; leave one out"
-                )
+    refuse_twice(results)
     groups = [(name, configurations(records)) for name, records in results]
     axes = list(dict.fromkeys(axis for _, group in groups for axis in varying([each.factors for each in group])))
     (first_name, first), *others = groups
@@ -162,12 +150,20 @@ def _nearest(one: Configuration, name: str, others: Sequence[Configuration], axe
     return f" (nearest in {name}: {label(nearest.factors, [each for each in axes if each in names])})"
 
 
-def by(records: Sequence[Record], axis: str, baseline: str | None, contender: str | None = None) -> Matching:
+def by(
+    records: Sequence[Record],
+    axis: str,
+    baseline: str | None,
+    contender: str | None = None,
+    side_of: Mapping[str, str] = MappingProxyType({}),
+) -> Matching:
     """Match configurations that differ in one axis only: a factor of the case, or a property of its environment.
 
     Several axes, separated by commas, are varied together; a value is then a list too. With `contender`, only records
-    with its value or the baseline's are kept. Raises `UserError` if no record has the axis, if it does not vary, if no
-    record has the baseline's or the contender's value, or if a problem to compare with another has several cases.
+    with its value or the baseline's are kept. `side_of` names the side of each trial, by its id, if they come from
+    several: each side is then compared within itself, unless every side has one value of the axis. Raises `UserError`
+    if no record has the axis, if it does not vary, if no record has the baseline's or the contender's value, or if a
+    problem to compare with another has several cases.
     """
     axes = axes_of(records, axis)
     axis = ",".join(axes)
@@ -175,11 +171,19 @@ def by(records: Sequence[Record], axis: str, baseline: str | None, contender: st
     apart = {*axes, *_following(axes, [record.case for record in records])}
     both = compiled_and_not([each.factors for each in group_of])
     groups: dict[tuple[tuple[str, Value], ...], dict[tuple[str, ...], list[Record]]] = {}
-    for each in group_of:
-        rest = tuple((name, value) for name, value in each.factors.items() if name not in apart)
-        for record in each.records:
-            value = value_of(axes, {**environment_of(record), **each.factors}, both)
-            groups.setdefault(rest, {}).setdefault(value, []).append(record)
+    valued = [
+        (each, record, value_of(axes, {**environment_of(record), **each.factors}, both))
+        for each in group_of
+        for record in each.records
+    ]
+    values_on: dict[str | None, set[tuple[str, ...]]] = {}
+    for _, record, value in valued:
+        values_on.setdefault(side_of.get(record.trial_id), set()).add(value)
+    apart_by_side = any(len(several) > 1 for several in values_on.values())
+    for each, record, value in valued:
+        own = {SIDE: side_of[record.trial_id]} if apart_by_side and record.trial_id in side_of else {}
+        rest = tuple((name, value) for name, value in {**own, **each.factors}.items() if name not in apart)
+        groups.setdefault(rest, {}).setdefault(value, []).append(record)
     values = list(dict.fromkeys(value for group in groups.values() for value in group))
     if len(values) < 2:
         raise UserError(f"--by={axis}: every record has {side_name(axes, values[0])}; there is nothing to compare")
@@ -197,7 +201,8 @@ def by(records: Sequence[Record], axis: str, baseline: str | None, contender: st
     varied = varying([dict(rest) for rest in groups])
     made = _names([[factors(side[0].case) for side in group.values()] for group in groups.values()])
     matches, unmatched = [], []
-    for (rest, group), name in zip(groups.items(), made.each, strict=True):
+    for (rest, group), own_name in zip(groups.items(), made.each, strict=True):
+        name = on_side(dict(rest), own_name)
         case = {factor: value for factor, value in rest if factor in varied}
         others = [value for value in values if value in group and value != first]
         if first not in group or not others:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarker.comparing import diagnosis
-from benchmarker.comparing.formatting import likely
-from benchmarker.comparing.geometric_mean import WELCH
+from benchmarker.comparing.formatting import few_runs, likely, unit
+from benchmarker.comparing.geometric_mean import BY_RUN, T_TESTS
 from benchmarker.formatting import count, part
 from benchmarker.stats.shift import fewest
 
@@ -45,7 +45,7 @@ def notes_on(tested: Tested, family: int) -> list[str]:
             np.array([two.record.design.slot > one.record.design.slot for one, two in tested.pairs]),
             np.array([(one.log + two.log) / 2 for one, two in tested.pairs]),
         )
-    elif tested.method == "unpaired":
+    elif tested.method.startswith("unpaired"):
         found += [*diagnosis.drifting(a.name, a.logs), *diagnosis.drifting(b.name, b.logs)]
     return found
 
@@ -61,7 +61,7 @@ def _too_few(tested: Tested, family: int) -> list[str]:
 
 def _is_too_few(tested: Tested, family: int) -> bool:
     """Return whether no values of so few trials could give a verdict."""
-    return tested.test is not None and 2 * tested.test.null.cdf(0) > tested.alpha / family
+    return tested.test is not None and tested.test.least_p > tested.alpha / family
 
 
 def _cannot(sizes: Sequence[int], alpha: float) -> str:
@@ -73,21 +73,22 @@ def _least(alpha: float, is_paired: bool) -> str:
 
 
 def notes_on_mean(mean: Mean, verdict: Verdict, enough: int | None, alpha: float) -> list[str]:
-    """Return how many rounds or trials would decide an undecided mean; `alpha` is the level of this one test."""
+    """Return how many rounds, trials or runs would decide an undecided mean; `alpha` is the level of this one test."""
     if verdict != "undecided":
         return []
     if mean.spread is None:
         return ["a side has a single trial; at least 2 per side are needed"]
-    if mean.method == WELCH and mean.spread == 0:
-        return ["all trials have the same value, so there is no interval and no test"]
-    if mean.method != WELCH and mean.values < fewest(alpha, is_paired=mean.is_paired):
+    if mean.method in T_TESTS and mean.spread == 0:
+        what = "runs" if mean.method == BY_RUN else "trials"
+        return [f"all {what} have the same value, so there is no interval and no test"]
+    if mean.method not in T_TESTS and mean.values < fewest(alpha, is_paired=mean.is_paired):
         sizes = [round(mean.values)] * (1 if mean.is_paired else 2)
         return [f"{_cannot(sizes, alpha)} whatever their values; {_least(alpha, mean.is_paired)}"]
-    return [f"the mean is undecided; {likely(enough, is_paired=mean.is_paired)}"]
+    return [f"the mean is undecided; {likely(enough, mean.unit)}"]
 
 
 def notes_on_cases(comparisons: Sequence[Comparison], tested: Sequence[Tested], family: int) -> list[str]:
-    """Return why cases are undecided, whatever their mean, and how many rounds or trials would decide them."""
+    """Return why cases are undecided, whatever their mean, and how many rounds, trials or runs would decide them."""
     undecided = [
         (each, test)
         for each, test in zip(comparisons, tested, strict=True)
@@ -97,17 +98,15 @@ def notes_on_cases(comparisons: Sequence[Comparison], tested: Sequence[Tested], 
         return []
     said = f"{len(undecided)} of {len(comparisons)} cases are undecided"
     few = [test for _, test in undecided if _is_too_few(test, family)]
-    is_paired = all(test.method == "paired" for _, test in undecided)
+    units = {unit(test.method) for _, test in undecided}
+    of = units.pop() if len(units) == 1 else "trials per side"
     if few and len(few) == len(undecided):
         smallest = min((test.test.sizes for test in few if test.test), key=min)
         alpha = few[0].alpha / family
-        return [
-            f"{said}: {_cannot(smallest, alpha)}, as {family} comparisons together require; {_least(alpha, is_paired)}"
-        ]
+        least = _least(alpha, of == "rounds")
+        return [f"{said}: {_cannot(smallest, alpha)}, as {family} comparisons together require; {least}"]
     several = [each.enough for each, _ in undecided]
-    return [
-        f"{said}; {likely(None if None in several else max(filter(None, several)), is_paired=is_paired)} all of them"
-    ]
+    return [f"{said}; {likely(None if None in several else max(filter(None, several)), of)} all of them"]
 
 
 def _split(tested: Tested) -> list[str]:
@@ -136,8 +135,7 @@ def _missing(tested: Tested) -> list[str]:
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)
             found.append(f"{sample.name}: {left} trials left out: the other side has none in the same rounds")
-    if tested.method == "unpaired":
-        runs = [len({record.run_id for record in sample.records}) for sample in (tested.baseline, tested.contender)]
-        if max(runs) > 1:
-            found.append(f"the sides come from {runs[0]} and {runs[1]} runs, which may differ among themselves")
+    if tested.method == "unpaired by run":
+        doubt = few_runs(tested.method, (len(tested.baseline.runs), len(tested.contender.runs)))
+        found += [doubt] if doubt else []
     return found

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.records.configurations import Configuration, configurations
+from benchmarker.records.configurations import work
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
     from benchmarker.hooks.metrics import Derive
+    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 
@@ -34,18 +37,30 @@ class Front:
     left_out: int
 
 
-def front(records: Sequence[Record], names: Sequence[str], derive: Derive) -> Front:
-    """Mark the configurations that are Pareto-optimal in the named metrics, each in its own better direction.
+class _Trials(Protocol):
+    """Something with trials of one case."""
+
+    @property
+    def records(self) -> Sequence[Record]: ...
+
+
+_T = TypeVar("_T", bound=_Trials)
+
+
+def by_work(groups: Iterable[_T]) -> list[list[_T]]:
+    """Group trials by their work: a step of other work is neither better nor worse."""
+    works: dict[bytes, list[_T]] = {}
+    for group in groups:
+        works.setdefault(msgspec.json.encode(work(group.records[0].case)), []).append(group)
+    return list(works.values())
+
+
+def front(groups: Sequence[Configuration], names: Sequence[str], derive: Derive) -> Front:
+    """Mark the configurations of a work that are Pareto-optimal in the named metrics, each in its better direction.
 
     A configuration dominates another if it is at least as good in every metric and better in one. Medians over trials
-    are compared; their uncertainty is ignored. Raises `UserError` if a metric is unknown, or if no configuration has
-    all metrics.
+    are compared; their uncertainty is ignored. Raises `UserError` if a metric is unknown.
     """
-    return front_of(configurations(records), names, derive)
-
-
-def front_of(groups: Sequence[Configuration], names: Sequence[str], derive: Derive) -> Front:
-    """Mark the Pareto-optimal ones of these configurations, like `front`."""
     found: list[tuple[Configuration, tuple[float, ...]]] = []
     metrics: tuple[Metric, ...] = ()
     for group in groups:
@@ -57,8 +72,6 @@ def front_of(groups: Sequence[Configuration], names: Sequence[str], derive: Deri
         if len(medians) == len(names):
             metrics = tuple(derived[0][name] for name in names)
             found.append((group, tuple(medians)))
-    if not found:
-        raise UserError(f"no configuration has a value of each of {', '.join(names)}")
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
     scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in found]
     points = tuple(

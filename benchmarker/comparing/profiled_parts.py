@@ -10,11 +10,12 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
-from benchmarker.comparing.matching import Match, Matching, Side
+from benchmarker.comparing.matching import Match, Matching
 from benchmarker.comparing.results import PROFILED, Level
 from benchmarker.formatting import count
 from benchmarker.records.configurations import Value, label
 from benchmarker.records.profile import Kernel, Scope
+from benchmarker.records.sides import Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +68,7 @@ def part_metrics(level: Level) -> Derive:
     """Return the metric of records with one part: the time per step of a scope, or per execution of a kernel."""
 
     def derive(record: Record) -> Mapping[str, Metric]:
-        reason = record.reasons["trace"] if record.trace is None else "its profile does not contain it"
+        reason = record.reasons["trace"] if record.trace is None else "it is not in its profile"
         time_ns = _scope_ns(record.scopes) if level == "scope" else _kernel_ns(record.kernels)
         value = None if time_ns is None else time_ns / 1e9
         return {PROFILED[level]: Metric(value, "s", "lower", reason if value is None else None)}

@@ -11,14 +11,16 @@ from benchmarker.records.configurations import Value
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.classical import Description, RankSum
 
-Method = Literal["paired", "unpaired", "blocks of one process as if independent", "none"]
+Method = Literal["paired", "unpaired", "unpaired by run", "blocks of one process as if independent", "none"]
 Verdict = Literal["faster", "slower", "better", "worse", "same", "undecided"]
 Level = Literal["trial", "scope", "kernel"]
 
 METHODS: dict[Method, str] = {
     "paired": "paired by round: exact signed-rank test, Hodges-Lehmann ratio, interval from Walsh averages",
-    "unpaired": "unpaired: Mann-Whitney test and its Hodges-Lehmann ratio; the sides were not interleaved, so this "
-    "assumes that nothing drifted between their trials",
+    "unpaired": "unpaired, one run a side: Mann-Whitney test and its Hodges-Lehmann ratio, over trials; the sides were "
+    "not interleaved, so changes between the runs are not in the interval",
+    "unpaired by run": "unpaired, several runs: a run is one value, the median over its trials; Welch's t test and "
+    "interval over runs (a single run is taken to vary as the other side's runs do)",
     "blocks of one process as if independent": "every timed block treated as independent, as requested; blocks of one "
     "process are not independent, and this calls equal configurations different in half of all cases or more",
     "none": "no test: a side has fewer than two processes, so the variation between processes is unknown",
@@ -44,14 +46,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     `case` holds the factors that distinguish it from other comparisons; `name` says them in words, but for the scope,
     phase and kernel of a part of a step. `baseline_trials` and `contender_trials` hold each trial's value by its id.
-    `level` is the confidence level of the interval. `p_value` is two-sided; `p_adjusted` is corrected for looks and for
-    all comparisons made together, and decides the verdict. `probability_lower` is the probability that the contender's
-    value is the lower one of a round, or of two trials. `process_deviation` is the standard deviation of the logarithm
-    between processes. `design_effect` is the factor by which the variance of a process's mean exceeds that of
-    independent blocks. `enough` is the number of rounds (or trials per side) that would likely decide. `looks` are the
-    numbers of rounds after which the run could stop early, for which intervals are wider. `timed_blocks` is null if the
-    compared values come from a profile. `provisional` is the reason if the verdict is provisional, because most trials
-    of a side were disturbed.
+    `runs` are the numbers of runs of both sides; each session of a run that was spread over time is one. `level` is the
+    confidence level of the interval. `p_value` is two-sided; `p_adjusted` is corrected for looks and for all
+    comparisons made together, and decides the verdict. `probability_lower` is the probability that the contender's
+    value is the lower one of a round, or of two trials (or runs). `process_deviation` is the standard deviation of the
+    logarithm between processes. `design_effect` is the factor by which the variance of a process's mean exceeds that of
+    independent blocks. `enough` is the number of rounds (or trials, or runs per side) that would likely decide. `looks`
+    are the numbers of rounds after which the run could stop early, for which intervals are wider. `timed_blocks` is
+    null if the compared values come from a profile. `provisional` is the reason if the verdict is provisional: most
+    trials of a side were disturbed, or a side that was not interleaved has one run.
     """
 
     case: dict[str, Value]
@@ -63,6 +66,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     better: Literal["higher", "lower"]
     method: Method
     trials: tuple[int, int]
+    runs: tuple[int, int]
     baseline_trials: dict[str, float]
     contender_trials: dict[str, float]
     rounds: int | None
@@ -91,7 +95,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
 class GeometricMean(Struct, frozen=True, kw_only=True):
     """The geometric mean of the ratios contender over baseline, over all cases of a family, with its interval.
 
-    `provisional` and `enough` are those of a comparison.
+    `provisional`, `enough` and `runs` are those of a comparison; if runs are the unit, those without every case are not
+    counted.
     """
 
     baseline: str
@@ -107,6 +112,7 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     provisional: str | None
     enough: int | None
+    runs: tuple[int, int]
     notes: list[str]
 
 

@@ -1,4 +1,8 @@
-"""The values of two sides' trials to be tested: paired by round if they share their runs, unpaired otherwise."""
+"""The values of two sides' trials to be tested: paired by round if they share their runs, unpaired otherwise.
+
+Trials of one run share whatever the machine was like during it. Unpaired sides of several runs are therefore compared
+run by run: a run is one value.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,18 @@ from benchmarker.records.record import Location, location
 from benchmarker.records.step_times import STEP_TIME, step_times
 from benchmarker.stats.sequential import share
 from benchmarker.stats.shift import Shift, paired, unpaired
+from benchmarker.stats.welch import MeanShift, welch
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match, Side
+    from benchmarker.comparing.matching import Match
     from benchmarker.hooks.metrics import Derive
     from benchmarker.records.record import Record
+    from benchmarker.records.sides import Side
 
 Key = tuple[str, int, Location]
 """A round: its run id, its number in that run, and where it was measured; a round that was cut is two."""
+Run = tuple[str, int]
+"""A run: its id, and which of its sessions; each session of a run that is spread over time counts as a run."""
 LOW_NOISE = "step_time_p10_s"
 
 
@@ -38,6 +46,11 @@ class Trial:
         """The round of the trial."""
         record = self.record
         return record.run_id, record.trial, location(record.machine.host, record.allocation)
+
+    @property
+    def run(self) -> Run:
+        """The run of the trial."""
+        return self.record.run_id, self.record.design.session
 
 
 class Sample:
@@ -64,11 +77,19 @@ class Sample:
         rounds = {trial.round: trial for trial in self.trials}
         self.rounds = rounds if len(rounds) == len(self.trials) else {}
         """Trials by round; empty if a round contains several."""
+        self.runs: dict[Run, list[Trial]] = {}
+        for trial in self.trials:
+            self.runs.setdefault(trial.run, []).append(trial)
 
     @cached_property
     def median(self) -> float | None:
         """The median over trials."""
         return float(np.median(np.exp(self.logs))) if len(self.logs) else None
+
+    @cached_property
+    def run_logs(self) -> dict[Run, float]:
+        """The median over the trials of each run, of the logarithms of their values."""
+        return {run: float(np.median([trial.log for trial in trials])) for run, trials in self.runs.items()}
 
     def block_logs(self) -> np.ndarray:
         """Return the logarithms of the step times, s, of all timed blocks."""
@@ -83,7 +104,7 @@ class Tested:
         self.match, self.rules = match, rules
         self.baseline, self.contender = (Sample(side, rules, derive) for side in (match.baseline, match.contender))
         self.differences: dict[Key, float] = {}
-        self.shift: Shift | None = None
+        self.shift: Shift | MeanShift | None = None
         self.method: Method = "none"
         a, b = self.baseline, self.contender
         if not a.records or not b.records:
@@ -96,6 +117,9 @@ class Tested:
             self.differences = {key: self._difference(a.rounds[key], b.rounds[key]) for key in common}
             self.shift = paired(np.array(list(self.differences.values())))
             self.method = "paired" if len(common) > 1 else "none"
+        elif max(len(a.runs), len(b.runs)) > 1:
+            self.shift = welch(*self.values_by_run)
+            self.method = "unpaired by run"
         else:
             self.shift = unpaired(a.logs, b.logs)
             self.method = "unpaired" if min(len(a.logs), len(b.logs)) > 1 else "none"
@@ -112,7 +136,13 @@ class Tested:
         return [(self.baseline.rounds[key], self.contender.rounds[key]) for key in self.differences]
 
     @property
-    def test(self) -> Shift | None:
+    def values_by_run(self) -> tuple[np.ndarray, np.ndarray]:
+        """The logarithms of both sides, one for each run."""
+        one, two = (np.array(list(side.run_logs.values())) for side in (self.baseline, self.contender))
+        return one, two
+
+    @property
+    def test(self) -> Shift | MeanShift | None:
         """The shift if it can be tested; None if a side has fewer than two processes."""
         return None if self.method == "none" else self.shift
 

@@ -16,18 +16,19 @@ Where the records have a local phase, the efficiency is split into factors of on
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import disturbances
-from benchmarker.comparing.matching import Match, Side
+from benchmarker.comparing.matching import Match
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
 from benchmarker.comparing.scaling_doubts import crowded, doubts, host, unlike_exchanges
 from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.hooks import names
-from benchmarker.records.configurations import configurations
 from benchmarker.records.local_times import averaged, local_times
+from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STEP_TIME
 
 if TYPE_CHECKING:
@@ -49,12 +50,9 @@ FAILED = "every trial failed"
 ONE_TRIAL = "one trial: the variation between processes is unknown"
 
 
-def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
-    """Find the series of some records."""
-    by_host: dict[str, list[Record]] = {}
-    for record in records:
-        by_host.setdefault(record.machine.host, []).append(record)
-    groups = [each for of_host in by_host.values() for each in configurations(of_host)]
+def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scalings:
+    """Find the series of some configurations; those of several hosts are told apart."""
+    groups = [of_host for each in configurations for of_host in _by_host(each)]
     single = [each for each in groups if _case(each).devices == 1 and _ok(each)]
     members: dict[tuple[int, Scaling, Parallel], list[Configuration]] = {}
     devices: list[Devices] = []
@@ -80,6 +78,13 @@ def scalings(records: Iterable[Record], derive: Derive) -> Scalings:
         for (at, kind, parallel), several in sorted(members.items())
     ]
     return Scalings(series=series, devices=devices, left_out=left_out, notes=unlike_exchanges(members.values()))
+
+
+def _by_host(group: Configuration) -> list[Configuration]:
+    by_host: dict[str, list[Record]] = {}
+    for record in group.records:
+        by_host.setdefault(record.machine.host, []).append(record)
+    return [replace(group, records=tuple(records)) for records in by_host.values()]
 
 
 def _case(group: Configuration) -> Case:

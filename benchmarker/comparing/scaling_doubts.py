@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from benchmarker.records.configurations import Configuration
 
 BEYOND = 1.05
-"""An efficiency above this is told."""
+"""An efficiency above this gets a note."""
 WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
 UNLIKE = 0.05
-"""Largest relative difference between the efficiency and the product of its factors that is not told."""
+"""Largest relative difference between the efficiency and the product of its factors without a note."""
 
 
 def crowded(groups: Sequence[Configuration]) -> list[str]:
@@ -29,8 +29,8 @@ def crowded(groups: Sequence[Configuration]) -> list[str]:
         if record.case.device == "cpu" and record.case.devices > cores:
             several.setdefault(cores, []).append(str(record.case.devices))
     return [
-        f"{', '.join(devices)} devices on {count(cores, 'core')}: this shows how they take turns, not how they work "
-        "together"
+        f"{', '.join(devices)} devices on {count(cores, 'core')}: more devices than cores measure time-sharing, not "
+        "scaling"
         for cores, devices in several.items()
     ]
 
@@ -45,8 +45,8 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     found = []
     on_one_node = all(group.records[0].case.nodes == 1 for group in groups)
     if groups[0].records[0].case.device == "cpu" and on_one_node:
-        alone = "" if groups[0].records[0].case.threads else ", all of whose cores one device has to itself"
-        found.append(f"the devices are parts of one processor{alone}: do not expect the ideal")
+        alone = "" if groups[0].records[0].case.threads else "; a single device uses all of its cores"
+        found.append(f"the devices are virtual, parts of one CPU: ideal scaling is impossible{alone}")
     if elsewhere := [str(group.records[0].case.devices) for group in groups if host(group) != host(groups[0])]:
         found.append(
             f"{', '.join(elsewhere)} devices: one device was measured on another node, {host(groups[0])}, so a "
@@ -55,7 +55,7 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
     found += crowded(groups)
     if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
         found.append(
-            f"{', '.join(beyond)} devices: more than ideal, so one device was slower than it can be: {WHY_SLOW}"
+            f"{', '.join(beyond)} devices: efficiency above 100%: the run on one device was slow because of {WHY_SLOW}"
         )
     found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
@@ -96,6 +96,6 @@ def unlike_exchanges(several: Iterable[Sequence[Configuration]]) -> list[str]:
         return []
     between = [f"{framework} over nodes" if framework in within else framework for framework in between]
     return [
-        f"on a CPU, data is exchanged between processes ({', '.join(between)}) or within one ({', '.join(within)}): "
-        "their scaling differs by that too"
+        f"on a CPU, data is exchanged between processes ({', '.join(between)}) or within one ({', '.join(within)}), "
+        "which also affects scaling"
     ]

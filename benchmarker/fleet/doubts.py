@@ -37,7 +37,8 @@ def _of_nodes(nodes: Sequence[NodeResult], cells: Sequence[Cell], delta: float) 
     worst = _worst(cells)
     of = count(len(nodes), "node")
     if not worst:
-        return f"none of {of} is shown to differ from the others by more than {delta:.0%}{_not_decided(cells)}"
+        text = f"no outlier: none of {of} differs significantly from the others by more than {delta:.0%}"
+        return f"{text}{_not_decided(cells)}"
     told = [
         f"{cell.node} by {percent(cell.shift)} ({cell.name}{'' if cell.device is None else f', device {cell.device}'})"
         if cell.verdict == "slower"
@@ -45,7 +46,7 @@ def _of_nodes(nodes: Sequence[NodeResult], cells: Sequence[Cell], delta: float) 
         for cell in worst[:MOST]
     ]
     slow = any(cell.verdict == "slower" for cell in worst)
-    what = "slower than the others" if slow else "unlike the others"
+    what = "slower than the others" if slow else "different from the others"
     return f"{len(worst)} of {of} {_are(worst)} {what}: {'; '.join(told)}{_more(worst)}"
 
 
@@ -64,7 +65,10 @@ def _of_links(nodes: Sequence[NodeResult], links: Sequence[NodeResult], cells: S
         by = "; ".join(f"{cell.node} by {percent(cell.shift)} ({cell.name})" for cell in worst[:MOST])
         told.append(f"{len(worst)} of {of} {_are(worst)} slower than the others: {by}{_more(worst)}")
     if not told:
-        told = [f"none of {of} is shown to be slower than the others by more than {delta:.0%}{_not_decided(cells)}"]
+        told = [
+            f"no outlier: none of {of} is significantly slower than the others by more than {delta:.0%}"
+            f"{_not_decided(cells)}"
+        ]
     return "; ".join(told)
 
 
@@ -108,7 +112,7 @@ def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[No
     measured = found[0].measured
     told = []
     if not measured.complete:
-        told.append("the run of the fleet is not complete: it goes on, or it was interrupted")
+        told.append("the fleet's run is not complete: it is still running, or was interrupted")
     told += [f"cannot read {fault}" for fault in measured.faults]
     told += grouped({each.node: "; ".join(each.reasons) for each in every if each.reasons})
     if measured.no_links:
@@ -120,7 +124,7 @@ def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[No
     has_cells = [each for each in found if each.units] or found[:1]
     for each in has_cells:
         if len({*each.nodes}) < outliers.LEAST_NODES:
-            told.append(f"of fewer than {outliers.LEAST_NODES} {each.what}s, none can be called an outlier")
+            told.append(f"fewer than {outliers.LEAST_NODES} {each.what}s: no outlier can be identified")
     told += filter(None, map(_several_kinds, has_cells))
     told += _too_few(found, cells)
     told += grouped({each.node: listed(each.unlike) for each in every if each.unlike})
@@ -129,8 +133,8 @@ def doubts(found: Sequence[Judgement], cells: Sequence[Cell], every: Sequence[No
         scatter = each.scatter()
         if scatter > delta / 2:
             told.append(
-                f"trials of one {each.what} scatter by {scatter:.1%}, so a shift may have to be more than "
-                f"{delta + 1.3 * scatter:.1%} to be seen"
+                f"trials of one {each.what} scatter by {scatter:.1%}, so shifts below "
+                f"{delta + 1.3 * scatter:.1%} may go undetected"
             )
     return told
 
@@ -143,9 +147,8 @@ def _several_kinds(found: Judgement) -> str:
         return ""
     widest = max(wide, key=lambda at: spreads[at])
     return (
-        f"in {part(len(wide), len(found.columns), 'case')}, {found.what}s differ among themselves more than trials of "
-        f"one, by {spreads[widest]:.1%} (standard deviation): the fleet may be of several kinds; compare those of one "
-        "kind"
+        f"in {part(len(wide), len(found.columns), 'case')}, {found.what}s vary more than the trials of one (standard "
+        f"deviation {spreads[widest]:.1%}): the fleet may be mixed; compare {found.what}s of one kind"
     )
 
 
@@ -175,5 +178,5 @@ def _lacking(found: Judgement) -> str:
     if not few:
         return ""
     return (
-        f"{part(len(few), len(cases), 'case')} were not measured on all {found.what}s; at least on {min(few.values())}"
+        f"{part(len(few), len(cases), 'case')} were not measured on all {found.what}s, one on only {min(few.values())}"
     )

@@ -150,7 +150,7 @@ def new_fleet(results: Path, plan_file: bytes, asked: Asked) -> Path:
 def trouble(asked: Asked, stage: int, node: str, state: NodeState | None) -> str:
     """Return why a node has not done its part of a stage; empty if it has."""
     if state is None or state.stage < stage:
-        return "did not start" if stage == 0 else "did not start again, to repeat its cases"
+        return "did not start" if stage == 0 else "did not restart to repeat its cases"
     if state.error:
         return state.error
     if state.ended_at is None:

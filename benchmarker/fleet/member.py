@@ -62,7 +62,7 @@ def take_part(path: Path, number: int, parent: int) -> None:
     _end_with(parent)
     with Listener(path, node, number) as listener:
         if changed := differences(asked.installed, installed()):
-            raise UserError(f"has other software than the parent: {changed}")
+            raise UserError(f"runs different software than the parent: {changed}")
         plan = plan_of(path, asked, stage)
         listener.change(planned=len(plan.order))
         allocation = structs.replace(asked.allocation, nodes=[node])

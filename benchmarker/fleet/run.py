@@ -41,7 +41,7 @@ def allocated() -> Allocation:
     if found is None or len(found.nodes) == 1:
         what = "this machine" if found is None else f"{found.nodes[0]}, the one node of job {found.job},"
         raise UserError(
-            f"{what} alone is no fleet: start this in a job of several nodes, such as with {SBATCH}; or run a suite on "
+            f"{what} is a single node: start this in a job of several nodes, such as with {SBATCH}; or run a suite on "
             "each host, and name all runs in `nodes show`"
         )
     return found

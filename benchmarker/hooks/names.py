@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 from benchmarker.api.case import Case, Measuring
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.configurations import DEFAULTS, Factors, Value, label, text, varying
+from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
     from benchmarker.hooks.registry import Plugin
 
 _TITLED = ("problem", "mode")
 _OF_CASE = tuple(name for name in Case.__struct_fields__ if name not in (*_TITLED, "params", "measuring"))
-_OTHERS = (*_OF_CASE, *Measuring.__struct_fields__, "host")
-"""Factors that every case has and that no title contains; a command may group cases by host too."""
+_OTHERS = (*_OF_CASE, *Measuring.__struct_fields__, "host", SIDE)
+"""Factors that no title contains; a command may group cases by host or by side too."""
 _KEPT = ("framework", "precision", "devices")
 """Factors that a name contains wherever they differ, even if other factors already tell the cases apart."""
-_BARE = (*_TITLED, "framework", "precision", "device")
+_BARE = (*_TITLED, "framework", "precision", "device", SIDE)
 """Factors whose values need no explanation."""
 _USUAL: Factors = {
     "compile": False,
@@ -82,7 +83,12 @@ def names(cases: Sequence[Factors], apart: Collection[str] = (), titles: Sequenc
 
 def name(case: Factors) -> str:
     """Return the name of a case that stands alone: `GEMM 16×4096×4096 bf16 in jax on cuda`."""
-    return _shared(case, title(case))
+    return on_side(case, _shared(case, title(case)))
+
+
+def on_side(case: Factors, name: str) -> str:
+    """Return the name of a case with that of its side before it, if it has one."""
+    return f"{case[SIDE]}: {name}" if SIDE in case else name
 
 
 def title(case: Factors, without: Collection[str] = ()) -> str:

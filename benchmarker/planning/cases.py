@@ -167,8 +167,8 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
         raise UserError(f"{framework} computes in one process, on one node; omit {option}")
     if asked.devices % asked.nodes:
         raise UserError(
-            f"{option}: --devices={asked.devices} cannot be spread evenly over so many nodes; without --nodes, a case "
-            "takes as few as have its devices"
+            f"{option}: --devices={asked.devices} cannot be spread evenly over {asked.nodes} nodes; leave {option} out "
+            "to use as few as possible"
         )
     launchers.check_nodes(asked.nodes, launchers.allocation())
     return asked.nodes
@@ -182,7 +182,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         return
     option = f"--devices={asked.devices}"
     if asked.each and device.platform not in ("cpu", *gpus.SHOWN_BY):
-        raise UserError(f"--each cannot show one {device.platform} to each process; omit it")
+        raise UserError(f"--each cannot assign one {device.platform} device to each process; omit it")
     if asked.each and asked.measuring.profiling != "no":
         raise UserError("--profile cannot be used with --each; omit one of them")
     if not asked.each and ability.info.gang == "none":
@@ -191,7 +191,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
     on_each = asked.devices // nodes
     if device.count is None and on_each > (most := DEVICES_PER_CORE * usable_cores()):
-        raise UserError(f"{option}: a processor of {usable_cores()} cores is divided into at most {most} devices")
+        raise UserError(f"{option}: a CPU with {usable_cores()} cores is split into at most {most} virtual devices")
     if device.count is not None and on_each > device.count:
         raise UserError(f"{option}: {framework} sees {device.count} {device.platform} ({device.name}) here")
     if nodes > 1 and asked.measuring.profiling != "no":

@@ -59,7 +59,7 @@ class TimeLeft:
         if not self._seen:
             return None
         each = [self.trial_s(index) or 0.0 for index in range(len(self._keys))]
-        return sum(each[index] for index, _ in self._plan.order[ran:])
+        return sum(each[index] for index, _ in self._plan.order[ran:]) + self._plan.pauses_s(ran)
 
     def knows(self, index: int) -> bool:
         """Whether the case itself has been seen."""

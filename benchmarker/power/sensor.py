@@ -22,7 +22,7 @@ AGREEMENT = 0.1
 """The counter is suspect if it differs from the polled powers by a larger share."""
 MIN_UPDATES = 10
 """A window with fewer new values of a sensor is too short for a figure between its edges."""
-_TOO_SHORT = f"{{:.2g}} s contain fewer than {MIN_UPDATES} of its updates; time longer"
+_TOO_SHORT = f"{{:.2g}} s contain fewer than {MIN_UPDATES} of its updates; use a longer timed part"
 STILL_S = 2.0
 """The counter of a device that draws power does not stay unchanged for this long."""
 LONGEST_GAP_S = 60.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -108,6 +108,16 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
     return Acceptance(outcomes=outcomes, unasked=unasked)
 
 
+def together(sides: Iterable[tuple[str, Acceptance]]) -> Acceptance:
+    """Return the outcomes of several sides, each with the name of its side before it, if it has one."""
+    outcomes, unasked = [], []
+    for side, own in sides:
+        prefix = f"{side}: " if side else ""
+        outcomes += [msgspec.structs.replace(each, name=f"{prefix}{each.name}") for each in own.outcomes]
+        unasked += [f"{prefix}{name}" for name in own.unasked]
+    return Acceptance(outcomes=outcomes, unasked=unasked)
+
+
 def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[bytes, str], _Measured]:
     """Group trials by configuration and host; trials without a record go to the host of the rest of their run."""
     hosts = {record.run_id: record.machine.host for record in records}
@@ -179,7 +189,7 @@ def _near(values: Sequence[float], interval: tuple[float, float] | None, wanted:
     where = "the 95% interval of the median" if interval else f"the range of only {len(values)} trials"
     return [
         f"the bound {limit:.6g} lies within {where}, {low:.6g} to {high:.6g}: "
-        "another run may be judged otherwise; more trials would tell"
+        "borderline, another run may be judged otherwise; run more trials to decide"
         for limit in dict.fromkeys((wanted.low, wanted.high))
         if limit is not None and low < limit < high
     ]

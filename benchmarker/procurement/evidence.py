@@ -48,7 +48,7 @@ class Evidence:
         self._trials: dict[str, None] = {}
         self._single: list[Objection] = []
         self._spans: list[Span] = []
-        self._signs: list[list[Sign]] = []
+        self._signs: list[tuple[int, list[Sign]]] = []
         self._copies = Copies()
 
     def add(self, record: Record) -> None:
@@ -57,7 +57,7 @@ class Evidence:
         self._single += _objections(record, self._formulas)
         if ran := span(record):
             self._spans.append(ran)
-        self._signs.append(rates.signs(record))
+        self._signs.append((record.design.case_number, rates.signs(record)))
         self._copies.add(record)
 
     def objections(self) -> list[Objection]:
@@ -71,7 +71,7 @@ class Evidence:
 
     def doubts(self) -> list[Finding]:
         """Return what speaks against the run, although each of its trials could have been disturbed."""
-        return [Finding("doubtful", doubt.share, doubt.text) for doubt in rates.doubts(self._signs)]
+        return [Finding("doubtful", *doubt) for doubt in rates.doubts(self._signs)]
 
     def findings(self) -> list[Finding]:
         """Return everything that speaks against the run; what a check found in several trials is one finding."""
@@ -112,9 +112,7 @@ def _objections(record: Record, formulas: Formulas) -> Iterator[Objection]:
         yield Objection("changed", check, record.trial_id, check)
         return
     kind: Kind = "invalid" if formulas.made_here(record) else "changed"
+    here = "" if kind == "invalid" else f" in {formulas.tool}"
     for path, text in differences:
-        if kind == "invalid":
-            yield Objection(kind, f"{path} is not what its case gives", record.trial_id, text)
-        elif path != "command":  # other versions may spell options otherwise
-            told = f"{text} in {formulas.tool}"
-            yield Objection(kind, f"{path} is not what its case gives here", record.trial_id, told)
+        if kind == "invalid" or path != "command":  # other versions may spell options otherwise
+            yield Objection(kind, f"{path} differs from its formula", record.trial_id, text + here)

@@ -22,6 +22,7 @@ from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
+from benchmarker.procurement import in_turns
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
@@ -184,6 +185,7 @@ def score(
                     *made.notes,
                     *suites.notes(made.matches, known_suites),
                     *_notes(made.matches),
+                    *_in_turns(made.matches, scored),
                     *(cost_notes([records[0], records[index]]) if costs else []),
                     *weights.unused(common),
                 ],
@@ -216,6 +218,12 @@ def score(
             [metric for each in scores for metric in each.metrics if metric.metric in required],
         ),
     )
+
+
+def _in_turns(matches: Sequence[matching.Match], scored: Sequence[MetricScore]) -> list[str]:
+    """Return how to measure two sides in turns that were not interleaved."""
+    unpaired = any(each.mean and each.mean.method.startswith("unpaired") for each in scored)
+    return list(filter(None, [in_turns.advice(matches)])) if unpaired else []
 
 
 def _groups(sides: Sides, index: int) -> list[tuple[Record, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
@@ -47,10 +48,15 @@ def of_results(results: Sequence[tuple[str, Sequence[Record], Sequence[Unrun]]])
 
 
 def of_axis(
-    records: Sequence[Record], unrun: Sequence[Unrun], axis: str, baseline: str | None, contender: str | None
+    records: Sequence[Record],
+    unrun: Sequence[Unrun],
+    axis: str,
+    baseline: str | None,
+    contender: str | None,
+    side_of: Mapping[str, str] = MappingProxyType({}),
 ) -> Sides:
-    """Return the values of an axis as sides, or two of them if the contender is named."""
-    first = matching.by(records, axis, baseline, contender).matches
+    """Return the values of an axis as sides, or two of them if the contender is named; `side_of` is as in `by`."""
+    first = matching.by(records, axis, baseline, contender, side_of).matches
     names = tuple(dict.fromkeys(name for match in first for name in (match.baseline.name, match.contender.name)))
     axes = matching.axes_of(records, axis)
     both = matching.compiled_and_not([factors(record.case) for record in records])
@@ -58,7 +64,9 @@ def of_axis(
     for record in records:
         value = matching.value_of(axes, {**environment_of(record), **factors(record.case)}, both)
         values[matching.side_name(axes, value)] = ",".join(value)
-    made = _every_pair(names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]]))
+    made = _every_pair(
+        names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
+    )
     found: dict[str | None, list[Unrun]] = {}
     for each in unrun:
         known = factors(each.case)

@@ -27,6 +27,8 @@ CLOCK_S = 1e-3
 _ROUNDING = 1e-6
 _AROUND_S, _AROUND_SHARE = 0.15, 0.1
 """Longest time around the blocks of a timed part, s, and its longest share: counters are read, progress is reported."""
+BLOCK_COST_S = 1e-4
+"""Longest time from one block to the next, s: progress is reported."""
 _PER_CORE_S = 0.02
 """Longest time to read the frequency of a core, s (older kernels wait for it)."""
 _METERS_S = 2.0
@@ -118,7 +120,9 @@ def around_s(record: Record, timed_s: float) -> float:
     seen = record.interference
     percent = (seen.pressure_percent or 0.0) + (seen.steal_percent or 0.0) if seen else 0.0
     throttled_s = (seen.throttled_s or 0.0) if seen else 0.0
-    return (_AROUND_S + _AROUND_SHARE * timed_s) * (1 + min(percent, 100.0) / 100) + throttled_s + reading_s(record)
+    count = len(record.blocks.duration_ns) if record.blocks else 0
+    own_s = _AROUND_S + _AROUND_SHARE * timed_s + BLOCK_COST_S * count
+    return own_s * (1 + min(percent, 100.0) / 100) + throttled_s + reading_s(record)
 
 
 def _blocks(record: Record, blocks: Blocks) -> Iterator[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
@@ -28,8 +29,9 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The plan of a run: its cases, and the trials in the order in which they run, each as (case index, round).
 
     A round is one trial of every case, in random order (from `seed`). In a duet the two trials of a round share one
-    process. `looks` are the numbers of rounds after which the run may stop early. `left_out` lists what was requested
-    but cannot be run, with the reasons. `suite` is the suite or the plan file that the plan was made from, if any.
+    process. The rounds are spread over `sessions`, with a pause of at least `pause_s` between two. `looks` are the
+    numbers of rounds after which the run may stop early. `left_out` lists what was requested but cannot be run, with
+    the reasons. `suite` is the suite or the plan file that the plan was made from, if any.
     """
 
     run_id: str = ""
@@ -40,10 +42,14 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     left_out: list[str] = []
     seed: Count
     order: list[PlannedTrial]
+    sessions: Positive = 1
+    pause_s: Annotated[float, Meta(ge=0)] = 0.0
     suite: PlannedSuite | None = None
 
     def __post_init__(self) -> None:
         """Check that every trial of every case is in the order once, as the suite requests; raises ValueError."""
+        if self.sessions > self.trials:
+            raise ValueError(f"{count(self.trials, 'round')} cannot be spread over {self.sessions} sessions")
         if len(self.order) != len(self.cases) * self.trials or set(self.order) != {
             (index, trial) for index in range(len(self.cases)) for trial in range(self.trials)
         }:
@@ -59,12 +65,20 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def same_as(self, other: Plan) -> bool:
         """Whether both plans request the same, in any order of the trials."""
-        return (self.cases, self.trials, self.design, self.looks) == (
-            other.cases,
-            other.trials,
-            other.design,
-            other.looks,
-        )
+        names = ("cases", "trials", "design", "looks", "sessions", "pause_s")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    def session_of(self, number: int) -> int:
+        """Return the session of a round; sessions have as many rounds each, or the first ones have one more."""
+        return number * self.sessions // self.trials
+
+    def rounds_of_sessions(self) -> list[int]:
+        """Return the number of rounds of each session."""
+        return list(Counter(map(self.session_of, range(self.trials))).values())
+
+    def pauses_s(self, ran: int) -> float:
+        """Return the pauses that are left, s, after the first `ran` trials of the order."""
+        return self.pause_s * max(0, self.sessions - 1 - self.session_of(ran // len(self.cases)))
 
     def processes(self) -> list[list[PlannedTrial]]:
         """Return the trials of each process, in order."""

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarker.formatting import part
-from benchmarker.records.consistency import reading_s
+from benchmarker.records.consistency import BLOCK_COST_S, reading_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,14 +34,19 @@ NEGLIGIBLE = 0.1
 """Steps are compared if these costs are at most this share of a step."""
 TIMED_S, COUNTED_S = 0.2, 0.5
 """Shortest timed part that is compared with its blocks, and whose counters say whether it was disturbed, s."""
+FIRST = 100
+"""The first steps, and single tokens, are compared if each takes so many times as long as these costs."""
 FIRST_BLOCKS = 3
 """Warm-up that is left shows in the first blocks: the slowest of so many, or the mean of all, is what is compared."""
 BLOCK_S = 0.01
 """As many steps are in a block as take this long; see worker/timing.py."""
 EVENT_S = 2e-5
 """What it costs to record an event of a profile on a CPU, s."""
-SHARE, FEWEST = 0.75, 6
-"""A run is doubted if this share of its trials exceed a limit, of at least so many."""
+SHARE, FEWEST_TRIALS, FEWEST_CASES = 0.75, 6, 3
+"""A run is doubted if this share of its trials exceed a limit, of at least so many trials, of so many cases.
+
+Some steps are slow at first each time, so a difference in all trials of one case proves nothing.
+"""
 
 
 class Sign(NamedTuple):
@@ -63,25 +68,29 @@ LOAD = "the load average is {} times the highest that fits counters without othe
 
 
 class Doubt(NamedTuple):
-    """Why a run is doubted: what is compared, and in words how many trials deny it and by how much."""
+    """Why a run is doubted, in words: how many of its trials contradict their blocks, and by how much."""
 
-    check: str
     share: str
     text: str
 
 
-def doubts(trials: Iterable[list[Sign]]) -> list[Doubt]:
-    """Return in what three quarters or more of the trials of a run contradict their blocks."""
-    signs: dict[str, list[Sign]] = defaultdict(list)
-    for own in trials:
+def doubts(trials: Iterable[tuple[int, list[Sign]]]) -> list[Doubt]:
+    """Return in what three quarters or more of the trials of a run contradict their blocks.
+
+    A trial is the number of its case and its signs.
+    """
+    signs: dict[str, list[tuple[int, Sign]]] = defaultdict(list)
+    for case, own in trials:
         for sign in own:
-            signs[sign.check].append(sign)
+            signs[sign.check].append((case, sign))
     told = []
     for check, several in signs.items():
-        beyond = sorted(sign.ratio for sign in several if sign.ratio > sign.limit)
-        if len(several) >= FEWEST and len(beyond) >= SHARE * len(several):
+        beyond = sorted(sign.ratio for _, sign in several if sign.ratio > sign.limit)
+        cases = len({case for case, _ in several})
+        enough = len(several) >= FEWEST_TRIALS and (cases >= FEWEST_CASES or check in (TIMED, LOAD))
+        if enough and len(beyond) >= SHARE * len(several):
             text = f"{check.format(f'{median(beyond):.3g}')} ({beyond[0]:.3g} to {beyond[-1]:.3g})"
-            told.append(Doubt(check, part(len(beyond), len(several), "trial"), text))
+            told.append(Doubt(part(len(beyond), len(several), "trial"), text))
     return told
 
 
@@ -100,29 +109,29 @@ def _waited(record: Record, blocks: Blocks) -> Iterator[Sign]:
     """Compare the time of a step where each is waited for with that of a step in the blocks."""
     step_s = _start_ns(blocks) / blocks.steps_per_block / 1e9
     on_cpu = record.case.device == "cpu"
-    overlaps = not on_cpu and blocks.steps_per_block > 1
-    limit = OVERLAP if overlaps else LIMIT
-    cost_s = ALONE_S if record.case.ranks == 1 else TOLD_S
+    waited = LIMIT if on_cpu or blocks.steps_per_block == 1 else OVERLAP
+    alone_s = ALONE_S if record.case.ranks == 1 else TOLD_S
     preheat, times, local, trace = record.preheat, record.token_times, record.local, record.trace
-    if preheat and preheat.window_steps_per_s and cost_s <= NEGLIGIBLE * step_s:
-        yield Sign(PREHEAT, 1 / max(preheat.window_steps_per_s[-1], 1e-9) / step_s, limit)
-    elif preheat and preheat.steps and on_cpu and 100 * cost_s <= step_s:  # accelerators are still raising their clocks
-        yield Sign(WARM_UP, preheat.duration_s / preheat.steps / step_s, limit)
+    if preheat and preheat.window_steps_per_s and alone_s <= NEGLIGIBLE * step_s:
+        yield Sign(PREHEAT, 1 / max(preheat.window_steps_per_s[-1], 1e-9) / step_s, waited)
+    elif (
+        preheat and preheat.steps and on_cpu and FIRST * alone_s <= step_s
+    ):  # accelerators are still raising their clocks
+        yield Sign(WARM_UP, preheat.duration_s / preheat.steps / step_s, LIMIT)
     if times and times.gap_ns and len(times.first_ns) in (0, len(times.gap_ns)):
         request_s = (sum(times.first_ns) + sum(map(sum, times.gap_ns))) / len(times.gap_ns) / 1e9
-        yield Sign(TOKENS, request_s / step_s, limit)
+        if FIRST * alone_s * (len(times.first_ns) + sum(map(len, times.gap_ns))) <= request_s * len(times.gap_ns):
+            yield Sign(TOKENS, request_s / step_s, LIMIT if on_cpu else OVERLAP)
     if local and local.synchronised_ns:
         turn_s = median(map(max, local.synchronised_ns)) / local.steps_per_block / 1e9
         yield Sign(LOCAL, turn_s / step_s, LIMIT)
-    if trace and trace.steps and len(trace.step_ns) == trace.steps and trace.devices:
+    if trace and trace.step_ns and trace.devices and not trace.separable:
         if on_cpu:
-            profiled_s = min(trace.step_ns) / 1e9
-            cost_s = EVENT_S * trace.rows / trace.steps
+            events_s, profiled_s = EVENT_S * trace.rows / trace.steps, min(trace.step_ns) / 1e9
         else:
-            profiled_s = trace.busy_share * trace.wall_ns / trace.steps / 1e9
-            cost_s = 0.0
-        if cost_s <= step_s:
-            yield Sign(PROFILE, profiled_s / (step_s + cost_s), LIMIT)
+            events_s, profiled_s = 0.0, trace.busy_share * trace.wall_ns / trace.steps / 1e9
+        if events_s <= step_s:
+            yield Sign(PROFILE, profiled_s / (step_s + events_s), LIMIT)
 
 
 def _clock(record: Record, blocks: Blocks) -> Iterator[Sign]:
@@ -131,7 +140,10 @@ def _clock(record: Record, blocks: Blocks) -> Iterator[Sign]:
     if seen is None or seen.duration_s < TIMED_S:
         return
     if record.design.partner is None:
-        sum_s, around_s = sum(blocks.duration_ns) / 1e9, READING_S + reading_s(record)
+        sum_s, around_s = (
+            sum(blocks.duration_ns) / 1e9,
+            READING_S + reading_s(record) + BLOCK_COST_S * len(blocks.duration_ns),
+        )
         yield Sign(TIMED, (seen.duration_s - (seen.throttled_s or 0.0)) / (sum_s + around_s), FILLED)
     if seen.other_busy_cores is None or seen.duration_s < COUNTED_S:
         return

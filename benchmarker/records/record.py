@@ -14,7 +14,7 @@ Schema history (`SCHEMA_VERSION`):
 10 `case.parallel`, `case.each`; `local` (the work of each device without communication); `allocation`; failures of kind
    `preempted`
 11 `case.nodes`, `machines`, `ranks[].node`, `error.node`; failures of kind `node` (gangs over nodes)
-12 `energy.sensors[].node`, `telemetry[].node`, `meters[].node` (energy over nodes)
+12 `energy.sensors[].node`, `telemetry[].node`, `meters[].node` (energy over nodes); `design.session`
 """
 
 from __future__ import annotations
@@ -242,6 +242,7 @@ DesignKind = Literal["rounds", "duet"]
 class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The trial's position in its run: `case_number` in the plan, the `slot`th process of the round `trial`.
 
+    `session` counts the parts of a run that is spread over time (`--runs`), from 0.
     `looks` are the numbers of rounds after which a run that may stop early examines its verdict; it is empty for other
     runs. In a duet two cases take turns in one process: `partner` is the trial of the other case, and `partner_first`
     states for each timed block whether the partner's was timed before it.
@@ -250,6 +251,7 @@ class Design(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: DesignKind = "rounds"
     case_number: Count = 0
     slot: Count = 0
+    session: Count = 0
     looks: list[Count] = []
     partner: Annotated[str | None, NULL_IS_AN_ANSWER] = None
     partner_first: list[bool] = []

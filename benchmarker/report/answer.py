@@ -10,6 +10,7 @@ from benchmarker.comparing import diagnosis
 from benchmarker.comparing.formatting import (
     Change,
     Terms,
+    few_runs,
     measure,
     numbers,
     over_cases,
@@ -138,7 +139,7 @@ def _figure(each: Comparison | GeometricMean, terms: Terms) -> str:
         return "-"
     if each.verdict == "same":
         return f"within ±{percent(terms.delta)}"
-    return change.bounds() if each.verdict == "undecided" and change.bounds() else change.cell()
+    return (change.bounds() or "too few trials") if each.verdict == "undecided" else change.cell()
 
 
 def _accepted(result: str, found: Acceptance) -> Card:
@@ -150,7 +151,7 @@ def _accepted(result: str, found: Acceptance) -> Card:
         "passed" if good else "failed",
         f"{result} {'meets' if good else 'does not meet'} the reference.",
         f"{passed} of {len(found.outcomes)}",
-        "cases passed" + (f"; {near} so near to a bound that another run may be judged otherwise" if near else ""),
+        "cases passed" + (f"; {near} borderline (another run may be judged otherwise)" if near else ""),
     )
 
 
@@ -172,12 +173,15 @@ def doubts(study: Study) -> list[Doubt]:
 
 def _provisional(study: Study) -> Iterator[str]:
     judged = study.family.comparisons if study.family else []
-    number = sum(each.provisional is not None for each in judged)
-    if number:
+    few = [few_runs(each.method, each.runs) for each in judged]
+    disturbed = sum(each.provisional not in (None, why) for each, why in zip(judged, few, strict=True))
+    if disturbed:
         yield (
-            f"{number} of {count(len(judged), 'verdict')} {'is' if number == 1 else 'are'} provisional, because most "
-            "trials of a side were disturbed: repeat them undisturbed before you rely on the result."
+            f"{part(disturbed, len(judged), 'verdict', 'is', 'are')} provisional, because most trials of a side were "
+            "disturbed: repeat them undisturbed before you rely on the result."
         )
+    for why, number in Counter(filter(None, few)).items():
+        yield f"{part(number, len(judged), 'verdict', 'is', 'are')} provisional: {why}."
 
 
 def _sides(study: Study) -> Iterator[str]:

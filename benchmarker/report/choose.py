@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
+from benchmarker.records.sides import side_of
 
 if TYPE_CHECKING:
-    from benchmarker.comparing.matching import Match, Side
+    from benchmarker.comparing.matching import Match
     from benchmarker.records.record import Record
+    from benchmarker.records.sides import Side
 
 
 def choose(
@@ -31,7 +33,8 @@ def choose(
             raise UserError(f"{name} is named twice; name each result once")
         seen.add(Path(name).resolve())
     if by is not None:
-        return matching.by([record for _, records in results for record in records], by, baseline), ""
+        every = [record for _, records in results for record in records]
+        return matching.by(every, by, baseline, side_of=side_of(results)), ""
     if len(results) > 1:
         made = matching.between(first(results, baseline), lenient=True)
         if not made.matches:

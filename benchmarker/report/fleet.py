@@ -28,7 +28,7 @@ MOST_ROWS = 300
 """Most nodes or devices of the heat map: those that stand out most."""
 FULL = 3
 """Shift at which the colours of the heat map are full, in δ."""
-UNDOUBTED = "Every node has done its part, and all nodes are of one kind."
+UNDOUBTED = "Every node completed its trials, and all nodes are of one kind."
 
 
 def page(found: FleetResult) -> Page:
@@ -92,8 +92,8 @@ def _family(found: FleetResult) -> str:
     tested = f"{count(found.suspicions, 'suspicion')} tested together"
     against = f", against {found.against}" if found.suspicions else ""
     return (
-        f"{tested}{against}. With a probability of at most {found.alpha:.0%}, any node or link is named whose shift is "
-        f"within {found.delta:.0%}."
+        f"{tested}{against}. The probability of any false alarm, a node or link whose shift is within "
+        f"{found.delta:.0%}, is at most {found.alpha:.0%}."
     )
 
 
@@ -145,7 +145,7 @@ def _cells(cells: Sequence[Cell]) -> Listing:
     return Listing(
         "Suspicions",
         _table(suspected),
-        "p is that of a shift beyond δ, corrected for all suspicions." if suspected else "No cell was suspected.",
+        "p tests a shift beyond δ and is corrected for all suspicions." if suspected else "No outlier was suspected.",
         searched=len(suspected) > 10,
     )
 

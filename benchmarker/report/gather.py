@@ -18,6 +18,7 @@ from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import asked
 from benchmarker.procurement.score import METRICS, score
 from benchmarker.records import ceilings, store
+from benchmarker.records.sides import side_of
 from benchmarker.report.choose import choose, first
 from benchmarker.report.study import Study, beside
 from benchmarker.traces.profile_files import EVENTS
@@ -123,10 +124,12 @@ def _scores(
     try:
         if by is not None:
             records = [record for _, several in groups for record in several]
-            found = sides.of_axis(records, asked([result for result, _, _ in read], records).unrun, by, baseline, None)
+            found = sides.of_axis(
+                records, asked([result for result, _, _ in read], records).unrun, by, baseline, None, side_of(groups)
+            )
         else:
-            unrun = {str(result): asked([result], records).unrun for result, records, _ in read}
-            found = sides.of_results([(name, own, unrun[name]) for name, own in first(groups, baseline)])
+            of_result = {str(result): asked([result], records).unrun for result, records, _ in read}
+            found = sides.of_results([(name, own, of_result[name]) for name, own in first(groups, baseline)])
     except UserError as error:
         return None, str(error)
     return (

@@ -177,7 +177,7 @@ class Study:
         found: list[tuple[Group, Roofline]] = []
         lacking: dict[str, None] = {}
         for group in self.groups:
-            several, reasons = rooflines(group.records, self.ceilings)
+            several, reasons = rooflines(configurations(group.records), self.ceilings)
             found += [(group, each) for each in several]
             lacking |= dict.fromkeys(reasons)
         return found, list(lacking)

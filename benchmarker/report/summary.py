@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
+from benchmarker.records.configurations import varying
 from benchmarker.records.step_times import MEAN_STEP_TIME, by_importance
 from benchmarker.report.page_model import Column, Listing, Section, Table
 from benchmarker.report.study import named_columns, names_of
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Study
+
+
+MOST_SIDES = 4
 
 
 def title(study: Study) -> str:
@@ -26,13 +30,14 @@ def title(study: Study) -> str:
 
 
 def subtitle(study: Study) -> str:
-    """Return the numbers of trials, failures, configurations and runs, and the dates."""
+    """Return what is compared, the numbers of trials, failures, configurations and runs, and the dates."""
     records = study.records
     failed = sum(record.error is not None for record in records)
     days = sorted({record.started_at[:10] for record in records})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     runs = len({record.run_id for record in records})
     parts = [
+        *filter(None, [_compared(study)]),
         count(len(records), "trial"),
         f"{failed} failed" if failed else "none failed",
         count(len(study.groups), "configuration"),
@@ -40,6 +45,18 @@ def subtitle(study: Study) -> str:
         when,
     ]
     return " · ".join(parts)
+
+
+def _compared(study: Study) -> str:
+    """Return which sides are compared, by the factors that name them, and which factors vary within each side."""
+    if not study.matches:
+        return ""
+    sides = list(study.sides)
+    more = f" and {len(sides) - MOST_SIDES} more" if len(sides) > MOST_SIDES else ""
+    of = {part.partition("=")[0] for match in study.matches for part in match.contender.name.split()} & study.apart
+    within = [name for name in varying([group.factors for group in study.groups]) if name not in study.apart]
+    cases = f", each with several values of {', '.join(within)}" if within else ""
+    return f"{' and '.join(sorted(of)) or 'results'} compared: {', '.join(sides[:MOST_SIDES])}{more}{cases}"
 
 
 def results(study: Study) -> Section:

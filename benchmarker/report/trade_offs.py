@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from benchmarker.api.errors import UserError
-from benchmarker.comparing.pareto import front_of
+from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
-from benchmarker.records.configurations import Configuration, work
+from benchmarker.records.configurations import Configuration
 from benchmarker.report.page_model import Axis, Column, Figure, Listing, Points, Section, Table
 from benchmarker.report.study import MOST_DRAWN, named_columns, names_of
 
@@ -25,6 +22,8 @@ AGAINST = (
 )
 """What throughput is traded for: the metric, its name, its axis title, and whether the axis is logarithmic."""
 
+ROUNDING = 0.1
+"""Share of the bound of the check up to which errors are rounding alone: the bound allows for 32 unit roundoffs."""
 MOST_FIGURES = 12
 MOST_LABELLED = 12
 SEARCHED = 10
@@ -32,10 +31,7 @@ SEARCHED = 10
 
 def fronts(study: Study) -> Section | None:
     """Return for each of these metrics the table of all configurations, and a figure for each work with several."""
-    works: dict[bytes, list[Group]] = {}
-    for group in study.groups:
-        works.setdefault(msgspec.json.encode(work(group.records[0].case)), []).append(group)
-    several = [groups for groups in works.values() if len(groups) > 1]
+    several = [groups for groups in by_work(study.groups) if len(groups) > 1]
     parts = [part for each in AGAINST for part in _parts(study, several, *each)]
     lead = (
         "Only configurations of the same work are compared: problem, mode, precision and parameters are equal. One is "
@@ -51,12 +47,9 @@ def _parts(
     found: list[tuple[list[Group], Front]] = []
     for groups in works:
         of = {group.records[0].trial_id: group for group in groups}
-        try:
-            several = [Configuration(group.factors, group.records) for group in groups]
-            made = front_of(several, ["samples_per_s", metric], study.derive)
-        except UserError:  # no configuration has both: nothing to draw
-            continue
-        if len(made.points) > 1:
+        several = [Configuration(group.factors, group.records) for group in groups]
+        made = front(several, ["samples_per_s", metric], study.derive)
+        if len(made.points) > 1 and not (metric == "numeric_error" and _is_rounding(groups)):
             found.append(([of[point.configuration.records[0].trial_id] for point in made.points], made))
     if not found:
         return []
@@ -90,6 +83,12 @@ def _parts(
     )
     title = f"Throughput against {words}: all configurations"
     return [*figures, Listing(title, Table(columns, rows), left, folded=True, searched=len(rows) > SEARCHED)]
+
+
+def _is_rounding(groups: Sequence[Group]) -> bool:
+    """Whether all errors of the same work are so far below the bound of the check that they differ by rounding only."""
+    checks = [record.check for group in groups for record in group.ok if record.check]
+    return all(check.error <= ROUNDING * check.bound for check in checks)
 
 
 def _figure(

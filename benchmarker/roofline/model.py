@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from benchmarker.hooks import names
 from benchmarker.records.ceilings import computed_in, key_of
-from benchmarker.records.configurations import configurations
+from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import step_times
 from benchmarker.roofline.formula import formula, of_part, predicted_step
 from benchmarker.roofline.roofs import measured_roof, vendor_roof, without_peak
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from benchmarker.records.ceilings import Ceilings
+    from benchmarker.records.configurations import Configuration
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
     from benchmarker.roofline.roofs import Bound, Roof, Source
@@ -98,15 +99,15 @@ def point(
 
 
 def rooflines(
-    records: Sequence[Record], ceilings: Ceilings, source: Source = "measured"
+    configurations: Sequence[Configuration], ceilings: Ceilings, source: Source = "measured"
 ) -> tuple[list[Roofline], list[str]]:
     """Return the roofline of each configuration, from medians over trials, and the reasons why others have none."""
     found: list[Roofline] = []
     reasons: dict[str, None] = {}
-    groups = [each for each in configurations(records) if any(record.error is None for record in each.records)]
+    groups = [each for each in configurations if any(record.error is None for record in each.records)]
     cases = [each.factors for each in groups]
-    named = names.names(cases).whole if len(cases) > 1 else [names.name(case) for case in cases]
-    for configuration, each in zip(named, groups, strict=True):
+    named = names.names(cases, [SIDE]).whole if len(cases) > 1 else [names.name(case) for case in cases]
+    for configuration, each in zip(map(names.on_side, cases, named), groups, strict=True):
         good = [record for record in each.records if record.error is None]
         first = good[0]
         roof = measured_roof(first, ceilings) if source == "measured" else vendor_roof(first)

@@ -15,6 +15,7 @@ from benchmarker.hooks.launchers import check_nodes
 from benchmarker.planning.estimate import TimeLeft
 from benchmarker.records import store
 from benchmarker.records.record import Design, Record, location
+from benchmarker.running import sessions
 from benchmarker.running.context import Context, Listener
 from benchmarker.running.profile_pass import add_profile, without_profile
 from benchmarker.running.record_builder import Process
@@ -72,6 +73,7 @@ def execute(
             if folder.is_superseded():
                 raise UserError(f"the launcher has started {folder.path} again; the run goes on there")
             _set_halves_aside(folder, trials, finished, listener)
+            _pause(folder, trials[0][1], finished, listener)
             process = make_process(plan, trials, slot=ran % len(plan.cases), allocation=allocation)
             left_s = left.seconds(ran)
             if then_s and left_s is not None:
@@ -87,6 +89,22 @@ def execute(
             listener.end(records)
         ran += len(trials)
     return _records(plan, ran, finished)
+
+
+def _pause(folder: store.RunFolder, number: int, finished: Mapping[PlannedTrial, Record], listener: Listener) -> None:
+    """Wait for the session of a round, if it is time for a pause."""
+    try:
+        sessions.wait_before(number, folder.plan, finished.values(), listener.say)
+    except KeyboardInterrupt:
+        _say_interrupted(folder, len(finished), listener.say)
+        raise
+
+
+def _say_interrupted(folder: store.RunFolder, stored: int, say: Callable[[str], None]) -> None:
+    again = "continue with the same command and --resume"
+    if folder.attempt is not None:
+        again = f"`submit {folder.path}` continues, unless the launcher does"
+    say(f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; {again}")
 
 
 def _set_cut_rounds_aside(
@@ -107,7 +125,10 @@ def _set_cut_rounds_aside(
             for trial in trials:
                 folder.set_aside(finished.pop(trial))
             aside = count(len(trials), "record")
-            listener.say(f"round {number} was cut elsewhere: {aside} of it set aside, all of it is repeated")
+            listener.say(
+                f"round {number} was interrupted on another host or in another job: {aside} set aside, the round is "
+                "repeated"
+            )
 
 
 def _set_halves_aside(
@@ -117,7 +138,9 @@ def _set_halves_aside(
     for trial in trials:
         if half := finished.pop(trial, None):
             folder.set_aside(half)
-            listener.say(f"trial {half.trial_id} of a duet has no partner: its record is set aside, both are repeated")
+            listener.say(
+                f"trial {half.trial_id} of a duet lacks its partner: its record is set aside, both are repeated"
+            )
 
 
 def _records(plan: Plan, ran: int, finished: dict[PlannedTrial, Record]) -> list[Record]:
@@ -139,14 +162,11 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     except KeyboardInterrupt:
         for log in log_paths(folder, process):
             log.unlink(missing_ok=True)
-        again = "continue with the same command and --resume"
-        if folder.attempt is not None:
-            again = f"`submit {folder.path}` continues, unless the launcher does"
-        say(f"interrupted: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}; {again}")
+        _say_interrupted(folder, stored, say)
         raise
     except OSError as error:
         raise UserError(
-            f"{error.filename or 'the system'}: {error.strerror}; fix that, then continue with --resume"
+            f"{error.filename or 'the system'}: {error.strerror}; fix this, then continue with --resume"
         ) from error
     _keep(folder.telemetry_path(process.trial_ids[0]), outcome.sampled, say)
     return outcome.records
@@ -197,7 +217,14 @@ def make_process(
         cases=tuple(plan.cases[index] for index, _ in trials),
         trial=trials[0][1],
         designs=tuple(
-            Design(kind=plan.design, case_number=index, slot=slot, looks=plan.looks, partner=partner)
+            Design(
+                kind=plan.design,
+                case_number=index,
+                slot=slot,
+                session=plan.session_of(trials[0][1]),
+                looks=plan.looks,
+                partner=partner,
+            )
             for (index, _), partner in zip(trials, partners, strict=True)
         ),
         suites=tuple(plan.suite_of(index) for index, _ in trials),

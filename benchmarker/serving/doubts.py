@@ -38,17 +38,17 @@ def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
     for each in figures:
         if not each.is_whole:
             known = part(len(each.outcomes), each.step.planned, "request")
-            yield f"interrupted{at([each])}: {known} are known, the slow ones are not"
+            yield f"interrupted{at([each])}: only {known} finished, so the slowest are missing"
     late_s = {each: float(np.quantile(each.lateness_s, 0.99)) for each in figures}
     if late := [each for each in figures if late_s[each] > LATE_S]:
         worst_s = max(late_s.values())
         yield (
             f"the client was late{at(late)}: 1% of the requests were sent {si(worst_s, 's', 2)} after their time or "
-            "later, which their latency includes; run the client on a machine that is idle"
+            "later, which their latency includes; run the client on an idle machine"
         )
     holding = [each for each in figures if not each.is_overloaded and (not each.met or each.met.value >= target)]
     if rising := [each for each in holding if _is_rising(each.outcomes)]:
-        yield f"latency was still rising at the end{at(rising)}: the rate may be too high for longer; raise --seconds"
+        yield f"latency was still rising at the end{at(rising)}: the rate may be unsustainable; raise --seconds"
 
 
 def _is_rising(outcomes: Sequence[Outcome]) -> bool:

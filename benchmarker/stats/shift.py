@@ -153,6 +153,11 @@ class Shift:
         """Two-sided p-value of the claim that there is a shift."""
         return min(1.0, 2 * min(self.p_above(0.0), self.p_below(0.0)))
 
+    @property
+    def least_p(self) -> float:
+        """The smallest two-sided p-value that so many values can have."""
+        return 2 * self.null.cdf(0)
+
     def p_within(self, limit: float) -> float:
         """p-value of the claim that the true shift is within ± `limit`: two one-sided tests (Schuirmann 1987)."""
         return max(self.p_above(-limit), self.p_below(limit))

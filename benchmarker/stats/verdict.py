@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from benchmarker.stats.shift import fewest
+from benchmarker.stats.welch import MeanShift
 
 if TYPE_CHECKING:
     from benchmarker.stats.shift import Shift
@@ -48,8 +49,8 @@ def judge(estimate: float, p_different: float, p_same: float, alpha: float) -> O
     return "undecided"
 
 
-def enough(shift: Shift, margin: float, alpha: float) -> int | None:
-    """Return the rounds (or trials per side) that would probably decide if the estimate is true; None above a thousand.
+def enough(shift: Shift | MeanShift, margin: float, alpha: float) -> int | None:
+    """Return the rounds (or values per side) that would probably decide if the estimate is true; None above a thousand.
 
     The interval's half width is h ≈ t * s/√n, where t is Student's quantile at the interval's own tail (the first two
     terms of Abramowitz & Stegun 26.7.5). This gives the spread s. Single values show no spread; for them the result is
@@ -57,6 +58,9 @@ def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     """
     normal = NormalDist()
     had = harmonic_mean(shift.sizes)
+    if isinstance(shift, MeanShift):
+        least = max(math.floor(had) + 1, 2)
+        return deciding(shift.estimate, shift.error * math.sqrt(had), margin, alpha, least, is_t=True)
     least = max(math.floor(had) + 1, fewest(alpha, is_paired=len(shift.sizes) == 1))
     freedom = sum(shift.sizes) - len(shift.sizes)
     if freedom == 0:
@@ -68,15 +72,18 @@ def enough(shift: Shift, margin: float, alpha: float) -> int | None:
     return deciding(shift.estimate, spread, margin, alpha, least)
 
 
-def deciding(estimate: float, spread: float, margin: float, alpha: float, least: int) -> int | None:
+def deciding(
+    estimate: float, spread: float, margin: float, alpha: float, least: int, *, is_t: bool = False
+) -> int | None:
     """Return the smallest n, from `least` on, that would probably decide; None above a thousand.
 
     They decide unless the estimate is further from 0 than `same` allows and nearer than a difference requires. The
-    estimate from n values is normal around the true shift, with the standard deviation spread/√n.
+    estimate from n values is normal around the true shift, with the standard deviation spread/√n. With `is_t`, the test
+    is Student's of two groups of n, so that few values need a larger difference.
     """
-    normal = NormalDist()
-    tail = normal.inv_cdf(1 - alpha / 2)
     n = np.arange(least, MOST_SUGGESTED + 1)
+    freedom = 2 * (n - 1) if is_t else np.inf
+    tail = special.stdtrit(freedom, 1 - alpha / 2)
     errors = np.sqrt(n) / max(spread, 1e-300)  # standard errors of the estimate per unit
     truth, same = estimate * errors, np.maximum(0.0, margin * errors - tail)
     between = sum(special.ndtr(tail - side) - special.ndtr(same - side) for side in (truth, -truth))

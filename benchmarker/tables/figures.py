@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from benchmarker.api.errors import UserError
 from benchmarker.api.metric import Metric
 from benchmarker.comparing.judge import compare
-from benchmarker.comparing.matching import Match, Side
+from benchmarker.comparing.matching import Match
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
 from benchmarker.hooks.names import word
 from benchmarker.records.configurations import text
+from benchmarker.records.sides import Side
 from benchmarker.stats.median_interval import median_spreads
 from benchmarker.tables.grid import words
 

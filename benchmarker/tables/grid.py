@@ -12,17 +12,18 @@ from benchmarker.hooks.names import common_words, names, title, word
 from benchmarker.records.configurations import (
     Factors,
     Value,
-    configurations,
     environment_of,
     factors,
     text,
     varying,
 )
 from benchmarker.records.selection import setting
+from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 Key = tuple[Value, ...]
@@ -61,26 +62,29 @@ def words(of: Sequence[str], key: Key) -> list[str]:
     return [word(name, value) for name, value in zip(of, key, strict=True)]
 
 
-def grid(records: Sequence[Record], rows: str | None, columns: str | None) -> Grid:
-    """Arrange trials by the factors that two texts name, separated by commas.
+def grid(groups: Sequence[Configuration], rows: str | None, columns: str | None) -> Grid:
+    """Arrange the trials of configurations by the factors that two texts name, separated by commas.
 
-    Without `columns`, these are the frameworks if there are several; without `rows`, the fewest factors that tell the
-    other cases apart. Raises `UserError` if a name is unknown, or if cases that differ would share a cell.
+    Without `columns`, these are the frameworks and the sides if there are several; without `rows`, the fewest factors
+    that tell the other cases apart. Raises `UserError` if a name is unknown, or if cases that differ would share a
+    cell.
     """
-    cases = [each.factors for each in configurations(records)]
-    environments = {record.trial_id: {**environment_of(record), **factors(record.case)} for record in records}
+    cases = [each.factors for each in groups]
+    environments = {
+        record.trial_id: {**environment_of(record), **each.factors} for each in groups for record in each.records
+    }
     known = list(dict.fromkeys(name for each in environments.values() for name in each))
     differ = varying(cases)
     above = None if columns is None else _named("--columns", columns, known)
     left = None if rows is None else _named("--rows", rows, known)
     if above is None:
-        above = ["framework"] if "framework" in differ and "framework" not in (left or ()) else []
+        above = [name for name in ("framework", SIDE) if name in differ and name not in (left or ())]
     if left is None:
         left = _fewest(cases, [name for name in differ if name not in above], above)
     if twice := [name for name in left if name in above]:
         raise UserError(f"{twice[0]} is in --rows and in --columns; leave it out of one")
     cells: dict[Place, list[Record]] = {}
-    for group in configurations(records):
+    for group in groups:
         for record in group.records:
             known_of = environments[record.trial_id]
             place = tuple(known_of.get(name) for name in left), tuple(known_of.get(name) for name in above)
@@ -92,8 +96,9 @@ def grid(records: Sequence[Record], rows: str | None, columns: str | None) -> Gr
         _in_order([column for _, column in cells]),
         {place: tuple(several) for place, several in cells.items()},
     )
+    factors_of = {record.trial_id: each.factors for each in groups for record in each.records}
     for place, several in made.cells.items():
-        _refuse_several(made, place, [factors(record.case) for record in several])
+        _refuse_several(made, place, [factors_of[record.trial_id] for record in several])
     return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing.diagnosis import doubts, threads
-from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent
+from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.configurations import environment_of, factors, text, varying
@@ -102,12 +102,13 @@ def _on_methods(judged: Judged) -> list[str]:
     if undecided := [each for each in comparisons if each.verdict == "undecided" and each.p_value is not None]:
         enough = [each.enough for each in undecided]
         most = None if None in enough else max(filter(None, enough))
-        remedy = likely(most, is_paired=all(each.method == "paired" for each in undecided))
+        units = {unit(each.method) for each in undecided}
+        remedy = likely(most, units.pop() if len(units) == 1 else "trials per side")
         found.append(f"{part(len(undecided), len(comparisons), 'comparison', 'is', 'are')} undecided; {remedy} all")
     if provisional := [each for each in comparisons if each.provisional and each.verdict != "undecided"]:
         found.append(
             f"{part(len(provisional), len(comparisons), 'comparison', 'is', 'are')} provisional: most trials of a side "
-            "were disturbed; no cell is bold by these"
+            "were disturbed, or it has one run; no cell is bold by these"
         )
     return found
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks import names as naming
-from benchmarker.records import store
+from benchmarker.records import sides, store
 from benchmarker.records.configurations import factors
 from benchmarker.records.record import Record
 from benchmarker.traces import parquet
@@ -28,11 +28,12 @@ _ENDINGS = (".gz", ".json", ".parquet", ".pb", ".sqlite", ".db", ".csv")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A trace, its path, and the record that it belongs to, if there is one."""
+    """A trace, its path, the record that it belongs to, if there is one, and the name of its side, if it has one."""
 
     path: Path
     record: Record | None
     ingested: Ingested
+    side: str = ""
 
 
 def is_trace(path: Path) -> bool:
@@ -88,16 +89,19 @@ def _beginning(path: Path) -> bytes:
         return b""
 
 
-def profiles(results: Sequence[Path], causal: Causal | None = None) -> list[Profile]:
+def profiles(results: Sequence[Path], causal: Causal | None = None, *, pool: bool = False) -> list[Profile]:
     """Every trace of the given results: records, event tables, profilers' own files, or folders of records.
+
+    Those of several folders are on the side of theirs, unless `pool`.
 
     `causal` is how to count FLOPs of causal attention; an event table must have been made so. In a folder, records
     without a trace are skipped. Raises `UserError` if a result has no trace.
     """
+    side_of = {path: side for side, paths in sides.named(results, pool=pool) for path in paths}
     found = []
     for result in results:
         if not result.is_dir():
-            found.append(_profile(result, causal))
+            found.append(replace(_profile(result, causal), side=side_of[result]))
             continue
         tables = sorted(result.rglob(f"*{EVENTS}"))
         if not tables:
@@ -105,7 +109,7 @@ def profiles(results: Sequence[Path], causal: Causal | None = None) -> list[Prof
             remedy = f"name one of its traces, such as {inside}" if inside else "run with --profile"
             raise UserError(f"{result} contains no record with a profile; {remedy}")
         paths = [_record_path(table) if _record_path(table).exists() else table for table in tables]
-        found += [_profile(path, causal) for path in paths]
+        found += [replace(_profile(path, causal), side=side_of[result]) for path in paths]
     return found
 
 
@@ -138,13 +142,14 @@ def names(several: Sequence[Profile]) -> list[str]:
 
 
 def configurations(several: Sequence[Profile]) -> list[str]:
-    """The configuration of each trace, by the factors that differ; the file if any trace has no record."""
+    """The side and configuration of each trace, by the factors that differ; the file if any trace has no record."""
     records = [each.record for each in several if each.record]
     if len(records) < len(several):
         return [str(each.path) for each in several]
     named = naming.names([factors(each.case) for each in records])
-    made = named.each if any(named.each) else named.whole
-    return _apart(made, ["separable" * each.case.measuring.separable for each in records])
+    short = named.each if any(named.each) or any(each.side for each in several) else named.whole
+    made = _apart(short, ["separable" * each.case.measuring.separable for each in records])
+    return [": ".join(filter(None, (each.side, name))) for each, name in zip(several, made, strict=True)]
 
 
 def _apart(made: Sequence[str], further: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ SCATTER = (1.0, 1.012, 0.99, 1.008, 0.985, 1.004, 0.996, 1.01)
 BUSY = msgspec.structs.replace(QUIET, other_busy_cores=11.8)
 
 
-def offer(folder, steps_ms, *, usable=64, precision="fp32", interference=QUIET, power_W=500.0, run="1"):
+def offer(folder, steps_ms, *, usable=64, precision="fp32", interference=QUIET, power_W=500.0, run="1", several=False):
     """Write a run of the three cases, with these step times, by a machine of 64 cores."""
     folder.mkdir(parents=True)
     machine = make_record().machine
@@ -31,7 +31,7 @@ def offer(folder, steps_ms, *, usable=64, precision="fp32", interference=QUIET, 
                 run=f"{folder.name}{run}",
                 trial=trial,
                 case={"problem": problem, "framework": "torch", "precision": precision},
-                design={"case_number": number},
+                design={"case_number": number, "session": trial // 3 if several else 0},
                 interference=interference,
                 machine=machine,
                 energy=make_energy(power_W * 40 * factor, id=f"GPU-{folder.name}"),
@@ -53,9 +53,9 @@ def handed_in(tmp_path):
 @pytest.fixture
 def measured_again(tmp_path):
     """The offers after the second and the third were measured as asked for."""
-    offer(tmp_path / "offers/a", [10.0, 20.0, 40.0])
-    offer(tmp_path / "offers/b", [7.0, 14.5, 26.0], power_W=650.0, run="2")
-    offer(tmp_path / "offers/c", [9.98, 20.1, 40.2], run="2")
+    offer(tmp_path / "offers/a", [10.0, 20.0, 40.0], run="2", several=True)
+    offer(tmp_path / "offers/b", [7.0, 14.5, 26.0], power_W=650.0, run="2", several=True)
+    offer(tmp_path / "offers/c", [9.98, 20.1, 40.2], run="2", several=True)
     (tmp_path / "cost.toml").write_text(COSTS)
 
 

@@ -69,7 +69,7 @@ def test_resume_goes_on_and_a_half_of_a_duet_is_repeated(cli, tmp_path):
     (folder(tmp_path) / f"{records[-2].trial_id}.json").unlink()
     again = cli(*words, "--resume")
     assert again.returncode == 0, again.stderr
-    assert f"trial {halves[1].trial_id} of a duet has no partner: its record is set aside" in again.stderr
+    assert f"trial {halves[1].trial_id} of a duet lacks its partner: its record is set aside" in again.stderr
     records, faults = store.read([folder(tmp_path)])
     assert faults == []
     assert sorted((record.trial, record.design.case_number) for record in records) == [

@@ -223,7 +223,7 @@ def test_a_reference_is_written_once_and_is_met_by_its_records(command, stored, 
     again = command("accept", "run", "--write=made.toml")
     assert again.returncode == 2
     assert "made.toml exists already" in again.stderr
-    assert "\nPASSED: 2 of 2 passed; 1 so near" in command("accept", "run", "--reference=made.toml").stdout
+    assert "\nPASSED: 2 of 2 passed; 1 borderline" in command("accept", "run", "--reference=made.toml").stdout
 
 
 STEADY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
@@ -342,7 +342,7 @@ def test_a_bound_near_the_median_makes_the_verdict_unsure(derive):
     assert (near.verdict, near.near, near.low, near.high) == ("PASS", True, pytest.approx(1 / 0.6), 2.5)
     assert near.doubts == [
         "the bound 1.9 lies within the 95% interval of the median, 1.66667 to 2.5: "
-        "another run may be judged otherwise; more trials would tell"
+        "borderline, another run may be judged otherwise; run more trials to decide"
     ]
     (failed,) = accept([asked(2.1)], wide, (), derive).outcomes
     assert (failed.verdict, failed.near) == ("FAIL", True)
@@ -373,11 +373,9 @@ def test_disturbed_trials_are_told_beside_the_verdict(derive):
 def test_doubts_are_printed_and_stand_in_the_xml(command, stored, tmp_path):
     (tmp_path / "reference.toml").write_text("[[case]]\nmatch = {seed = 0}\nmin = 1.5\n")
     done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
-    doubt = "     but the bound 1.5 lies within the range of only 3 trials, 1 to 2: another run may be judged otherwise"
+    doubt = "     but the bound 1.5 lies within the range of only 3 trials, 1 to 2: borderline"
     assert doubt in done.stdout
-    assert done.stdout.endswith(
-        "PASSED: 1 of 1 passed; 1 so near to a bound that another run may be judged otherwise\n"
-    )
+    assert done.stdout.endswith("PASSED: 1 of 1 passed; 1 borderline (another run may be judged otherwise)\n")
     assert doubt.strip() in ElementTree.parse(tmp_path / "out.xml").getroot()[0].findtext("testcase/system-out")
     (outcome,) = json.loads(command("accept", "run", "--reference=reference.toml", "--json").stdout)["outcomes"]
     assert outcome["near"] is True

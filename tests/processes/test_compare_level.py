@@ -261,7 +261,7 @@ def test_trials_without_a_profile_or_the_part_are_left_out_and_told():
     no_profile = "framework=x: 1 of 10 trials have no scope_time_median_s: it was not profiled; use --profile"
     assert no_profile in mlp.notes
     assert no_profile in attn.notes
-    assert "framework=y: 1 of 10 trials have no scope_time_median_s: its profile does not contain it" in mlp.notes
+    assert "framework=y: 1 of 10 trials have no scope_time_median_s: it is not in its profile" in mlp.notes
 
 
 def test_a_case_without_profiles_is_named_and_the_others_are_compared():

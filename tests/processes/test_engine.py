@@ -88,7 +88,7 @@ def test_an_interrupt_leaves_what_was_measured_and_no_process(serve, tmp_path, m
     (step,) = stored(tmp_path)[1].steps
     assert done.returncode == 130
     assert 0 < len(step.outcomes) <= 20
-    assert f"doubt: interrupted: {len(step.outcomes)} of {step.planned} requests are known" in done.stdout
+    assert f"doubt: interrupted: only {len(step.outcomes)} of {step.planned} requests finished" in done.stdout
     assert not servers[0]._thread.is_alive()
 
 

@@ -158,7 +158,7 @@ def test_links_have_normal_runs_of_both_nodes_beside_those_of_nodes(fleet: Fleet
     words = ("nodes", "run", "both.toml", "--rounds=1", "--no-repeat", "--nodes=3")
     done = fleet.program(*words, env=fleet.env(), timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "; none of 3 links is shown to be slower than the others by more than 2%" in done.stdout
+    assert "; no outlier: none of 3 links is significantly slower than the others by more than 2%" in done.stdout
     for ends in (["node1", "node2"], ["node2", "node3"], ["node3", "node1"]):
         (file,) = (fleet.one / "+".join(ends)).glob("2*/2*.json")
         record = json.loads(file.read_text())
@@ -212,7 +212,7 @@ def test_four_equal_nodes_name_none(fleet: Fleet, number: int) -> None:
     fleet.plan(ms="[60.0]", blocks=12)
     done = fleet.program("nodes", "run", "naps.toml", env=fleet.env(), timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("none of 4 nodes is shown to differ"), done.stdout
+    assert done.stdout.startswith("no outlier: none of 4 nodes differs significantly"), done.stdout
 
 
 def test_each_node_has_a_normal_run_in_its_own_folder(fleet: Fleet) -> None:
@@ -244,11 +244,11 @@ def test_nodes_that_cannot_take_part_are_named_and_the_others_go_on(fleet: Fleet
     done = fleet.run("--no-repeat", "--rounds=9", unwell=unwell, PLAYED_OTHER=str(other), PLAYED_GONE_S="5")
     assert done.returncode == 1
     assert "node2: did not start\n" in done.stderr
-    assert "node3: has other software than the parent: newcomer none → 1.0\n" in done.stderr
+    assert "node3: runs different software than the parent: newcomer none → 1.0\n" in done.stderr
     assert "node4: ended early, after " in done.stderr
     assert fleet.state("node1")["done"] == 18
     assert "; node2, node3, node4 failed, in whole or in part" in done.stdout.splitlines()[0]
-    assert "of fewer than 3 nodes, none can be told" in done.stdout
+    assert "fewer than 3 nodes: no outlier can be identified" in done.stdout
     shown = fleet.show(str(fleet.one), "--json")
     assert shown.returncode == 1
     found = json.loads(shown.stdout)
@@ -280,7 +280,7 @@ def test_an_interrupt_ends_all_nodes_and_keeps_what_is_measured(fleet: Fleet) ->
     wait_for(lambda: not fleet.processes())
     shown = fleet.show(str(fleet.one))
     assert shown.returncode == 1
-    assert "the run of the fleet is not complete" in shown.stdout
+    assert "the fleet's run is not complete" in shown.stdout
 
 
 @pytest.mark.slow
@@ -320,7 +320,7 @@ def test_what_cannot_be_is_refused_in_a_line(fleet: Fleet, options: list[str], c
 def test_this_machine_alone_is_no_fleet(fleet: Fleet) -> None:
     done = fleet.program("nodes", "run", env={"PYTHONPATH": fleet.path})
     assert done.returncode == 2
-    assert "this machine alone is no fleet: start this in a job of several nodes" in done.stderr
+    assert "this machine is a single node: start this in a job of several nodes" in done.stderr
     done = fleet.run(nodes="node1")
     assert done.returncode == 2
     assert "node1, the one node of job 7, alone is no fleet" in done.stderr

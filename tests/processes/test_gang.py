@@ -190,7 +190,7 @@ def test_nothing_is_left_of_a_gang_whose_parent_ends(toy_folder, tmp_path, numbe
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--framework=toy", "--problem=nap", "--devices=100000"), "is divided into at most"),
+        (("--framework=toy", "--problem=nap", "--devices=100000"), "is split into at most"),
         (("--framework=toy", "--problem=chat", "--devices=2"), "chat in toy computes on one device; omit --devices=2"),
         (("--framework=numpy", "--problem=gemm", "--devices=2"), "numpy computes on one device; omit --devices=2"),
     ],

@@ -316,7 +316,7 @@ def test_software_that_differs_on_a_node_is_refused_in_one_line(run, rack, tmp_p
     [
         (TOY, {"RACK_NODES": "left"}, "--nodes=2: job 7 has 1 node (left); ask for more"),
         (TOY, {"RACK_NODES": ""}, "--nodes=2: not inside a launcher's allocation; use `submit --nodes=2`"),
-        ((*TOY[:-1], "--nodes=3"), {"RACK_NODES": "a,b,c"}, "--devices=4 cannot be spread evenly over so many nodes"),
+        ((*TOY[:-1], "--nodes=3"), {"RACK_NODES": "a,b,c"}, "--devices=4 cannot be spread evenly over 3 nodes"),
         ((*TOY, "--profile"), {}, "--profile cannot be used on 2 nodes; omit it, or use --nodes=1"),
     ],
 )

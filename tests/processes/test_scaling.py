@@ -43,7 +43,7 @@ def test_all_devices_are_those_that_the_framework_sees(cli):
         (("--devices=0",), "--devices=0: must be at least 1"),
         (("--scaling=weak",), "--scaling=weak needs several numbers of devices; for example --devices=1,2"),
         (("--scaling=big", "--devices=2"), "--scaling=big: not one of strong, weak"),
-        (("--problem=nap", "--scaling=weak", "--devices=1,2"), "give --scaling=strong"),
+        (("--problem=nap", "--scaling=weak", "--devices=1,2"), "use --scaling=strong"),
     ],
 )
 def test_lists_that_make_no_cases_are_refused(cli, tmp_path, words, message):

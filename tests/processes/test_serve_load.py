@@ -154,7 +154,7 @@ def test_an_interrupt_leaves_what_was_measured(serve, toy, tmp_path):
     assert done.returncode == 130
     assert 0 < len(step.outcomes) <= 12
     assert step.seconds < 20.0
-    assert f"doubt: interrupted: {len(step.outcomes)} of {step.planned} requests are known" in done.stdout
+    assert f"doubt: interrupted: only {len(step.outcomes)} of {step.planned} requests finished" in done.stdout
     assert path.name in done.stderr
 
 

@@ -229,7 +229,7 @@ def test_an_unfinished_round_that_was_begun_elsewhere_is_repeated_whole(cli, pla
     assert done.returncode == 0, done.stderr
     number = 2 if how == "preempted" else 1
     aside = "2 records" if number == 2 else "1 record"
-    assert f"round 1 was cut elsewhere: {aside} of it set aside, all of it is repeated" in done.stderr
+    assert f"round 1 was interrupted on another host or in another job: {aside} set aside" in done.stderr
     new = [store.read_record(path) for path in sorted(folder.glob("2*.json"))]
     assert [each.trial for each in new] == [0, 0, 1, 1]
     assert [path.exists() for path in paths] == [True, True, False, False]

@@ -1,8 +1,12 @@
 """The suite of a run, from the plan file to the records, the score, the report and the bundle."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
+
+from benchmarker.running import sessions
 
 PLAN = """
 version = "1"
@@ -79,3 +83,25 @@ def test_a_result_without_a_suite_is_told(cli, offers):
         path for path in offers.glob("a/*/*.json") if '"short"' in path.read_text() and path.name != "plan.json"
     )
     assert "→ none" in cli("compare", str(short), "d").stdout
+
+
+def test_a_spread_run_is_continued_after_an_interrupt_and_counts_as_several_runs(cli, tmp_path, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    (tmp_path / "naps.toml").write_text(PLAN)
+    for side in "ab":
+        words = ("plan", "run", "naps.toml", "--runs=2", "--pause=1m", f"--results={side}")
+        with monkeypatch.context() as patched:
+            patched.setattr(sessions, "time", SimpleNamespace(time=time.time, sleep=interrupt))
+            done = cli(*words)
+        assert done.returncode == 130
+        assert "2 runs of 1 and 1 rounds, with pauses of 60 s in all" in done.stderr
+        assert "interrupted: 2 of 4 trials are stored" in done.stderr
+        with monkeypatch.context() as patched:
+            patched.setattr(sessions, "time", SimpleNamespace(time=lambda: time.time() + 61, sleep=interrupt))
+            assert cli(*words, "--resume").returncode == 0
+    (score,) = json.loads(cli("score", "a", "b", "--json").stdout)["scores"]
+    mean = score["metrics"][0]["mean"]
+    assert (mean["method"], mean["runs"]) == ("unpaired by run: Welch-Satterthwaite", [2, 2])
+    assert "one run" not in cli("score", "a", "b").stdout

@@ -189,7 +189,7 @@ def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
 
     done = cli("run-plan", "plan.toml")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[1:2] + line.split()[-1:] for line in done.stdout.splitlines()[2:]] == [
+    assert [line.split()[1:2] + line.split()[-1:] for line in done.stdout.splitlines()[2:4]] == [
         ["ms=1.0", "3"],
         ["ms=30.0", "3"],
     ]

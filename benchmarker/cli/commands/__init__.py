@@ -7,6 +7,7 @@ SECTIONS = {
     "Measure": {
         "run": "Measure a problem in one or more frameworks (the default).",
         "sweep": "Measure every combination of parameter values.",
+        "new": "Write a short plan file to start from.",
         "plan show": "Show what a plan file would run, and how long it takes.",
         "plan run": "Run a plan file.",
         "submit": "Submit a plan file as a job, such as to Slurm.",
@@ -91,6 +92,7 @@ FORMER = {
 """Former names of commands; they are accepted, but not shown."""
 MEANT = {
     **dict.fromkeys(("bench", "benchmark", "measure", "start"), "run"),
+    **dict.fromkeys(("init", "create", "template"), "new"),
     **dict.fromkeys(("diff", "versus", "vs"), "compare"),
     **dict.fromkeys(("info", "doctor", "system", "machine"), "env"),
     **dict.fromkeys(("plugins", "frameworks", "problems", "metrics"), "list"),

@@ -16,6 +16,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_family
 from benchmarker.cli.display.output import json_option, print_json, print_text
 from benchmarker.cli.display.progress import Progress, progress_options, verbose, working
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import measuring_options, store_options, what_options
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
@@ -37,7 +38,7 @@ from benchmarker.stats.sequential import LOOKS, looks
 
 
 @click.command("ab", cls=ProblemCommand, add_help_option=False)
-@click.option("--framework", required=True)
+@click.option("--framework", required=True, shell_complete=completion.plugins("framework"))
 @what_options
 @measuring_options
 def _side(**options: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.ceiling_measurement import QUICK_NOTE, keep, measure_quickly, plan_of
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
 from benchmarker.cli.display.progress import Progress, progress_options
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import gpus_option
 from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.types import Folder, Integer
@@ -39,6 +40,7 @@ _ONE = ("batch_size", 1)
     "--framework",
     "frameworks",
     metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
     help="Frameworks to measure with. [default: all available here]",
 )
 @click.option(

@@ -12,6 +12,7 @@ from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import progress_options, working
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import what_options
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of
 from benchmarker.cli.options.types import Integer
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 
 @click.command("check", cls=ProblemCommand, example="check --problem=gemm")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to check. [default: all available here]")
+@click.option(
+    "--framework",
+    metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
+    help="Frameworks to check. [default: all available here]",
+)
 @what_options
 @click.option("--steps", type=Integer(min=40), metavar="N", default=40, show_default=True, help="Training steps.")
 @progress_options

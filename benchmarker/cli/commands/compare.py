@@ -11,7 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.comparisons import print_classical, print_family, print_speedups
 from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
-from benchmarker.cli.options.results import traces_of
+from benchmarker.cli.options.results import pool_option, traces_of
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing import matching, profiled_parts, suites
 from benchmarker.comparing.classical import classical
@@ -20,6 +20,7 @@ from benchmarker.comparing.results import Level
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
+from benchmarker.records.sides import short_names, side_of
 
 
 @click.command("compare")
@@ -37,6 +38,7 @@ from benchmarker.records import store
     show_default=True,
     help="Compare whole trials, or each scope or kernel of profiled trials (δ is then 5% by default).",
 )
+@pool_option
 @judging_options
 @click.option(
     "--unit",
@@ -66,6 +68,7 @@ def command(
     by: str | None,
     baseline: str | None,
     level: Level,
+    pool: bool,
     fail_on: str | None,
     strict: bool,
     unit: str,
@@ -80,10 +83,11 @@ def command(
     """Compare stored records: the contender is faster, slower, the same within δ, or undecided.
 
     RESULT is a record, the folder of a run, or a folder of runs. With several, the first is the baseline and each of
-    the others is compared with it, case by case. With --by, or with a single RESULT, configurations that differ in
-    only one axis are compared. Trials of one interleaved run are paired by round; other trials are not paired, and the
-    output says so. With --level, each scope or kernel that takes at least 1% of the busy time is compared. Two profiler
-    traces or event tables are shown side by side without a verdict, by kernel, or by scope with --level=scope.
+    the others is compared with it, case by case. With --by, or with a single RESULT, configurations that differ in only
+    one axis are compared: within each RESULT, unless each has only one value of the axis (or with --pool). Trials of
+    one interleaved run are paired by round; other trials are not paired, and the output says so. With --level, each
+    scope or kernel that takes at least 1% of the busy time is compared. Two profiler traces or event tables are shown
+    side by side without a verdict, by kernel, or by scope with --level=scope.
 
     The exit status is 1 if a file cannot be read, or if a verdict is one of --fail-on. With --strict it is 3
     if a verdict is provisional.
@@ -108,19 +112,22 @@ def command(
     }
     if level != "trial" and (given := [name for name, value in timed.items() if value]):
         raise UserError(f"--level={level} compares only profiled times; leave {', '.join(given)} out")
+    if pool and by is None:
+        raise UserError("--pool needs --by, which names what is compared; without it, the RESULTs are compared")
     rules = rules_of(level=level, blocks_as_trials=unit == "block", **judging)
     unwanted = verdicts_of(fail_on)
     read = [store.read([result]) for result in results]
     faults = [fault for _, found in read for fault in found]
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    groups = [(str(result), records) for result, (records, _) in zip(results, read, strict=True)]
+    groups = [(name, records) for name, (records, _) in zip(short_names(results), read, strict=True)]
     if empty := [name for name, records in groups if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     derive = load_metrics(results) if level == "trial" else profiled_parts.part_metrics(level)
     known_metric(rules, derive(groups[0][1][0]))
     if by is not None:
-        made = matching.by([record for _, records in groups for record in records], by, baseline)
+        every = [record for _, records in groups for record in records]
+        made = matching.by(every, by, baseline, side_of={} if pool else side_of(groups))
     elif len(groups) == 1:
         made = matching.within(groups[0][1])
     else:

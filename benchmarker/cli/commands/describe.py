@@ -14,8 +14,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.described import print_case
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import working
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import described_options
-from benchmarker.cli.options.problem import ProblemCommand, problem_names, problem_of
+from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.formatting import clean, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @click.command("describe", cls=ProblemCommand, argument=True)
-@click.argument("problem", shell_complete=lambda _context, _param, beginning: problem_names(beginning))
+@click.argument("problem", shell_complete=completion.plugins("problem"))
 @described_options
 @json_option
 def command(mode: Mode, precision: str, device: str, as_json: bool, **options: Any) -> None:

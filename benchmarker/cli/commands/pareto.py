@@ -9,11 +9,13 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
+from benchmarker.cli.options.results import pool_option, print_mixed, read_sides
 from benchmarker.comparing.diagnosis import skewed
-from benchmarker.comparing.pareto import front
-from benchmarker.formatting import clean, count, si
+from benchmarker.comparing.pareto import by_work, front
+from benchmarker.formatting import count, part, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
+from benchmarker.records.sides import by_side
 
 
 @click.command("pareto")
@@ -26,26 +28,29 @@ from benchmarker.records import store
     show_default=True,
     help="Metrics that `show` prints; each is judged in its better direction.",
 )
+@pool_option
 @wide_option
 @json_option
 @store.uncollected()
-def command(results: tuple[Path, ...], names: str, wide: bool, as_json: bool) -> int:
+def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_json: bool) -> int:
     """Mark the Pareto-optimal configurations.
 
-    A configuration is Pareto-optimal if no other one is at least as good in every metric and better in one.
+    A configuration is Pareto-optimal if no other one of the same work (problem, mode, precision and parameters) is at
+    least as good in every metric and better in one.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The medians over trials are compared; use `compare`
-    to test whether two configurations really differ. The exit status is 1 if a file cannot be read.
+    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. The medians over
+    trials are compared; use `compare` to test whether two configurations really differ. The exit status is 1 if a file
+    cannot be read.
     """
     metrics = [name.strip() for name in names.split(",") if name.strip()]
     if not metrics:
         raise UserError("--metric names no metric")
-    records, faults = store.read(list(results))
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if not records:
-        raise UserError("no record was read; name records, runs, or folders of runs")
-    found = front(records, metrics, load_metrics(results))
+    found, faults = read_sides(results, pool)
+    groups, derive = by_side(found), load_metrics(results)
+    fronts = [front(of_work, metrics, derive) for of_work in by_work(groups)]
+    points = [(point, each) for each in fronts for point in sorted(each.points, key=lambda point: point.values)]
+    if not points:
+        raise UserError(f"no configuration has a value of each of {', '.join(metrics)}")
     if as_json:
         print_json(
             [
@@ -53,32 +58,35 @@ def command(results: tuple[Path, ...], names: str, wide: bool, as_json: bool) ->
                     "configuration": dict(point.configuration.factors),
                     "metrics": dict(zip(metrics, point.values, strict=True)),
                     "trials": len(point.configuration.records),
-                    "optimal": point.optimal,
+                    "optimal": point.optimal if len(each.points) > 1 else None,
                 }
-                for point in found.points
+                for each in fronts
+                for point in each.points
             ]
         )
         return 1 if faults else 0
-    points = sorted(found.points, key=lambda point: point.values)
-    cases = case_columns([point.configuration.factors for point in points], wide=wide)
+    cases = case_columns([point.configuration.factors for point, _ in points], wide=wide)
     rows = [
         [
             *own,
-            *(si(value, metric.unit) for value, metric in zip(point.values, found.metrics, strict=True)),
-            "optimal" if point.optimal else "",
+            *(si(value, metric.unit) for value, metric in zip(point.values, each.metrics, strict=True)),
+            "only one" if len(each.points) == 1 else "optimal" if point.optimal else "",
         ]
-        for point, own in zip(points, cases.cells, strict=True)
+        for (point, each), own in zip(points, cases.cells, strict=True)
     ]
     print_table([*cases.headings, *metrics, ""], rows, drop=metrics[:0:-1], wide=wide)
-    work = {record.cost.flops for point in found.points for record in point.configuration.records if record.cost}
-    if len(work) > 1:
-        print_text("note: a step is not the same work in all of them; --metric=flop_per_s compares rates", "  ")
-    for note in skewed([record for point in found.points for record in point.configuration.records]):
+    for note in skewed([record for group in groups for record in group.records]):
         print_text(f"note: {note}", "  ")
-    if found.left_out:
+    if alone := sum(len(each.points) == 1 for each in fronts):
         print_text(
-            f"left out: {count(found.left_out, 'configuration')} without a value of the metric "
-            "(such as memory in a duet)",
+            f"note: {part(alone, len(points), 'configuration', 'is', 'are')} the only one of its work "
+            "(problem, mode, precision and parameters), so nothing is compared with it",
+            "  ",
+        )
+    print_mixed(groups)
+    if left_out := sum(each.left_out for each in fronts):
+        print_text(
+            f"left out: {count(left_out, 'configuration')} without a value of the metric (such as memory in a duet)",
             "  ",
         )
     return 1 if faults else 0

@@ -15,11 +15,12 @@ from benchmarker.cli.display.output import json_option, print_json, print_table,
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
 from benchmarker.cli.display.roofs import print_roof
 from benchmarker.cli.display.shortening import apart
-from benchmarker.cli.options.results import traces_of
+from benchmarker.cli.options.results import pool_option, print_mixed, read_sides, traces_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import clean, count, si
-from benchmarker.records import ceilings, store
+from benchmarker.records import ceilings
+from benchmarker.records.sides import by_side
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
 
@@ -44,6 +45,7 @@ DROPPED = ("predicted", "attainable", "intensity", "achieved")
 @click.option("--device", metavar="NAME", help="The device of a trace, such as 'NVIDIA H100 80GB HBM3'.")
 @click.option("--precision", type=Choice(list(PRECISIONS)), help="The precision of a trace.")
 @top_option
+@pool_option
 @wide_option
 @click.option(
     "-o",
@@ -61,43 +63,45 @@ def command(
     device: str | None,
     precision: str | None,
     top: int,
+    pool: bool,
     wide: bool,
     output: Path | None,
     as_json: bool,
 ) -> int:
     """Show how close steps, scopes and kernels come to the roofline of their device.
 
-    RESULT is a record, the folder of a run, or a folder of runs; or all are profiler traces or event tables, which do
-    not name their device and precision: give both. INTENSITY is the work in FLOP per byte. The attainable
-    FLOP/s are the smaller of the peak and the bandwidth times the intensity. SHARE is the minimum time that this allows
-    divided by the measured time. FLOPs and bytes of steps and scopes are computed by formula, those of kernels from
-    their shapes.
+    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. Or all are
+    profiler traces or event tables, which do not name their device and precision: give both.
+
+    INTENSITY is the work in FLOP per byte. The attainable FLOP/s are the smaller of the peak and the bandwidth times
+    the intensity. SHARE is the minimum time that this allows divided by the measured time. FLOPs and bytes of steps and
+    scopes are computed by formula, those of kernels from their shapes.
 
     The exit status is 1 if a file cannot be read or a record has no roof, and 2 if no record has a roof.
     """
     traces = traces_of(results)
     if traces and not (device and precision):
         raise UserError("a trace does not name its device and precision; give --device=NAME and --precision=NAME")
-    records, faults = ([], []) if traces else store.read(list(results))
-    if records and (device or precision):
+    found_sides, faults = ([], []) if traces else read_sides(results, pool)
+    if found_sides and (device or precision):
         raise UserError("records name their device and precision; leave --device and --precision out")
+    groups = by_side(found_sides)
+    records = [record for side in found_sides for record in side.records]
     if measure and (traces or source == "vendor"):
         raise UserError("--measure needs records and the roof that is measured; leave it out")
     known = ceilings.known(results)
     if measure:
         measured_for(records, known)
         known = ceilings.known(results)
-    for fault in (*faults, *known.faults):
+    for fault in known.faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     reasons: list[str] = []
     if traces and device and precision:
         roof = named_roof(device, precision, known, source)
         profiled = [(str(path), from_result(path)) for path in traces]
         found = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
-    elif not records:
-        raise UserError("no record was read; name records, runs, or folders of runs")
     else:
-        found, reasons = rooflines(records, known, source)
+        found, reasons = rooflines(groups, known, source)
     if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in records):
         reasons = [f"{reason}, or add --measure" for reason in reasons]
     if not found:
@@ -120,6 +124,7 @@ def command(
             print_text(f"note: {BEYOND}", "  ")
         for reason in reasons:
             print_text(f"no roof: {reason}", "  ")
+        print_mixed(groups)
     return 1 if faults or known.faults or reasons else 0
 
 

@@ -12,6 +12,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options, working
 from benchmarker.cli.execution import execute_plan
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import dry_run_option, measuring_several_options, store_options, what_options
 from benchmarker.cli.options.problem import ProblemCommand, ask_each, names_of
 from benchmarker.cli.options.types import Integer
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 
 
 @click.command("run", cls=ProblemCommand, lists=True, example="run --framework=jax --problem=gemm")
-@click.option("--framework", required=True, metavar="NAME[,NAME...]", help="Frameworks to measure.")
+@click.option(
+    "--framework",
+    required=True,
+    metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
+    help="Frameworks to measure.",
+)
 @what_options
 @measuring_several_options
 @click.option(

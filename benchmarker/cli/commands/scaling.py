@@ -9,10 +9,11 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, wide_option
 from benchmarker.cli.display.scaling import print_scalings
+from benchmarker.cli.options.results import pool_option, read_sides
 from benchmarker.comparing.scaling import scalings
-from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
+from benchmarker.records.sides import by_side
 
 MOST_REASONS = 3
 """Cases that the error names if nothing is scaled."""
@@ -27,15 +28,17 @@ MOST_REASONS = 3
     metavar="FILE",
     help="Write a plot: .png, .svg or .pdf.",
 )
+@pool_option
 @wide_option
 @json_option
 @store.uncollected()
-def command(results: tuple[Path, ...], output: Path | None, wide: bool, as_json: bool) -> int:
+def command(results: tuple[Path, ...], output: Path | None, pool: bool, wide: bool, as_json: bool) -> int:
     """Show how much faster several devices are than one: speed-up, efficiency, samples/s of each device.
 
-    RESULT is a record, the folder of a run, or a folder of runs. A series is a case on one device and the cases on
-    several devices with the same total work (strong scaling) or the same work per device (weak scaling). The speed-up
-    is the ratio of samples/s; the efficiency is the speed-up divided by the number of devices.
+    RESULT is a record, the folder of a run, or a folder of runs; of several folders, each is a side. A series is a case
+    on one device and the cases on several devices with the same total work (strong scaling) or the same work per device
+    (weak scaling). The speed-up is the ratio of samples/s; the efficiency is the speed-up divided by the number of
+    devices.
 
       benchmarker run --framework=torch --problem=gpt2 --mode=training --batch-size=8 --devices=1,2,4
 
@@ -43,12 +46,8 @@ def command(results: tuple[Path, ...], output: Path | None, wide: bool, as_json:
 
     The exit status is 1 if a file cannot be read.
     """
-    records, faults = store.read(list(results))
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if not records:
-        raise UserError("no record was read; name records, runs, or folders of runs")
-    found = scalings(records, cached(load_metrics(results)))
+    sides, faults = read_sides(results, pool)
+    found = scalings(by_side(sides), cached(load_metrics(results)))
     if not (found.series or found.devices):
         why = found.left_out[:MOST_REASONS] or ["every case is of one device; give run --devices=1,2,4"]
         raise UserError(f"nothing is scaled: {'; '.join(why)}")

@@ -14,6 +14,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.loads import print_load
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import Line, progress_options, quiet
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import engine_options
 from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
@@ -47,7 +48,12 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 @click.command("serve-load", cls=ProblemCommand, set_otherwise=_set_by_the_load)
 @click.option("--endpoint", "address", metavar="URL", help="Address of a server: http://127.0.0.1:8000/v1.")
 @click.option("--model", metavar="NAME", help="Model to request. [default: the server's only model]")
-@click.option("--framework", metavar="NAME", help="Framework whose engine to start, instead of an --endpoint.")
+@click.option(
+    "--framework",
+    metavar="NAME",
+    shell_complete=completion.plugins("framework"),
+    help="Framework whose engine to start, instead of an --endpoint.",
+)
 @engine_options
 @click.option(
     "--slots",

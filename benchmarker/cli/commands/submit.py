@@ -9,6 +9,7 @@ import click
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.devices import Numbers
 from benchmarker.cli.options.types import Folder
 from benchmarker.hooks.launchers import load_launcher
@@ -24,8 +25,14 @@ if TYPE_CHECKING:
 
 
 @click.command("submit")
-@click.argument("plan", type=click.Path(path_type=Path))
-@click.option("--launcher", "name", metavar="NAME", help="Launcher: slurm, local, or one from a plugin.")
+@click.argument("plan", shell_complete=completion.plan_files, type=click.Path(path_type=Path))
+@click.option(
+    "--launcher",
+    "name",
+    metavar="NAME",
+    shell_complete=completion.plugins("launcher"),
+    help="Launcher: slurm, local, or one from a plugin.",
+)
 @click.option(
     "-o",
     "options",

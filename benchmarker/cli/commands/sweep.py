@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import execute_plan, made
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Design, Integer
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     cls=ProblemCommand,
     example="sweep --framework=jax,torch --problem=gemm --axis m=256,512",
 )
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure.")
+@click.option(
+    "--framework",
+    metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
+    help="Frameworks to measure.",
+)
 @what_options
 @click.option(
     "--axis", "axes", multiple=True, metavar="NAME=VALUE[,VALUE...]", help="Vary one parameter over these values."

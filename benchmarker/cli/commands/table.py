@@ -11,10 +11,10 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, wide_option
 from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
 from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
-from benchmarker.cli.options.results import selected, where_option
-from benchmarker.formatting import clean
+from benchmarker.cli.options.results import pool_option, read_sides, selected, where_option
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
+from benchmarker.records.sides import by_side
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.tables import layout
 from benchmarker.tables.figures import baseline_of, figures, judged, refuse_unknown
@@ -31,7 +31,7 @@ from benchmarker.tables.grid import grid
 @click.option(
     "--columns",
     metavar="FACTOR[,...]",
-    help="Factors whose values name the columns. [default: the framework, if there are several]",
+    help="Factors whose values name the columns. [default: framework and side, where there are several]",
 )
 @click.option(
     "--value",
@@ -42,6 +42,7 @@ from benchmarker.tables.grid import grid
     help="Metrics that `show` prints, or parameters: the number of trained parameters.",
 )
 @where_option
+@pool_option
 @click.option(
     "--difference",
     metavar="VALUE",
@@ -60,6 +61,7 @@ def command(
     columns: str | None,
     names: str,
     where: tuple[str, ...],
+    pool: bool,
     difference: str | None,
     delta: float | None,
     alpha: float,
@@ -79,22 +81,22 @@ def command(
     does the same work. --difference compares with a column: Δ in the unit of the value, and in percent with an
     interval; = is the same within δ, ? is undecided.
 
-    RESULT is a record, the folder of a run, or a folder of runs. The exit status is 1 if a file cannot be read.
+    RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is a side; `side` is a factor
+    like the others, and in the columns unless --rows or --columns names it.
+
+    The exit status is 1 if a file cannot be read.
     """
     if as_json and (form or output):
-        raise UserError("--json is a format of its own; leave --format and --output out")
+        raise UserError("--json is a separate format; leave --format and --output out")
     format_of(form, output)
     chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not chosen:
         raise UserError("--value names no value")
-    records, faults = store.read(list(results))
-    for fault in faults:
-        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
-    if not records:
-        raise UserError("no record was read; name records, runs, or folders of runs")
+    found, faults = read_sides(results, pool)
     derive = cached(load_metrics(results))
-    refuse_unknown(chosen, list(derive(records[0])))
-    made = grid(selected(records, where), rows, columns)
+    refuse_unknown(chosen, list(derive(found[0].records[0])))
+    groups = selected(by_side(found), where)
+    made = grid(groups, rows, columns)
     baseline = None if difference is None else baseline_of(made, difference)
     rules = rules_of(None, None, delta, alpha)
     values = [

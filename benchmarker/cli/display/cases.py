@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarker.cli.display.output import print_text
 from benchmarker.hooks.names import names
 from benchmarker.records.configurations import DEFAULTS, label, text, varying
+from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
     from benchmarker.records.configurations import Factors
@@ -23,12 +24,13 @@ class CaseColumns:
 
 
 def case_columns(cases: Sequence[Factors], *, wide: bool) -> CaseColumns:
-    """Print what the cases share; return the name and the framework of each, and if `wide` all factors that differ."""
+    """Print what the cases share; return side, name and framework of each, and if `wide` all factors that differ."""
     differ = varying(cases)
-    apart = [name for name in differ if name == "framework"]
+    apart = [name for name in differ if name in (SIDE, "framework")]
     made = names(cases, apart)
-    columns = {"case": list(made.each)} if any(made.each) else {}
-    shown = differ if wide else apart
+    columns = {SIDE: [str(case[SIDE]) for case in cases]} if SIDE in differ else {}
+    columns |= {"case": list(made.each)} if any(made.each) else {}
+    shown = [name for name in (differ if wide else apart) if name != SIDE]
     columns |= {name: [text(case.get(name)) for case in cases] for name in shown}
     if wide:
         alike = [name for name, value in cases[0].items() if name not in differ and value != DEFAULTS.get(name)]

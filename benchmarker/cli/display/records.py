@@ -23,8 +23,9 @@ from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
-from benchmarker.records.configurations import configurations, factors, label
+from benchmarker.records.configurations import factors, label
 from benchmarker.records.local_times import local_times, slowest_text
+from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, by_importance
 from benchmarker.stats.median_interval import median_spreads
 
@@ -39,32 +40,32 @@ if TYPE_CHECKING:
 _UNIT = re.compile(r"(?<!_per)_(s|J|W|bytes)$")
 
 
-def as_plain(record: Record, metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return a record and its metrics as values that JSON can hold."""
-    return {**msgspec.structs.asdict(record), "metrics": dict(metrics)}
+def as_plain(record: Record, metrics: Mapping[str, Metric], side: str = "") -> dict[str, Any]:
+    """Return a record and its metrics as values that JSON can hold, with the name of its side if it has one."""
+    named = {SIDE: side} if side else {}
+    return {**named, **msgspec.structs.asdict(record), "metrics": dict(metrics)}
 
 
 def print_cases(
-    records: Sequence[Record],
+    groups: Sequence[Configuration],
     derive: Derive,
     chosen: Sequence[str] = (),
     *,
     wide: bool = False,
     remedy: str = "--wide shows",
 ) -> None:
-    """Print a line for each case: medians over its successful trials with their spread, and how many went how.
+    """Print a line for each case and side: medians over its successful trials with their spread, and how many went how.
 
     The metrics are those `chosen`, or else the headline metrics, of which only the step time has a spread. Below the
     table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled gangs
     exchange. Raises `UserError` if a
     chosen metric is unknown.
     """
-    groups = configurations(records)
-    skew = [] if chosen else skewed(records)
+    skew = [] if chosen else skewed([record for group in groups for record in group.records])
     derived = [
         [_shown(derive(record), chosen, skew) for record in group.records if record.error is None] for group in groups
     ]
-    metrics = _metrics(chosen, derive(records[0]), [each for several in derived for each in several])
+    metrics = _metrics(chosen, derive(groups[0].records[0]), [each for several in derived for each in several])
     cases = case_columns([group.factors for group in groups], wide=wide)
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
@@ -124,9 +125,11 @@ def _amount(number: float | None, size: float | None) -> str:
     return "-" if number is None else f"{number:.3g}: {'?' if size is None else si(size, 'B')}"
 
 
-def print_trials(records: Sequence[Record], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False) -> None:
-    """Print a line for each trial: its case, its number, the metrics, and whether it succeeded."""
-    groups = configurations(records)
+def print_trials(
+    groups: Sequence[Configuration], derive: Derive, chosen: Sequence[str] = (), *, wide: bool = False
+) -> None:
+    """Print a line for each trial, in order of time: its case, its number, the metrics, and whether it succeeded."""
+    records = sorted((record for group in groups for record in group.records), key=lambda record: record.trial_id)
     skew = [] if chosen else skewed(records)
     derived = [_shown(derive(record), chosen, skew) for record in records]
     metrics = _metrics(chosen, derive(records[0]), derived)

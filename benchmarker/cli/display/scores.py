@@ -10,7 +10,18 @@ import click
 from benchmarker.cli.display.comparisons import COLOURS
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.cli.display.table import Coloured
-from benchmarker.comparing.formatting import FROM_PAIRS, Terms, gist, percent, ratio, sentence, short, verdict, words_of
+from benchmarker.comparing.formatting import (
+    FROM_PAIRS,
+    Terms,
+    few_runs,
+    gist,
+    percent,
+    ratio,
+    sentence,
+    short,
+    verdict,
+    words_of,
+)
 from benchmarker.comparing.results import DELTAS
 from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
@@ -35,6 +46,10 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
             if said:
                 colour = COLOURS[each.mean.verdict] if each.mean else "red"
                 print_text(f"{each.metric}, {coverage([each], scores)}: {said}", "  ", colour)
+    means = [mean for ranking in scores.rankings for mean in ranking.pairs]
+    for doubt in dict.fromkeys(few_runs(mean.method, mean.runs) for mean in means):
+        if doubt:
+            print_text(doubt, "  ")
     for side in scores.sides:
         disturbed = f", {side.disturbed} disturbed" if side.disturbed else ""
         success = f"{part(side.ok, side.asked, 'trial')} succeeded ({percent(side.success)})"

@@ -10,9 +10,9 @@ import click
 
 from benchmarker.api.case import MODES, Measuring
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.devices import DEVICES, SEVERAL_DEVICES
 from benchmarker.cli.options.power import POWER
-from benchmarker.cli.options.problem import problem_names
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Number
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ def _problem(*, required: bool) -> Callable[[_F], _F]:
         "--problem",
         required=required,
         metavar="NAME",
-        shell_complete=lambda _context, _param, incomplete: problem_names(incomplete),
+        shell_complete=completion.plugins("problem"),
         help="The problem; add --help to list its own options.",
     )
 
@@ -141,7 +141,7 @@ _MEASURING = (
     click.option(
         "--separable",
         is_flag=True,
-        help="Profile with normally fused scopes kept apart; the profiled program then differs from the timed one.",
+        help="Profile without fusion across scopes where possible; the profiled program differs from the timed one.",
     ),
 )
 _STORE = (
@@ -169,6 +169,28 @@ def _all(options: Sequence[Callable[[Any], Any]]) -> Callable[[_F], _F]:
     return decorate
 
 
+PAUSE_S = 3600.0
+"""Default pause between runs: long against most of what changes on a shared machine (docs/comparing.md)."""
+spread_options = _all(
+    (
+        click.option(
+            "--runs",
+            type=Integer(min=1),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Spread the rounds over N runs with pauses between, so that intervals contain how runs differ.",
+        ),
+        click.option(
+            "--pause",
+            "pause_s",
+            type=Duration(min=0),
+            metavar="TIME",
+            help=f"Shortest pause between two of the --runs. [default: {PAUSE_S / 3600:g}h]",
+        ),
+    )
+)
+"""The options that spread a run over time."""
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
 )

@@ -77,6 +77,7 @@ class ProblemCommand(click.Command):
         self.argument = argument
         self.lists = lists
         self.set_otherwise = set_otherwise
+        self.problem_options: list[click.Parameter] = []
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -130,7 +131,7 @@ class ProblemCommand(click.Command):
         else:
             formatter.write_paragraph()
             formatter.write_text(
-                f"Each problem has options of its own; {'' if self.argument else '--problem='}NAME --help shows them. "
+                f"Each problem has its own options; {'' if self.argument else '--problem='}NAME --help shows them. "
                 f"Problems: "
                 f"{', '.join(problem_names())}."
             )
@@ -172,10 +173,9 @@ def _first(args: list[str]) -> str | None:
     return next((word for word in words if word in problem_names()), words[0] if words else None)
 
 
-def problem_names(beginning: str = "") -> list[str]:
-    """Return the names of the problems, those that begin with a text."""
-    names = (plugin.name for plugin in registry.registered("problem").values())
-    return [name for name in names if name.startswith(beginning)]
+def problem_names() -> list[str]:
+    """Return the names of the problems."""
+    return [plugin.name for plugin in registry.registered("problem").values()]
 
 
 def _option(field: parameters.Field, lists: bool) -> click.Option:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.records import selection
-from benchmarker.records.configurations import environment_of, factors
+from benchmarker.cli.display.output import print_text
+from benchmarker.formatting import clean
+from benchmarker.records import selection, sides
+from benchmarker.records.configurations import environment_of
 
 if TYPE_CHECKING:
-    from benchmarker.records.record import Record
+    from benchmarker.files.atomic import Fault
+    from benchmarker.records.configurations import Configuration
+    from benchmarker.records.sides import Side
 
+pool_option = click.option(
+    "--pool", is_flag=True, help="Take the trials of all RESULTs together. [default: one side per folder]"
+)
+"""The option to pool results that are sides otherwise."""
 where_option = click.option(
     "--where",
     metavar="NAME=VALUE[,VALUE...]",
@@ -23,10 +32,28 @@ where_option = click.option(
 )
 
 
-def selected(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
-    """Return the records that `--where` selects; raises `UserError` if it selects none."""
-    known = [{**environment_of(record), **factors(record.case)} for record in records]
-    return [record for record, keep in zip(records, selection.where(where, known), strict=True) if keep]
+def selected(groups: Sequence[Configuration], where: Sequence[str]) -> list[Configuration]:
+    """Return what `--where` selects of configurations and their trials; raises `UserError` if it selects none."""
+    known = [{**environment_of(record), **group.factors} for group in groups for record in group.records]
+    keep = iter(selection.where(where, known))
+    kept = [replace(group, records=tuple(record for record in group.records if next(keep))) for group in groups]
+    return [group for group in kept if group.records]
+
+
+def read_sides(results: Sequence[Path], pool: bool) -> tuple[list[Side], list[Fault]]:
+    """Read results as sides, and name the files that cannot be read; raises `UserError` if no record is read."""
+    found, faults = sides.read(results, pool=pool)
+    for fault in faults:
+        click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
+    if not found:
+        raise UserError("no record was read; name records, runs, or folders of runs")
+    return found, faults
+
+
+def print_mixed(groups: Sequence[Configuration]) -> None:
+    """Print a note on each side that has trials of several machines in a case."""
+    for mixed in sides.mixed_machines(groups):
+        print_text(f"note: {mixed}", "  ")
 
 
 def traces_of(results: Sequence[Path]) -> list[Path]:

@@ -116,6 +116,8 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     category, rule = categorize(
         name="", op=op, opcodes=[each.opcode for each in members] or [instruction.opcode], target=instruction.target
     )
+    if category == "reduction" and program.is_softmax(instruction):
+        category, rule = "softmax", "hlo:reduce, exponential"
     flops = program.flops(instruction)
     collective = kind_of(instruction.opcode) if category == COMMUNICATION else ""
     message = program.input_bytes(instruction) if collective and not instruction.opcode.endswith("-done") else -1

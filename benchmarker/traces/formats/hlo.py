@@ -133,6 +133,16 @@ class Program:
                 if each.opcode not in _NO_WORK:
                     yield from self._members(each)
 
+    def is_softmax(self, instruction: Instruction) -> bool:
+        """Whether a fusion has what a softmax has: a reduction, and the exponential of a difference, x - max(x)."""
+        members = self.members(instruction)
+        return any(each.opcode == "reduce" for each in members) and any(
+            operand.opcode == "subtract"
+            for each in members
+            if each.opcode == "exponential"
+            for operand in self._operands(each)
+        )
+
     def users(self, name: str) -> set[str]:
         """Names of the instructions that use an instruction's result, directly or through some that execute nothing."""
         found: set[str] = set()

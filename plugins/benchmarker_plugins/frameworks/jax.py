@@ -114,7 +114,7 @@ def make_framework(device: str, precision: str, threads: int | None, profiling: 
         import_module("scipy.linalg.lapack")  # only the threads of a library that is loaded can be limited
         threadpoolctl.threadpool_limits(threads, user_api="blas")
     if profiling == "separable" and device not in _SEPARABLE_FLAGS:
-        raise UserError(f"jax has no settings that keep scopes apart on {device}; omit --separable")
+        raise UserError(f"jax has no settings that keep scopes separate on {device}; omit --separable")
     if profiling != "no":
         flags = [os.environ.get("XLA_FLAGS", ""), _PROFILING_FLAGS.get(device, "")]
         flags += [_SEPARABLE_FLAGS[device]] if profiling == "separable" else []

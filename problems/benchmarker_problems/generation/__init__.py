@@ -28,28 +28,28 @@ Cache = Literal["fit", "max", "paged"]
 PhaseOption = Annotated[
     Phase,
     Meta(
-        description="of text generation with a cache: compute the prompt (prefill), choose one token for each sequence "
-        "(decode), or both (generate); none computes whole sequences"
+        description="text generation with a KV cache: process the prompt (prefill), generate one token per sequence "
+        "(decode), or both (generate); none: whole sequences without a cache"
     ),
 ]
 PromptLen = Annotated[int, Meta(ge=0, description="tokens of a prompt, for prefill and generate")]
 Depth = Annotated[int, Meta(ge=0, description="positions in the cache before the first token, for decode")]
-NewTokens = Annotated[int, Meta(ge=0, description="tokens of a sequence that generate chooses, or decode in turn")]
+NewTokens = Annotated[int, Meta(ge=0, description="tokens generated per sequence, for decode and generate")]
 DecodingOption = Annotated[
     Decoding,
     Meta(
-        description="next token in a phase: that with the largest logit (greedy), or that of the data (forced), as in "
-        "a check"
+        description="next token in a phase: the one with the largest logit (greedy), or the one in the data (forced), "
+        "as in a check"
     ),
 ]
 CacheOption = Annotated[
     Cache,
     Meta(
-        description="room for keys and values in a phase: for seq_len positions (fit); for the context length that is "
-        "published for the size (max); or as fit, in pages of 16 positions that lie anywhere (paged)"
+        description="KV cache in a phase: seq_len positions (fit), the published context length of the size (max), or "
+        "seq_len positions in scattered pages of 16 (paged)"
     ),
 ]
-SEQ_LEN_HELP = "sequence length; in a phase, the positions that the cache has room for"
+SEQ_LEN_HELP = "sequence length; in a phase, the capacity of the KV cache in positions"
 
 DEFAULTS: Mapping[Phase, Mapping[str, int]] = {
     "none": {},

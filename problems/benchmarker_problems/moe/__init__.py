@@ -24,9 +24,9 @@ from benchmarker_problems.quantization import kernel_bytes
 Size = Literal["mixtral-8x7b", "moe-small"]
 Dispatch = Literal["grouped", "capacity"]
 DISPATCH_HELP = (
-    "how tokens reach their experts: sorted, in products over groups of any length (grouped; on a CPU, JAX multiplies "
-    "every row with every expert), or in a fixed number of slots for each sequence and expert, in batched products, "
-    "where tokens beyond it are dropped (capacity)"
+    "dispatch of tokens to experts: sorted, with grouped products of any length (grouped; on a CPU, JAX multiplies "
+    "every row with every expert), or a fixed number of slots per sequence and expert, with batched products; tokens "
+    "beyond it are dropped (capacity)"
 )
 
 SIZES: Mapping[Size, Mapping[str, Any]] = {

@@ -23,8 +23,8 @@ WeightType = Literal["full", "int8", "int4"]
 WeightTypeOption = Annotated[
     WeightType,
     Meta(
-        description="type of the weights of linear layers, in a phase: that of --precision (full), or integers with "
-        "scales (weight-only quantization): int8 with one for each output, int4 with one for each output and 32 inputs"
+        description="weight type of linear layers in a phase: that of --precision (full), or weight-only quantization: "
+        "int8 with a scale per output, int4 with a scale per output and 32 inputs"
     ),
 ]
 

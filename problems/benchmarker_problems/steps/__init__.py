@@ -52,8 +52,8 @@ def is_statistic(name: str) -> bool:
     return name.endswith((".mean", ".var"))
 
 
-RECOMPUTE_HELP = "compute each block again in the backward pass instead of keeping its activations"
-MICROBATCHES_HELP = "parts of a batch, one after the other, whose gradients are summed; batch_size is a multiple of it"
+RECOMPUTE_HELP = "activation checkpointing: recompute each block in the backward pass"
+MICROBATCHES_HELP = "gradient accumulation: parts into which the batch is split; batch_size is a multiple of it"
 
 
 def refuse_without_backward(mode: Mode, *, recompute: bool, microbatches: int) -> None:

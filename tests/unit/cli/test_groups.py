@@ -1,5 +1,6 @@
 """Groups of commands: their names, former and new, their help, and what is said to a near miss."""
 
+import os
 import re
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def test_a_folder_named_almost_like_a_command_is_a_folder(command, tmp_path):
         ("diff", "no command 'diff'; did you mean compare?"),
         ("Pack", "no command 'Pack'; did you mean bundle create?"),
         ("imported", "no command 'imported'; did you mean profile import?"),
-        ("init", "no command 'init'; `benchmarker --help` lists the commands"),
+        ("init", "no command 'init'; did you mean new?"),
         ("frobnicate", "no command 'frobnicate'; `benchmarker --help` lists the commands"),
         ("suite lst", "no command 'suite lst'; did you mean suite list?"),
         ("suite frobnicate", "no command 'suite frobnicate'; `benchmarker suite --help` lists the commands"),
@@ -144,11 +145,35 @@ def test_help_imports_no_command():
         (["run", "--precision"], "bf", ["bf16"]),
         (["run", "--problem"], "gp", ["gpt2"]),
         (["bundle", "create"], "--out", ["--output"]),
+        (["describe"], "gem", ["gemm"]),
+        (["run", "--framework"], "to", ["torch"]),
+        (["run", "--framework"], "torch,", ["torch,jax", "torch,numpy"]),
+        (["--framework"], "ja", ["jax"]),
+        (["ceilings", "--framework=numpy", "--precision=fp32", "--framework"], "nu", ["numpy"]),
+        (["suite", "run"], "zoo", ["zoo-quick"]),
+        (["suite", "run"], "gpu", ["gpu-proof"]),
+        (["suite", "check", "--suite"], "lm-w", ["lm-warmup", "lm-warmup-quick"]),
+        (["submit", "--launcher"], "slu", ["slurm"]),
+        (["plan", "run"], "tests/unit/", ["tests/unit/"]),
+        (["plan", "run"], "benchmarker/planning/suites/zoo", ["benchmarker/planning/suites/zoo-quick.toml"]),
     ],
 )
 def test_commands_and_options_are_completed(words, incomplete, expected):
     completer = ShellComplete(group, {}, "benchmarker", "_BENCHMARKER_COMPLETE")
     assert [found.value for found in completer.get_completions(words, incomplete)] == expected
+
+
+def test_completing_names_imports_no_framework():
+    code = (
+        "import sys\nfrom benchmarker.cli import main\n"
+        "try:\n main()\nexcept SystemExit as end:\n assert not end.code, end.code\n"
+        "found = {'jax', 'torch', 'pandas'} & set(sys.modules)\nassert not found, found\n"
+    )
+    for words, expected in (("suite run zoo", "plain,zoo-quick\n"), ("run --problem=gpt", "plain,gpt2\n")):
+        asked = {"_BENCHMARKER_COMPLETE": "bash_complete", "COMP_WORDS": f"benchmarker {words}"}
+        env = {**os.environ, **asked, "COMP_CWORD": str(len(words.split()))}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
 def test_the_documented_variable_makes_the_script_and_the_completions_of_a_shell(command, monkeypatch):

@@ -19,7 +19,7 @@ def test_the_help_of_no_option_has_a_gap(command, name):
 
 def test_a_default_on_accelerators_stands_alone_where_that_of_a_cpu_is_derived(command):
     text = " ".join(command("run", "--problem=gpt2", "--help").stdout.split())
-    assert "the positions that the cache has room for; on accelerators: 1024" in text
+    assert "the capacity of the KV cache in positions; on accelerators: 1024" in text
 
 
 def test_true_and_false_are_written_as_in_plan_files():

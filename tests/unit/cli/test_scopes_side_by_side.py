@@ -46,6 +46,19 @@ def test_each_configuration_has_a_column_with_medians_over_its_trials(tmp_path, 
     assert attn == ["attn", "forward", "20 µs 100.0%", "30 µs 100.0%"]
 
 
+def test_each_of_several_folders_has_columns_of_its_own(tmp_path, cli):
+    for trial, (name, kernel_us) in enumerate((("old", 30), ("new", 10))):
+        (tmp_path / name).mkdir()
+        store(tmp_path / name, "torch", trial, kernel_us)
+    shown = cli("profile", "scopes", "old", "new")
+    lines = {line.split()[0]: line.split() for line in shown.stdout.splitlines() if line.startswith(("scope", "attn"))}
+    assert lines == {
+        "scope": ["scope", "phase", "old", "new"],
+        "attn": ["attn", "forward", "30", "µs", "100.0%", "10", "µs", "100.0%"],
+    }
+    assert "median of 2" in cli("profile", "scopes", "old", "new", "--pool").stdout
+
+
 def test_configurations_without_room_follow_in_a_further_table(tmp_path, cli, monkeypatch):
     folder = tmp_path / "results"
     folder.mkdir()

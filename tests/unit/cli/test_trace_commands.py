@@ -188,9 +188,7 @@ def test_files_that_would_become_one_table_are_refused(command, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "t.json").write_bytes(profiles.torch_json())
-    refused(
-        command("ingest", "a/t.json", "b/t.json", "-o", "out"), "would become out/t.events.parquet", "-o of its own"
-    )
+    refused(command("ingest", "a/t.json", "b/t.json", "-o", "out"), "would become out/t.events.parquet", "its own -o")
     assert not (tmp_path / "out").exists()
     assert command("ingest", "a/t.json", "b/t.json").returncode == 0
     assert (tmp_path / "b/t.events.parquet").exists()

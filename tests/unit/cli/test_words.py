@@ -1,16 +1,70 @@
 """The same words and units everywhere: plurals, rates and sizes, and messages of several lines."""
 
+import ast
 import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
+from support.commands import named
 from support.records import make_record
 from unit.bundles.test_bundle import RUN, make_run, members, rebuild
 
+from benchmarker.cli.commands import LINES
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.profiles import cell
 from benchmarker.formatting import count, duration_s, one_line, si
 from benchmarker.machine.gpus import Gpu
+
+ROOT = Path(__file__).parents[3]
+RIDDLES = (
+    r"warm-up is left|changes level within|waited for a core \d|not like the others|unlike the others|not alike",
+    r"what has become|what becomes? of|this is said|\bis told\b|\bare told\b|\bbe told\b|told apart|which needs which",
+    r"\bnowhere\b|(engine|server) of text|all works|so many (?!requests)|an? [\w-]+ of (its|their) own\b",
+    r"(?<!^)expected `|got `(str|int|float|bool)|mixed-bf16|mixed-fp16|integer range|does the work of one by itself",
+)
+"""What needs two readings, and once stood in help, messages or pages."""
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Yield each text in the code that a user may see, with its place: string constants, but no docstrings."""
+    for folder in ("benchmarker", "plugins", "problems"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Yield what each command says of itself, which is its docstring."""
+    for name in LINES:
+        command = named(name)
+        yield f"{name} --help", " ".join((command.help or "").split())
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield each paragraph of the documentation, with its page."""
+    for path in (*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))):
+        for paragraph in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
+            yield str(path.relative_to(ROOT)), " ".join(paragraph.split())
+
+
+@pytest.mark.parametrize("texts", [messages, helps, pages])
+def test_no_riddle_comes_back(texts):
+    riddle = re.compile("|".join(RIDDLES), re.IGNORECASE)
+    found = [f"{place}: {match[0]!r} in {text[:100]!r}" for place, text in texts() if (match := riddle.search(text))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text", ["of ops on a CPU, a trace does not tell which needs which", "the engine of text", "--m: expected `int`"]
+)
+def test_a_riddle_is_seen(text):
+    assert re.search("|".join(RIDDLES), text, re.IGNORECASE)
 
 
 def test_a_plural_fits_its_number():

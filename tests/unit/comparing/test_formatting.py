@@ -21,6 +21,7 @@ def judged(ratio, low, high, verdict, better="lower", sides=("framework=jax", "f
         verdict=verdict,
         provisional=doubt,
         enough=None,
+        runs=(2, 2),
         notes=[],
     )
 

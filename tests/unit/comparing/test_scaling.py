@@ -11,6 +11,7 @@ from benchmarker import Allocation
 from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shared_notes, shown
 from benchmarker.hooks.metrics import load_metrics
+from benchmarker.records.configurations import configurations
 from benchmarker.records.record import CostPart, Failure, Local
 
 
@@ -43,7 +44,7 @@ def local(step_s, devices, ranks=1):
 
 
 def found(*several):
-    return scalings([record for records in several for record in records], load_metrics())
+    return scalings(configurations([record for records in several for record in records]), load_metrics())
 
 
 ONE = [1.0, 1.1, 0.9, 1.05, 1.2, 1.0]
@@ -141,7 +142,7 @@ def test_doubts_are_told():
     cores = trials(ONE)[0].machine.cpu.usable_cores
     (series,) = found(trials([1.0], interference=busy), trials([0.5], 4 * cores, samples=8)).series
     notes = "\n".join(series.notes)
-    assert "the devices are parts of one processor" in notes
+    assert "the devices are virtual, parts of one CPU" in notes
     assert f"{4 * cores} devices on {cores} core" in notes
     assert "a side has fewer than two processes" in notes
     assert "1 of 2 trials were disturbed, for instance: other processes kept 1.5 cores busy" in notes
@@ -157,7 +158,7 @@ def test_unlike_means_of_exchange_are_told():
     one = {"case": {"framework": "other"}, "number": 9}
     made = found(trials(ONE), trials(TWO, 2), trials(ONE, **one), trials(TWO, 2, **processes))
     assert made.notes == [
-        "on a CPU, data is exchanged between processes (other) or within one (toy): their scaling differs by that too"
+        "on a CPU, data is exchanged between processes (other) or within one (toy), which also affects scaling"
     ]
     assert found(trials(ONE), trials(TWO, 2)).notes == []
     assert found(on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2), on_nodes(TWO, 4, 2, 2)).notes == []
@@ -167,7 +168,7 @@ def test_a_framework_that_exchanges_data_by_other_means_over_nodes_is_told():
     """JAX has one process for the devices of a node."""
     several = (on_nodes(ONE, 1, 1, 2), on_nodes(TWO, 2, 1, 2, ranks=1), on_nodes(TWO, 4, 2, 2, ranks=2))
     (note,) = found(*several).notes
-    assert note.startswith("on a CPU, data is exchanged between processes (toy over nodes) or within one (toy): ")
+    assert note.startswith("on a CPU, data is exchanged between processes (toy over nodes) or within one (toy), ")
 
 
 def test_a_ratio_is_shown_with_its_interval_if_it_has_one():
@@ -226,8 +227,8 @@ def test_each_strategy_is_a_series_of_its_own():
 
 def test_more_than_ideal_is_doubted():
     notes = found(trials(ONE), trials([0.3] * 6, 2)).series[0].notes
-    assert any(note.startswith("2 devices: more than ideal, so one device was slower than it can be") for note in notes)
-    assert not any("more than ideal" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
+    assert any(note.startswith("2 devices: efficiency above 100%") for note in notes)
+    assert not any("above 100%" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
 
 
 def test_frameworks_are_told_apart_by_labels_and_share_notes():
@@ -239,7 +240,7 @@ def test_frameworks_are_told_apart_by_labels_and_share_notes():
     assert [name.split(", ")[0] for name in names] == ["strong", "strong"]
     assert {name.split(", ")[1] for name in names} == {"toy", "other"}
     assert "fp32 on cpu" in shared
-    assert any("parts of one processor" in note for note in shared_notes(several))
+    assert any("parts of one CPU" in note for note in shared_notes(several))
     assert shared_notes(several[:1]) == []
 
 
@@ -262,4 +263,4 @@ def test_a_series_goes_on_over_nodes_whose_cores_all_count(nodes, is_crowded):
     (series,) = found(*several).series
     assert [point.devices for point in series.points] == [1, 4]
     assert any("4 devices on 2 cores" in note for note in series.notes) == is_crowded
-    assert any("parts of one processor" in note for note in series.notes) == is_crowded
+    assert any("parts of one CPU" in note for note in series.notes) == is_crowded

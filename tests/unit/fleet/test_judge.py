@@ -77,7 +77,7 @@ def test_nothing_is_named_or_repeated_where_all_are_alike():
     assert repeat(measured, 0.05, 0.02) is None
     found = judge(measured, 0.05, 0.02)
     assert found.is_ok
-    assert found.headline == "none of 4 nodes is shown to differ from the others by more than 2%"
+    assert found.headline == "no outlier: none of 4 nodes differs significantly from the others by more than 2%"
     assert found.doubts == []
 
 
@@ -134,18 +134,18 @@ def test_the_rounds_that_the_remedy_names_are_enough():
 def test_of_two_nodes_none_can_be_told():
     found = judge(fleet(2, 9, lambda number, at: number + jitter(number, at), repeats=11), 0.05, 0.02)
     assert not found.named
-    assert found.doubts[0] == "of fewer than 3 nodes, none can be called an outlier"
+    assert found.doubts[0] == "fewer than 3 nodes: no outlier can be identified"
 
 
 def test_nodes_that_scatter_are_told_what_can_be_seen():
     noisy = fleet(4, 3, lambda number, at: 1 + 0.05 * math.sin(99 * number + 57 * at))
-    assert any("scatter by" in text and "to be seen" in text for text in judge(noisy, 0.05, 0.02).doubts)
+    assert any("scatter by" in text and "may go undetected" in text for text in judge(noisy, 0.05, 0.02).doubts)
 
 
 def test_a_fleet_of_two_kinds_is_told():
     found = judge(fleet(8, 3, lambda number, at: jitter(number, at) * (1 + 0.1 * (number % 2)), repeats=14), 0.05, 0.02)
-    (told,) = (text for text in found.doubts if "several kinds" in text)
-    assert told.startswith("in 1 of 1 case, nodes differ among themselves more than trials of one, by 7.")
+    (told,) = (text for text in found.doubts if "the fleet may be mixed" in text)
+    assert told.startswith("in 1 of 1 case, nodes vary more than the trials of one (standard deviation 7.")
 
 
 def test_failed_trials_and_trouble_are_named():

@@ -102,7 +102,8 @@ def test_a_slow_link_is_named_and_no_node() -> None:
     assert found.named[0].shift == pytest.approx(0.1, abs=0.005)
     assert not any(node.slow_links for node in found.nodes)
     assert found.headline == (
-        f"none of 6 nodes is shown to differ from the others by more than 2%; 1 of 6 links is slower than the others: "
+        "no outlier: none of 6 nodes differs significantly from the others by more than 2%; "
+        "1 of 6 links is slower than the others: "
         f"n2–n3 by {found.named[0].shift:.1%} ({found.named[0].name})"
     )
     assert found.against == "all other links"
@@ -132,7 +133,7 @@ def test_a_link_that_is_faster_is_no_suspect() -> None:
 def test_one_link_of_two_nodes_is_not_judged() -> None:
     found = Fleet(np.zeros(2), np.zeros(1), quiet).judged()
     assert found.is_ok
-    assert "of fewer than 3 links, none can be called an outlier" in found.doubts
+    assert "fewer than 3 links: no outlier can be identified" in found.doubts
 
 
 def test_suspicions_of_nodes_and_links_are_corrected_together() -> None:

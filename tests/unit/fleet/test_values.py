@@ -105,7 +105,7 @@ def test_what_is_shown_of_a_fleet_that_is_not_complete(tmp_path: Path) -> None:
     ]
     assert not measured.complete
     assert [node.trials for node in measured.nodes.values()] == [3, 3, 3, 0]
-    assert judge(measured, 0.05, 0.02).doubts[0].startswith("the run of the fleet is not complete")
+    assert judge(measured, 0.05, 0.02).doubts[0].startswith("the fleet's run is not complete")
     with pytest.raises(UserError, match="is a whole fleet; show it alone"):
         values.read([path, path / "n1"])
 
@@ -119,4 +119,4 @@ def test_a_damaged_fleet_is_refused_in_a_line(tmp_path: Path) -> None:
 def test_a_stage_that_a_node_has_not_begun_again_is_its_trouble() -> None:
     state = NodeState(node="n1", host="h", stage=0, started_at="", ended_at="then")
     assert folder.trouble(asked(["n1"]), 0, "n1", state) == ""
-    assert folder.trouble(asked(["n1"]), 1, "n1", state) == "did not start again, to repeat its cases"
+    assert folder.trouble(asked(["n1"]), 1, "n1", state) == "did not restart to repeat its cases"

@@ -166,7 +166,10 @@ def test_a_short_window_is_marked_and_a_very_short_one_is_refused():
     found = account(sampled({channel("power_instant_W"): 100.0}, marks=marks))
     assert "fewer than 10 of its updates" in found.reasons["energy.sensors[0].energy_J"]
     found = account(sampled({channel(): rising(Constant(100.0), update_s=0.2)}, marks=(5 * S, 6 * S)))
-    assert found.reasons["energy.sensors[0].energy_J"] == "1 s contain fewer than 10 of its updates; time longer"
+    assert (
+        found.reasons["energy.sensors[0].energy_J"]
+        == "1 s contain fewer than 10 of its updates; use a longer timed part"
+    )
 
 
 def test_the_average_is_integrated_where_its_lag_is_small():

@@ -58,14 +58,14 @@ def test_an_honest_run_has_no_findings(command, tmp_path, preheat):
 def test_a_cost_that_is_not_that_of_the_case_is_found(command, tmp_path, path, change):
     run = write_offer(tmp_path)
     forge(run, (path, change))
-    assert found(command) == [("invalid", "24 of 24 trials", f"{path} is not what its case gives")]
+    assert found(command) == [("invalid", "24 of 24 trials", f"{path} differs from its formula")]
     assert f"{path} is " in command("validate", "offer").stdout
     assert command("validate", "offer").stdout.endswith("\n0 valid, 24 faulty\n")
 
 
 def test_the_formulas_of_another_version_are_told_as_a_change(command, tmp_path):
     forge(write_offer(tmp_path), ("cost.samples", lambda _: 2), ("software.commit", lambda _: "ba9876543210"))
-    assert found(command) == [("changed", "24 of 24 trials", "cost.samples is not what its case gives here")]
+    assert found(command) == [("changed", "24 of 24 trials", "cost.samples differs from its formula")]
     told = command("validate", "offer").stdout
     assert f"but the problem's formula gives 1 in benchmarker 0.1.0 {COMMIT}\n24 valid, 0 faulty\n" in told
 

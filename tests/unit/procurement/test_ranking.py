@@ -37,7 +37,7 @@ def offer(name, steps, *, trials=8, scatter=0.01, seed=1, **more):
             run=name,
             trial=trial,
             case={"seed": number},
-            design={"case_number": number},
+            design={"case_number": number, "session": trial // 2},
             **more,
         )
         for number, step in enumerate(steps)

@@ -14,6 +14,7 @@ from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.records import store
 from benchmarker.records.plan import make_plan
+from benchmarker.records.record import Check
 from benchmarker.report.assemble import page
 from benchmarker.report.figures import specification
 from benchmarker.report.gather import gather
@@ -44,7 +45,9 @@ def test_the_answer_is_a_sentence_with_ratio_interval_and_rounds(page_of, place,
     assert (card.verdict, card.word, card.figure) == ("slower", "slower", "takes 2x as long")
     assert card.sentence == "two takes 2x as long as one (±0)."
     assert card.detail == "step time (median): B/A 2.000; 95% interval [2.000, 2.000]; 8 rounds"
-    assert made.subtitle.startswith("16 trials · none failed · 2 configurations · 1 run · ")
+    assert made.subtitle.startswith(
+        "framework compared: one, two · 16 trials · none failed · 2 configurations · 1 run · "
+    )
     assert made.title == "nap, inference, fp32"
     assert section(made, "measured").lead == ("One case: nap ms=1.0 fp32 on cpu.",)
     assert not made.doubts
@@ -64,6 +67,7 @@ def test_the_same_and_the_undecided_are_said_as_such(page_of, place, two, parts)
     assert doubts(few) == [
         "No verdict is possible: with only one trial on a side, the variation between processes is unknown."
     ]
+    assert few.cards[0].figure == "too few trials"
     assert few.cards[0].detail == "step time (median): B/A 1.000; no interval; 1 and 1 trials"
 
 
@@ -410,6 +414,22 @@ def test_the_front_is_that_of_pareto(rich, parts):
     assert len(listed) == 6
     assert sum(row[4] for row in listed) == 3  # one of each batch size
     assert all(math.isfinite(x) for mark in figure.marks for x in mark.x)
+
+
+@pytest.mark.parametrize(("errors", "drawn"), [((8.7e-8, 7.9e-8), False), ((8.7e-8, 7.9e-7), True)])
+def test_errors_that_are_rounding_are_not_drawn_against_each_other(page_of, place, two, parts, errors, drawn):
+    """The bound of fp32 is 1.9e-6."""
+    records = [
+        msgspec.structs.replace(each, check=Check(errors[each.case.framework == "two"], "out", 1.9e-6, True))
+        for each in two(A, A)
+    ]
+    assert ("pareto-numeric_error-0" in parts(page_of(place(records)))) is drawn
+
+
+def test_the_top_says_which_of_two_factors_is_compared(page_of, place, two):
+    records = [each for seed in (1, 2) for each in two(A, A, seed=seed)]
+    made = page_of(place([msgspec.structs.replace(each, trial_id=f"{at}") for at, each in enumerate(records)]))
+    assert made.subtitle.startswith("framework compared: one, two, each with several values of seed · 32 trials")
 
 
 def test_the_roofline_is_that_of_the_command_and_else_says_what_to_do(page_of, place, monkeypatch, tmp_path, parts):

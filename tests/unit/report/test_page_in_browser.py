@@ -77,6 +77,29 @@ def seen(open_page):
     return opened
 
 
+BROKEN = """() => [...document.querySelectorAll("td, th")].flatMap((cell) => {
+  const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), found = [];
+  while (walk.nextNode()) {
+    for (const word of walk.currentNode.data.matchAll(/\\w{4,40}/g)) {
+      const range = document.createRange();
+      range.setStart(walk.currentNode, word.index);
+      range.setEnd(walk.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})"""
+"""The words of tables that are on more than one line."""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_word_of_a_table_is_broken_and_wide_tables_scroll_in_their_frames(open_page, width):
+    page = open_page(viewport={"width": width, "height": 900}).page
+    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    assert page.evaluate(BROKEN) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
 def test_figures_are_drawn_when_they_are_scrolled_to_and_take_their_space_before(open_page):
     opened = open_page(viewport={"width": 1280, "height": 900})
     page = opened.page

@@ -53,7 +53,7 @@ def test_a_client_on_the_machine_of_the_server_is_told():
 def test_an_interrupted_step_is_told():
     part = msgspec.structs.replace(step(QUIET), planned=100)
     (doubt,) = doubts(load([part]))
-    assert doubt == "interrupted: 60 of 100 requests are known, the slow ones are not"
+    assert doubt == "interrupted: only 60 of 100 requests finished, so the slowest are missing"
 
 
 def test_with_several_rates_each_doubt_names_its_own():

@@ -10,6 +10,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.nodes import print_fleet
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.display.progress import Line, progress_options
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.judging import alpha_option, delta_option
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.comparing.results import DELTAS
@@ -24,10 +25,20 @@ ROUNDS = 3
 
 
 @click.command("run")
-@click.argument("plan", required=False, type=click.Path(path_type=Path))
-@click.option("--suite", metavar="NAME", help=f"The suite to run on each node. [default: {SUITE}]")
+@click.argument("plan", required=False, shell_complete=completion.plan_files, type=click.Path(path_type=Path))
+@click.option(
+    "--suite",
+    metavar="NAME",
+    shell_complete=completion.suites,
+    help=f"The suite to run on each node. [default: {SUITE}]",
+)
 @click.option("--nodes", default=run.ALL, show_default=True, metavar="all|N|NAME,...", help="Nodes of the allocation.")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure, instead of those of the suite.")
+@click.option(
+    "--framework",
+    metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
+    help="Frameworks to measure, instead of those of the suite.",
+)
 @click.option("--device", metavar="PLATFORM", help="A platform that the frameworks report, or gpu.")
 @click.option("--threads", type=Integer(min=1), metavar="N", help="CPU threads to compute with.")
 @click.option(

@@ -10,17 +10,21 @@ from click.core import ParameterSource
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
-from benchmarker.cli.execution import continue_run, execute_plan, planned
-from benchmarker.cli.options.case import dry_run_option, store_options
+from benchmarker.cli.execution import continue_run, execute_plan, planned, spread
+from benchmarker.cli.options import completion
+from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", shell_complete=completion.plan_files, type=click.Path(path_type=Path))
 @store_options
+@spread_options
 @dry_run_option
 @progress_options
 @json_option
-def command(file: Path, results: Path, resume: bool, dry_run: bool, as_json: bool) -> int:
+def command(
+    file: Path, results: Path, resume: bool, runs: int, pause_s: float | None, dry_run: bool, as_json: bool
+) -> int:
     """Run a plan FILE in rounds: each round is one trial of every case, in random order.
 
     Records are stored in a new folder below --results. If a trial fails, its record contains the reason and the run
@@ -28,7 +32,7 @@ def command(file: Path, results: Path, resume: bool, dry_run: bool, as_json: boo
     """
     if file.is_dir():
         chosen = click.get_current_context().get_parameter_source("results") is not ParameterSource.DEFAULT
-        if resume or dry_run or chosen:
-            raise UserError(f"{file} is a run, which goes on where it is; leave --resume, --dry-run and --results out")
+        if resume or dry_run or chosen or runs > 1 or pause_s is not None:
+            raise UserError(f"{file} is a run, which goes on as it began; leave the options out")
         return continue_run(file, as_json)
-    return execute_plan(planned(file), results, resume, dry_run, as_json)
+    return execute_plan(spread(planned(file), runs, pause_s), results, resume, dry_run, as_json)

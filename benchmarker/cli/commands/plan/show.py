@@ -9,12 +9,13 @@ import click
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import progress_options
 from benchmarker.cli.execution import planned
+from benchmarker.cli.options import completion
 from benchmarker.cli.options.types import Folder
 from benchmarker.cli.preview import preview
 
 
 @click.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", shell_complete=completion.plan_files, type=click.Path(path_type=Path))
 @click.option(
     "--results",
     type=Folder(),

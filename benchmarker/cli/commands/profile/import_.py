@@ -53,9 +53,7 @@ def command(
     tables = {file: _table(file, output) for file in dict.fromkeys(files)}
     twice = [table for table in tables.values() if list(tables.values()).count(table) > 1]
     if twice:
-        raise UserError(
-            f"several of these files would become {twice[0]}; import them one by one, each with an -o of its own"
-        )
+        raise UserError(f"several of these files would become {twice[0]}; import them one by one, each with its own -o")
     for file, table in tables.items():
         try:
             ingested = _with_capture(file, capture, causal) if capture else from_result(file, causal)

@@ -25,6 +25,7 @@ from benchmarker.cli.display.profiles import cell, headline, noting, plain, prin
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.shortening import factored
 from benchmarker.cli.display.table import lines as fitted
+from benchmarker.cli.options.results import pool_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing.profiled_parts import OUTSIDE
 from benchmarker.formatting import clean
@@ -50,15 +51,24 @@ _KNOWN = 30
 @filter_options
 @click.option("--sort", type=Choice(_SORTS), help="Column to sort by. [default: root]")
 @top_option
+@pool_option
 @wide_option
 @json_option
 @csv_option
 def command(
-    results: tuple[Path, ...], filters: Filters, sort: str | None, top: int, wide: bool, as_json: bool, as_csv: bool
+    results: tuple[Path, ...],
+    filters: Filters,
+    sort: str | None,
+    top: int,
+    pool: bool,
+    wide: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Show the time of each scope in a profile; for several, the times per step side by side.
 
-    Of several profiles, each configuration has a column, with medians over its trials.
+    Of several profiles, each configuration has a column, with medians over its trials. Of several folders, each is a
+    side, with columns of its own.
 
     With two RESULTs that are not folders, the table shows which scopes were added, are gone, or take more or less time
     in the second, and their part of the whole difference, per step if both have steps.
@@ -82,7 +92,7 @@ def command(
     with working("reading"):
         from benchmarker.traces.profile_files import configurations, names, profiles
 
-        found = profiles(results)
+        found = profiles(results, pool=pool)
     _, short = factored(names(found))
     with noting([each.ingested.trace for each in found], short, aside=as_json or as_csv):
         table = pd.DataFrame(
@@ -157,7 +167,7 @@ def _print(table: pd.DataFrame, trace: Trace, top: int, *, wide: bool) -> None:
     if top and len(rows) > top:
         click.echo(f"and {len(rows) - top} more; --top=0 shows all")
     if (fused := table[(table["pure_ns"] == 0) & (table["any_ns"] > 0)])["scope"].any():
-        remedy = "" if trace.separable else "; --separable keeps some of them apart"
+        remedy = "" if trace.separable else "; --separable avoids some of this fusion"
         print_text(f"fused, not separable: {', '.join(dict.fromkeys(fused['scope']))}{remedy}", "  ")
 
 

@@ -10,14 +10,16 @@ import msgspec
 
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_text, width
+from benchmarker.cli.options.results import pool_option
 from benchmarker.cli.options.types import Share
 from benchmarker.files import atomic
 from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import completeness, draft_reference, junit, reference
-from benchmarker.procurement.accept import accept
+from benchmarker.procurement.accept import accept, together
 from benchmarker.procurement.draft_reference import Tolerance
-from benchmarker.records import store
+from benchmarker.records import sides, store
+from benchmarker.records.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +58,7 @@ class _ToleranceType(Share):
     "--metric", metavar="NAME", help=f"With --write: any metric that `show` prints. [default: {reference.METRIC}]"
 )
 @click.option("--anyway", is_flag=True, help="With --write: even if most trials of a case were disturbed.")
+@pool_option
 @json_option
 @store.uncollected()
 def command(
@@ -66,14 +69,16 @@ def command(
     tolerance: Tolerance | None,
     metric: str | None,
     anyway: bool,
+    pool: bool,
     as_json: bool,
 ) -> int:
     """Check records against the bounds of a reference: PASS or FAIL for each case, with the reasons.
 
-    RESULT is a record, the folder of a run, or a folder of runs. A case passes if its median over trials is within its
-    bounds, no trial failed or is missing, and there are as many trials as required. Borderline cases,
-    which another run could decide otherwise, are flagged. With --write, a reference is created from the records
-    instead: it stores a prediction bound for the median of as many new trials on the same machine.
+    RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is judged by itself, unless
+    --pool is given. A case passes if its median over trials is within its bounds, no trial failed or is missing, and
+    there are as many trials as required. Borderline cases, which another run could decide otherwise, are flagged. With
+    --write, a reference is created from the records instead: it stores a prediction bound for the median of as many new
+    trials on the same machine.
 
     The exit status is 0 if every case passed, no trial failed or was not run, and every file could be read; otherwise
     1.
@@ -85,18 +90,29 @@ def command(
     if asked and (tolerance or metric or anyway):
         raise UserError("--tolerance, --metric and --anyway need --write")
     wanted = reference.read(asked) if asked else []
-    records, faults = store.read(list(results))
-    plans = completeness.asked(results, records)
-    faults += plans.faults
+    named = sides.named(results, pool=pool)
+    if write and len(named) > 1:
+        raise UserError(
+            f"a reference is that of one side, and there are {len(named)}: name one of "
+            f"{', '.join(name for name, _ in named)}, or take them together with --pool"
+        )
+    read = [(name, *store.read(paths)) for name, paths in named]
+    planned = [completeness.asked(paths, records) for (_, paths), (_, records, _) in zip(named, read, strict=True)]
+    faults = [fault for (_, _, unread), of in zip(read, planned, strict=True) for fault in (*unread, *of.faults)]
+    left_out = [reason for of in planned for reason in of.left_out]
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     if write:
-        for each in plans.unrun:
+        for each in planned[0].unrun:
             click.echo(f"benchmarker: {each.trials} trial(s) of run {clean(each.run_id)} not run", err=True)
-        left_out = _write(write, records, metric or reference.METRIC, tolerance, results, anyway=anyway)
-        return 1 if left_out or faults or plans.unrun else 0
+        lacking = _write(write, read[0][1], metric or reference.METRIC, tolerance, results, anyway=anyway)
+        return 1 if lacking or faults or planned[0].unrun else 0
+    derive = load_metrics(results)
     try:
-        found = accept(wanted, records, plans.unrun, load_metrics(results))
+        found = together(
+            (name, accept(wanted, records, of.unrun, derive))
+            for (name, records, _), of in zip(read, planned, strict=True)
+        )
     except UserError as error:
         raise UserError(f"{asked}: {error}") from error
     if xml:
@@ -107,12 +123,12 @@ def command(
             {
                 "verdict": "PASS" if passed else "FAIL",
                 **msgspec.to_builtins(found),
-                "left_out": plans.left_out,
+                "left_out": left_out,
                 "unreadable": [str(fault) for fault in faults],
             }
         )
     else:
-        _print(found, faults, plans.left_out)
+        _print(found, faults, left_out)
     return 0 if passed else 1
 
 
@@ -133,7 +149,7 @@ def _print(found: Acceptance, faults: Sequence[Fault], left_out: Sequence[str]) 
     unread = f"; {len(faults)} file(s) cannot be read" if faults else ""
     word = "PASSED" if passed == len(found.outcomes) and not faults else "FAILED"
     near = sum(each.near for each in found.outcomes)
-    unsure = f"; {near} so near to a bound that another run may be judged otherwise" if near else ""
+    unsure = f"; {near} borderline (another run may be judged otherwise)" if near else ""
     click.echo(f"{word}: {passed} of {len(found.outcomes)} passed{unsure}{unread}")
 
 
@@ -191,6 +207,8 @@ def _write(
         raise UserError("no record was read, so no reference can be created; name records, runs, or folders of runs")
     if not anyway and (reason := draft_reference.refusal(records)):
         raise UserError(f"no reference is written: {reason}, or use --anyway")
+    for mixed in sides.mixed_machines(configurations(records)):
+        click.echo(f"benchmarker: {clean(mixed)}", err=True)
     made, left_out, wide = draft_reference.draft(records, metric, tolerance, load_metrics(results))
     for reason in left_out:
         click.echo(f"left out: {clean(reason)}", err=True)

@@ -9,6 +9,7 @@ import click
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.display.submissions import print_submissions
+from benchmarker.cli.options import completion
 from benchmarker.procurement import submission
 
 
@@ -16,6 +17,7 @@ from benchmarker.procurement import submission
 @click.argument("results", metavar="RESULT|BUNDLE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--suite",
+    shell_complete=completion.suites_and_plan_files,
     metavar="NAME|FILE",
     help="The suite or plan file that should have been run. [default: the suite named in the run]",
 )

@@ -17,8 +17,9 @@ from benchmarker.api.claim import Claim
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, print_table
 from benchmarker.cli.display.progress import progress_options, quiet, verbose
-from benchmarker.cli.execution import execute_plan, made
-from benchmarker.cli.options.case import dry_run_option, store_options
+from benchmarker.cli.execution import execute_plan, made, spread
+from benchmarker.cli.options import completion
+from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
 from benchmarker.cli.options.types import Duration, Folder, Integer
 from benchmarker.formatting import count
 from benchmarker.planning import suites
@@ -29,8 +30,13 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.argument("name")
-@click.option("--framework", metavar="NAME[,NAME...]", help="Frameworks to measure, instead of those of the suite.")
+@click.argument("name", shell_complete=completion.suites)
+@click.option(
+    "--framework",
+    metavar="NAME[,NAME...]",
+    shell_complete=completion.several("framework"),
+    help="Frameworks to measure, instead of those of the suite.",
+)
 @click.option(
     "--device",
     metavar="PLATFORM",
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     help="CPU threads to compute with. [default: the frameworks' own]",
 )
 @store_options
+@spread_options
 @dry_run_option
 @click.option(
     "-o",
@@ -67,6 +74,8 @@ def command(
     threads: int | None,
     results: Path,
     resume: bool,
+    runs: int,
+    pause_s: float | None,
     dry_run: bool,
     output: Path | None,
     only: str | None,
@@ -77,13 +86,14 @@ def command(
     """Run the suite NAME.
 
     A plan stores records in --results; with --resume, an unfinished run continues. Cases that a framework or a device
-    does not support are left out and reported. The exit status is 1 if a trial failed.
+    does not support are left out and reported. With --runs, the rounds are spread over several runs in one folder, each
+    of which counts as a run in scores and comparisons. The exit status is 1 if a trial failed.
 
     A proof runs its tests one after the other and stores everything in --output; the same command continues it. The
     exit status is 0 if tests passed, none failed and none is left; otherwise 1.
     """
     if name in proofs():
-        _refuse("a proof", "framework", "threads", "results", "resume")
+        _refuse("a proof", "framework", "threads", "results", "resume", "runs", "pause_s")
         if dry_run:
             return _print_claims(name, as_json)
         seconds = math.inf if limit_s is None else limit_s
@@ -96,7 +106,7 @@ def command(
         description = replace(description, axes={**description.axes, "framework": frameworks})
     given = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
     description = replace(description, base={**description.base, **given})
-    return execute_plan(made(description), results, resume, dry_run, as_json)
+    return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run, as_json)
 
 
 def _refuse(kind: str, *names: str) -> None:

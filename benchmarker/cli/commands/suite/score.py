@@ -11,6 +11,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, verbose_option, wide_option
 from benchmarker.cli.display.scores import print_scores
 from benchmarker.cli.options.judging import status_of, strict_option
+from benchmarker.cli.options.results import pool_option
 from benchmarker.comparing.results import Rules
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
@@ -20,6 +21,7 @@ from benchmarker.procurement.costs import COST_METRIC, COST_METRICS
 from benchmarker.procurement.costs import read as read_costs
 from benchmarker.procurement.score import METRICS, score
 from benchmarker.records import store
+from benchmarker.records.sides import side_of
 
 
 @click.command("score")
@@ -45,6 +47,7 @@ from benchmarker.records import store
     metavar="NAME[,NAME...]",
     help=f"Metrics to score, any that `show` prints. [default: {', '.join(METRICS)}; with --cost also {COST_METRIC}]",
 )
+@pool_option
 @strict_option
 @wide_option
 @verbose_option
@@ -58,6 +61,7 @@ def command(
     weights: Path | None,
     cost: Path | None,
     named: str | None,
+    pool: bool,
     strict: bool,
     wide: bool,
     verbose: bool,
@@ -66,13 +70,16 @@ def command(
     """Score contenders against a baseline over all cases: for each metric, the weighted geometric mean of the ratios.
 
     RESULT is a record, the folder of a run, or a folder of runs. The sides are the RESULTs, or the values of the axis
-    --by. Ratios are inverted where lower is better, so above 1 always means that the contender is better. More than two
-    sides are ranked; those without a significant difference share a rank.
+    --by, which are scored over the cases of each RESULT. Ratios are inverted where lower is better, so above 1 always
+    means that the contender is better. More than two sides are ranked; those without a significant difference share a
+    rank.
 
     The exit status is 0 if the score covers everything requested. It is 1 if a trial failed or was not run, a case has
     no counterpart or no samples_per_s (with --metric: no value of a named metric), or a file cannot be read. With
     --strict it is 3 if a verdict is provisional.
     """
+    if pool and by is None:
+        raise UserError("--pool needs --by, which names the sides; without it, the RESULTs are the sides")
     metrics = _metrics(named, cost)
     costs = read_costs(cost) if cost else None
     weigh = weighing.read(weights) if weights else weighing.Weights()
@@ -86,7 +93,8 @@ def command(
     if empty := [name for name, records, _ in read if not records]:
         raise UserError(f"no record was read from {', '.join(empty)}; name records, runs, or folders of runs")
     if by:
-        made = sides.of_axis(every, plans.unrun, by, baseline, contender)
+        apart = {} if pool else side_of([(name, records) for name, records, _ in read])
+        made = sides.of_axis(every, plans.unrun, by, baseline, contender, apart)
     else:
         unrun = [
             completeness.asked([result], records).unrun for result, (_, records, _) in zip(results, read, strict=True)

@@ -12,7 +12,9 @@ import pytest
 from support import profiles
 
 from benchmarker import UserError
+from benchmarker.traces.attribution.categories import categorize
 from benchmarker.traces.attribution.completion import completed
+from benchmarker.traces.attribution.instructions import _explain
 from benchmarker.traces.events import constant, frame, words
 from benchmarker.traces.formats.hlo import Instruction, Program
 from benchmarker.traces.ingest import Expected, Ingested, ingest
@@ -301,6 +303,27 @@ def test_copies_join_by_external_number_where_the_call_is_not_there(tmp_path):
     ]
     (row,) = work(read(tmp_path, copies).events).to_dict("records")
     assert (row["kind"], row["op"], row["category"], row["device"]) == ("copy", "aten::to", "memory", "gpu:1")
+
+
+@pytest.mark.parametrize(
+    ("argument", "reduced", "category"),
+    [
+        ("subtract", True, "softmax"),  # exp(x - max(x)), as XLA fuses a softmax
+        ("negate", True, "reduction"),  # a sigmoid that is summed
+        ("subtract", False, "elementwise"),
+    ],
+)
+def test_a_fused_softmax_is_in_the_category_of_pytorchs(argument, reduced, category):
+    """PyTorch's is `aten::_softmax`."""
+    members = [
+        *([Instruction("max", "reduce", id=1)] if reduced else []),
+        Instruction("argument", argument, id=2, operands=(1,)),
+        Instruction("exp", "exponential", id=3, operands=(2,)),
+    ]
+    fusion = Instruction("ynn_fusion", "fusion", id=4, calls=(1,), paths=("jit(f)/attn/exp",))
+    program = Program("f", 5, {each.name: each for each in [*members, fusion]}, {0: [fusion], 1: members})
+    assert _explain(program, "ynn_fusion", "", ()).category == category
+    assert categorize(name="aten::_softmax")[0] == "softmax"
 
 
 def test_an_asynchronous_op_is_complete_when_its_result_is_first_used():

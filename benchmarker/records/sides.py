@@ -1,0 +1,128 @@
+"""Results as sides: several folders are kept apart, each with its own trials, and named after where they are.
+
+A single folder is one side without a name, however many runs it contains.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from benchmarker.api.errors import UserError
+from benchmarker.formatting import part
+from benchmarker.records import store
+from benchmarker.records.configurations import Configuration, configurations
+
+if TYPE_CHECKING:
+    from benchmarker.files.atomic import Fault
+    from benchmarker.records.record import Record
+
+SIDE = "side"
+"""The factor that says on which side a configuration is; it has none if there is only one side."""
+LONG = 16
+"""Longer paths are not names for a column: they lose the folder that all share, and a run is called after its time."""
+_RUN = re.compile(r"(\d{8}T\d{6})\.\d{6}-[0-9a-f]{8}")
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A side: its name and its trials."""
+
+    name: str
+    records: tuple[Record, ...]
+
+
+def named(results: Sequence[Path], *, pool: bool = False) -> list[tuple[str, list[Path]]]:
+    """Return results by side, with its name: each folder is one, and files belong to the side of their folder.
+
+    With `pool`, all are one side, which has no name.
+    """
+    folders: dict[Path, list[Path]] = {}
+    for result in results:
+        folder = result if result.is_dir() else result.parent
+        folders.setdefault(Path() if pool else folder.resolve(), []).append(result)
+    groups = list(folders.values())
+    paths = [group[0] if group[0].is_dir() else group[0].parent for group in groups]
+    return list(zip(short_names(paths) if len(groups) > 1 else [""], groups, strict=True))
+
+
+def read(results: Sequence[Path], *, pool: bool = False) -> tuple[list[Side], list[Fault]]:
+    """Read results as sides, and every fault; a side without a record is left out.
+
+    Raises `UserError` if two sides contain the same trial.
+    """
+    sides, faults = [], []
+    for name, group in named(results, pool=pool):
+        records, unread = store.read(group)
+        faults += unread
+        if records:
+            sides.append(Side(name, tuple(records)))
+    refuse_twice([(side.name, side.records) for side in sides])
+    return sides, faults
+
+
+def refuse_twice(sides: Iterable[tuple[str, Sequence[Record]]]) -> None:
+    """Raise `UserError` if two sides contain the same trial."""
+    trials: dict[str, str] = {}
+    for name, records in sides:
+        for record in records:
+            if trials.setdefault(record.trial_id, name) != name:
+                raise UserError(
+                    f"{trials[record.trial_id]} and {name} both contain the trial {record.trial_id}; leave one out"
+                )
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Return a name for each of several folders: its path, or something shorter if paths are long."""
+    names = [str(path) for path in paths]
+    if max(map(len, names)) <= LONG:
+        return names
+    whole = [path.absolute() for path in paths]
+    shared = Path(os.path.commonpath([path.parent for path in whole]))
+    names = [str(path.relative_to(shared)) for path in whole]
+    shorter = [_RUN.sub(r"\1", name) for name in names]
+    return shorter if len(set(shorter)) == len(names) else names
+
+
+def side_of(results: Sequence[tuple[str, Sequence[Record]]]) -> dict[str, str]:
+    """Return the name of the side of each trial, by its id; none if there is only one side."""
+    names = short_names([Path(name) for name, _ in results]) if len(results) > 1 else ()
+    return {record.trial_id: name for name, (_, records) in zip(names, results, strict=False) for record in records}
+
+
+def by_side(sides: Sequence[Side]) -> list[Configuration]:
+    """Group trials by side and requested factors; the sides of a case are next to each other."""
+    several = len(sides) > 1
+    found: dict[bytes, list[Configuration]] = {}
+    for side in sides:
+        for group in configurations(side.records):
+            factors = {SIDE: side.name, **group.factors} if several else group.factors
+            found.setdefault(msgspec.json.encode(group.factors), []).append(Configuration(factors, group.records))
+    return [group for groups in found.values() for group in groups]
+
+
+def mixed_machines(groups: Sequence[Configuration]) -> list[str]:
+    """Describe for each side that the trials of a case come from several machines, in a line."""
+    of_side: dict[str, list[Configuration]] = {}
+    for group in groups:
+        of_side.setdefault(str(group.factors.get(SIDE, "")), []).append(group)
+    found = []
+    for name, several in of_side.items():
+        hosts = [dict.fromkeys(record.machine.host for record in group.records) for group in several]
+        mixed = [each for each in hosts if len(each) > 1]
+        if mixed:
+            every = list(dict.fromkeys(host for each in mixed for host in each))
+            listed = ", ".join(every[:_LISTED]) + (f" and {len(every) - _LISTED} more" if len(every) > _LISTED else "")
+            of = f"{name}: " if name else ""
+            found.append(
+                f"{of}{part(len(mixed), len(several), 'case', 'mixes', 'mix')} trials of several machines: {listed}; "
+                "`compare --by=host` tells them apart"
+            )
+    return found
