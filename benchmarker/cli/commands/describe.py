@@ -161,7 +161,9 @@ def _print_published(rows: list[dict[str, Any]]) -> None:
     def flops(value: float | None) -> str:
         return "-" if value is None else si(value, "FLOP")
 
-    print_text("published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:", "")
+    print_text(
+        "published sizes: parameters, and FLOPs of the forward pass of one step, by formula and as published:", ""
+    )
     print_table(
         ["options", "parameters", "published", "FLOPs", "published", "source"],
         [
