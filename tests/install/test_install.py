@@ -1,0 +1,272 @@
+"""The wheel in fresh environments, with no extra, each extra alone, and all: the commands that each serves run."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.serving import openai
+
+from benchmarker.cli.commands import SECTIONS
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TRACES = ROOT / "tests" / "fixtures" / "traces"
+NOT_SHIPPED = shutil.ignore_patterns(".*", "build", "dist", "results", "*.egg-info", "__pycache__")
+PLAN = """
+problem = "gemm"
+framework = "numpy"
+m = 32
+trials = 2
+measuring.seconds = 0.05
+axes.n = [16, 32]
+"""
+QUICK = "--problem=gemm --m=48 --n=48 --trials=1 --seconds=0.05 --power=none"
+TRAINED = "--problem=gpt2 --n-layer=1 --seq-len=16 --mode=training --trials=1 --seconds=0.05 --power=none"
+ON_H200 = "--roof=vendor --device='NVIDIA H200' --precision=fp32"
+
+BASE = f"""
+run --framework=numpy {QUICK} --results=a
+run --framework=numpy {QUICK} --results=b
+sweep --framework=numpy --problem=gemm --axis=m=16,32 --trials=1 --seconds=0.05 --results=swept
+new begun.toml
+plan show begun.toml
+plan run plan.toml --results=planned
+submit plan.toml --launcher=local --results=submitted
+jobs submitted
+check --framework=numpy --problem=gemm
+ceilings --known
+predict --problem=llama --phase=decode --roof=vendor --device='NVIDIA H200'
+nodes show a b
+ab --framework=numpy --problem=gemm --seconds=0.05 --a=--k=16 --b=--k=64 --max-rounds=2 --power=none
+compare a b
+pareto a
+table swept --rows=m
+table swept --rows=m --format=html
+table swept --rows=m --format=latex
+suite list
+suite run procurement-quick --framework=numpy --dry-run
+suite score a b
+suite check planned --suite=plan.toml
+suite accept planned --write=reference.toml --anyway
+suite accept planned --reference=reference.toml
+bundle create a/* -o a.zip
+bundle verify a.zip
+bundle unpack a.zip --to=unpacked
+profile import jax-dp.xplane.pb.gz -o tables
+profile kernels tables/*.parquet
+profile scopes tables/*.parquet
+profile ops tables/*.parquet
+profile gemms tables/*.parquet
+profile ranks torch-dp.rank0.json.gz torch-dp.rank1.json.gz
+profile idle tables/*.parquet
+profile path tables/*.parquet
+profile memory tables/*.parquet
+profile export tables/*.parquet
+roofline tables/*.parquet {ON_H200}
+show a
+validate a
+list
+describe gemm
+env
+power
+"""
+"""What runs with the base alone, in this order: later commands read what earlier ones wrote."""
+
+JUDGES = ("suite check", "suite accept")
+"""Commands that may end with status 1: other work on the machine disturbs trials."""
+
+REFUSED = {
+    f"run --framework=jax {QUICK}": "jax",
+    f"run --framework=torch {QUICK}": "torch",
+    "report a": "report",
+    "nodes show a -o page.html": "report",
+    f"roofline tables/*.parquet {ON_H200} -o roof.svg": "plot",
+    "serve-load --endpoint=http://127.0.0.1:9 --rate=1": "serve",
+    "profile sql tables/*.parquet 'SELECT 1'": "trace",
+    "profile sql jax-dp.xplane.pb.gz 'SELECT 1' --perfetto": "trace",
+    "telemetry a/*/2*": None,  # nothing was measured
+    "scaling a": None,  # nothing is scaled
+    "nodes run plan.toml": None,  # this machine is no fleet
+}
+"""What ends in one line, with the base alone after `BASE`, and the extra that the line tells how to install."""
+
+FRAMEWORK = f"""
+run --framework=FRAMEWORK {QUICK} --profile --results=profiled
+profile kernels profiled/*/2*.json
+profile ops profiled/*/2*.json
+run --framework=FRAMEWORK {TRAINED}
+check --framework=FRAMEWORK --problem=mlp
+"""
+ENGINE = "serve-load --framework=torch --problem=llama --size=cs336-small --n-layer=1 --rate=4 --prompt-len=4"
+MADE = f"run --framework=numpy {QUICK} --results=a"
+
+SERVED = {
+    "jax": f"""{FRAMEWORK.replace("FRAMEWORK", "jax")}
+        run --framework=jax {TRAINED} --batch-size=2 --devices=1,2 --results=scaled
+        scaling scaled""",
+    "torch": f"""{FRAMEWORK.replace("FRAMEWORK", "torch")}
+        {ENGINE} --new-tokens=3 --seconds=1s""",
+    "plot": f"roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg",
+    "report": f"""{MADE}
+        report a -o report.html
+        nodes show a -o nodes.html""",
+    "serve": "serve-load --endpoint=URL --rate=20 --prompt-len=4 --new-tokens=3 --seconds=0.4s",
+    "trace": "profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'",
+    "nvidia": "power",
+    "amd": "power",
+}
+"""What each extra serves beyond the base."""
+
+CUDA = re.compile(r"jax\[cuda\d+\]")
+"""The requirement of the extra `nvidia` that brings gigabytes, which a machine without a GPU has no use for."""
+
+
+class Environment:
+    """A fresh environment with an installed wheel, and an empty folder in which its commands run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.python, self.work = folder / "venv" / "bin" / "python", folder / "work"
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        shutil.copytree(TRACES, self.work, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        (self.work / "plan.toml").write_text(PLAN)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BENCHMARKER"))}
+        self.variables = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "200"}
+
+    def install(self, *words: str | Path) -> None:
+        """Install with pip; compiling each module beforehand takes longer than all of the commands' imports."""
+        options = ["--quiet", "--no-compile", "--only-binary=:all:"]
+        subprocess.run([self.python, "-m", "pip", "install", *options, *words], check=True, cwd=self.work)
+
+    def run(self, line: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command line of the installed program."""
+        words = [self.python.with_name("benchmarker")]
+        for word in shlex.split(line):
+            words += sorted(self.work.glob(word))[:1] if "*" in word and " " not in word else [word]
+        return subprocess.run(
+            words,
+            cwd=self.work,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
+
+    def succeed(self, lines: str) -> None:
+        """Run command lines, each of which ends well."""
+        for line in lines.strip().splitlines():
+            done = self.run(line)
+            well = (0, 1) if line.startswith(JUDGES) else (0,)
+            assert done.returncode in well and "Traceback" not in done.stderr, f"{line}\n{done.stdout}{done.stderr}"
+            assert "has no profile" not in done.stderr, done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, made from the source distribution, and this from a copy of the source."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(ROOT, folder / "source", ignore=NOT_SHIPPED)
+    words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "source"]
+    subprocess.run(words, check=True, capture_output=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Environment]:
+    """An environment with nothing in it yet, which is removed afterwards: it may be large."""
+    yield Environment(tmp_path)
+    shutil.rmtree(tmp_path)
+
+
+@pytest.fixture
+def installed(fresh: Environment, wheel: Path) -> Callable[[str], Environment]:
+    """Installs the wheel with an extra, in the versions that the tests are known to pass with."""
+
+    def install(extra: str) -> Environment:
+        fresh.install("--constraint", ROOT / "constraints.txt", f"{wheel}[{extra}]" if extra else wheel)
+        where = subprocess.run(
+            [fresh.python, "-c", "import benchmarker_problems as p; print(p.__file__)"],
+            cwd=fresh.work, env=fresh.variables, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert Path(where.stdout).is_relative_to(fresh.python.parents[1])
+        return fresh
+
+    return install
+
+
+def test_every_command_is_tried_with_some_extra():
+    lines = [*BASE.splitlines(), *REFUSED, *"\n".join(SERVED.values()).splitlines()]
+    commands = [name for section in SECTIONS.values() for name in section]
+    assert [
+        name for name in commands if not any(line.strip().startswith(f"{name} ") or line == name for line in lines)
+    ] == []
+    extras = {*PROJECT["optional-dependencies"]} - {"all", "dev", "benchmarks"}
+    assert set(SERVED) == extras
+
+
+def test_without_an_extra_the_base_works_and_the_rest_names_the_extra(installed):
+    environment = installed("")
+    environment.succeed(BASE)
+    for line, extra in REFUSED.items():
+        done = environment.run(line)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), f"{line}\n{done.stderr}"
+        assert extra is None or f"pip install 'framework-benchmarker[{extra}] @ file:" in done.stderr
+    unavailable = environment.run("power").stdout
+    assert "framework-benchmarker[amd] @" in unavailable and "the module 'pynvml'" in unavailable
+
+
+@pytest.mark.parametrize("extra", [extra for extra in SERVED if extra != "nvidia"])
+def test_an_extra_alone_is_enough_for_what_it_serves(installed, extra):
+    environment = installed(extra)
+    with openai() as server:
+        environment.succeed(SERVED[extra].replace("URL", server.url))
+    assert f"framework-benchmarker[{extra}] @" not in environment.run("power").stdout
+
+
+def test_nvidia_reads_the_driver(fresh, wheel):
+    """Without JAX's CUDA libraries: the meter's binding is there, and tells that the driver's library is not."""
+    names = PROJECT["optional-dependencies"]["nvidia"]
+    lean = [name for name in names if not CUDA.match(name)]
+    assert len(lean) == len(names) - 1
+    fresh.install("--constraint", ROOT / "constraints.txt", wheel, *lean)
+    fresh.succeed(SERVED["nvidia"])
+    assert "the module 'pynvml'" not in fresh.run("power").stdout
+
+
+def test_all_extras_go_together(installed):
+    environment = installed("all")
+    environment.succeed(f"run --framework=jax,torch {QUICK} --profile --results=a")
+    environment.succeed(
+        f"""compare a --by=framework
+        report a -o report.html
+        roofline jax-dp.xplane.pb.gz {ON_H200} -o roof.svg
+        profile sql jax-dp.xplane.pb.gz 'SELECT count(*) FROM events'"""
+    )
+
+
+def floors(*extras: str) -> list[str]:
+    """The lowest declared version of each requirement of the base and of extras."""
+    names = PROJECT["dependencies"] + [name for extra in extras for name in PROJECT["optional-dependencies"][extra]]
+    return [re.sub(r"^([\w.-]+)>=([\w.]+)$", r"\1==\2", name) for name in names]
+
+
+def test_the_lowest_declared_versions_work(fresh, wheel):
+    """Of the base and of each extra but two: torch's is what the others run with, nvidia's are the driver's."""
+    extras = ("jax", "plot", "report", "serve", "trace", "amd")
+    lowest = floors(*extras)
+    assert all("==" in name for name in lowest)
+    fresh.install(f"{wheel}[{','.join(extras)}]", *lowest)
+    fresh.succeed(f"{BASE}{SERVED['jax'].strip()}")
+    with openai() as server:
+        for extra in ("plot", "report", "serve", "trace", "amd"):
+            fresh.succeed(SERVED[extra].replace("URL", server.url))
