@@ -39,9 +39,9 @@ def allocated() -> Allocation:
     """Return the allocation of this process; raises `UserError` if there is none, or if it has one node."""
     found = allocation()
     if found is None or len(found.nodes) == 1:
-        what = "this machine" if found is None else f"{found.nodes[0]}, the one node of job {found.job},"
+        what = f"job {found.job} has a single node, {found.nodes[0]}" if found else "this machine is a single node"
         raise UserError(
-            f"{what} is a single node: start this in a job of several nodes, such as with {SBATCH}; or run a suite on "
+            f"{what}: start this in a job of several nodes, such as with {SBATCH}; or run a suite on "
             "each host, and name all runs in `nodes show`"
         )
     return found

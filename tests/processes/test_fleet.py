@@ -323,7 +323,7 @@ def test_this_machine_alone_is_no_fleet(fleet: Fleet) -> None:
     assert "this machine is a single node: start this in a job of several nodes" in done.stderr
     done = fleet.run(nodes="node1")
     assert done.returncode == 2
-    assert "node1, the one node of job 7, alone is no fleet" in done.stderr
+    assert "job 7 has a single node, node1: start this in a job of several nodes" in done.stderr
 
 
 def test_a_launcher_that_starts_nothing_on_nodes_says_so(fleet: Fleet) -> None:

@@ -33,7 +33,7 @@ CASES = [
 ]
 FRAMEWORKS = ("jax", "torch")
 PRECISIONS = ("fp32", "mixed_bf16")
-SIZES = (80, 100, 160)
+SIZES = (80, 160)
 COLOURED = "compare old new"
 COMMANDS = """
 show old
