@@ -176,7 +176,7 @@ def test_a_run_goes_on_by_its_folder_whatever_newer_ones_there_are(cli, plan) ->
     assert done.returncode == 0, done.stderr
     assert [len(list(folder.glob("2*.json"))) for folder in (older, newer)] == [4, 3]
     refused = cli("plan", "run", str(older), "--resume")
-    assert "leave --resume, --dry-run and --results out" in refused.stderr
+    assert "leave --resume, --dry-run, --results, --runs and --pause out" in refused.stderr
     nothing = cli("plan", "run", ".")
     assert (
         nothing.stderr == "benchmarker: error: plan.json: No such file or directory; name the folder of a run, "
