@@ -34,7 +34,8 @@ def command(
         chosen = click.get_current_context().get_parameter_source("results") is not ParameterSource.DEFAULT
         if resume or dry_run or chosen or runs > 1 or pause_s is not None:
             raise UserError(
-                f"{file} is a run, which continues as it began; leave --resume, --dry-run, --results, --runs and --pause out"
+                f"{file} is a run, which continues as it began; leave --resume, --dry-run, --results, --runs and "
+                "--pause out"
             )
         return continue_run(file, as_json)
     return execute_plan(spread(planned(file), runs, pause_s), results, resume, dry_run, as_json)
