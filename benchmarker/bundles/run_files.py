@@ -129,6 +129,8 @@ def _against_plan(planned: Plan, path: str, found: Record, taken: dict[PlannedTr
         reasons.append(f"its case differs from case {number} of the plan")
     elif planned.suite_of(number) != found.suite:
         reasons.append("its suite is not that of the plan")
+    elif planned.session_of(trial) != found.design.session:
+        reasons.append(f"it is of session {found.design.session}, but its round of {planned.session_of(trial)}")
     elif (number, trial) in taken:
         reasons.append(f"same trial of the same case as {taken[number, trial]}")
     taken.setdefault((number, trial), path)

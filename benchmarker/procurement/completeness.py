@@ -58,7 +58,9 @@ def asked(results: Iterable[Path], records: Sequence[Record]) -> Asked:
         faults += [
             Fault(file.parent / f"{record.trial_id}.json", f"not a trial of {file}")
             for record in of_run
-            if msgspec.json.encode(record.case) not in cases or record.trial >= plan.trials
+            if msgspec.json.encode(record.case) not in cases
+            or record.trial >= plan.trials
+            or record.design.session != plan.session_of(record.trial)
         ]
         unrun |= {(each.run_id, msgspec.json.encode(each.case)): each for each in _unrun(plan, kept)}
     return Asked(tuple(unrun.values()), tuple(left_out), tuple(faults))

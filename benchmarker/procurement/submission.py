@@ -18,14 +18,14 @@ from benchmarker.api.errors import UserError
 from benchmarker.bundles.run_files import against_manifest, in_folder, read_run
 from benchmarker.bundles.unpack import unbundle
 from benchmarker.comparing import disturbances
-from benchmarker.formatting import part
+from benchmarker.formatting import duration_text, part
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning import build, plan_file, suites
 from benchmarker.procurement.evidence import Evidence, Finding
 from benchmarker.procurement.recomputed import Formulas
 from benchmarker.records import store
 from benchmarker.records.configurations import changes, label
-from benchmarker.records.consistency import made_at
+from benchmarker.records.consistency import SECOND_S, made_at, started_at
 from benchmarker.records.record import Blocks
 from benchmarker.records.suite import SuiteId, differences, with_defaults
 
@@ -113,7 +113,7 @@ def _submission(
     if plan is None:
         return Submission(path, None, None, findings)
     findings += [*_suite(plan, expected), *_left_out(plan), *_trials(plan, records.kept)]
-    findings += [*_environment(records.kept), *_repeated(plan, records.kept)]
+    findings += [*_environment(records.kept), *_repeated(plan, records.kept), *_pauses(plan, records.kept)]
     return Submission(path, plan.run_id, plan.suite.id if plan.suite else None, findings)
 
 
@@ -250,3 +250,16 @@ def _repeated(plan: Plan, records: Sequence[Record]) -> Iterator[Finding]:
         if one and two and one > two:
             what = f"trial {trial} was measured after the trials that follow it in the plan"
             yield Finding("changed", _name(plan, number), what)
+
+
+def _pauses(plan: Plan, records: Sequence[Record]) -> Iterator[Finding]:
+    """The sessions of a run that was spread over time are as far apart as its plan says."""
+    sessions: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        sessions[record.design.session].append(record)
+    for (_, before), (number, after) in pairwise(sorted(sessions.items())):
+        ends = [start_s + record.harness.wall_s for record in before if (start_s := started_at(record)) is not None]
+        starts = [start_s for record in after if (start_s := started_at(record)) is not None]
+        if ends and starts and (pause_s := min(starts) - max(ends)) < plan.pause_s - SECOND_S:
+            was, wanted = duration_text(max(0.0, pause_s)), duration_text(plan.pause_s)
+            yield Finding("changed", store.PLAN, f"the pause before run {number + 1} was {was} instead of {wanted}")

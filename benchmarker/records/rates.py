@@ -114,9 +114,7 @@ def _waited(record: Record, blocks: Blocks) -> Iterator[Sign]:
     preheat, times, local, trace = record.preheat, record.token_times, record.local, record.trace
     if preheat and preheat.window_steps_per_s and alone_s <= NEGLIGIBLE * step_s:
         yield Sign(PREHEAT, 1 / max(preheat.window_steps_per_s[-1], 1e-9) / step_s, waited)
-    elif (
-        preheat and preheat.steps and on_cpu and FIRST * alone_s <= step_s
-    ):  # accelerators are still raising their clocks
+    elif preheat and preheat.steps and on_cpu and FIRST * alone_s <= step_s:  # accelerators still raise their clocks
         yield Sign(WARM_UP, preheat.duration_s / preheat.steps / step_s, LIMIT)
     if times and times.gap_ns and len(times.first_ns) in (0, len(times.gap_ns)):
         request_s = (sum(times.first_ns) + sum(map(sum, times.gap_ns))) / len(times.gap_ns) / 1e9
@@ -140,11 +138,9 @@ def _clock(record: Record, blocks: Blocks) -> Iterator[Sign]:
     if seen is None or seen.duration_s < TIMED_S:
         return
     if record.design.partner is None:
-        sum_s, around_s = (
-            sum(blocks.duration_ns) / 1e9,
-            READING_S + reading_s(record) + BLOCK_COST_S * len(blocks.duration_ns),
-        )
-        yield Sign(TIMED, (seen.duration_s - (seen.throttled_s or 0.0)) / (sum_s + around_s), FILLED)
+        around_s = READING_S + reading_s(record) + BLOCK_COST_S * len(blocks.duration_ns)
+        own_s = sum(blocks.duration_ns) / 1e9 + around_s
+        yield Sign(TIMED, (seen.duration_s - (seen.throttled_s or 0.0)) / own_s, FILLED)
     if seen.other_busy_cores is None or seen.duration_s < COUNTED_S:
         return
     percent = (seen.pressure_percent or 0.0) + (seen.steal_percent or 0.0)

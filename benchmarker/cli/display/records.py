@@ -58,8 +58,7 @@ def print_cases(
 
     The metrics are those `chosen`, or else the headline metrics, of which only the step time has a spread. Below the
     table stands what failed, whether numbers of threads differ and, unless metrics are chosen, what profiled gangs
-    exchange. Raises `UserError` if a
-    chosen metric is unknown.
+    exchange. Raises `UserError` if a chosen metric is unknown.
     """
     skew = [] if chosen else skewed([record for group in groups for record in group.records])
     derived = [

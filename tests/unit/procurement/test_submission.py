@@ -99,6 +99,29 @@ def test_trials_that_are_absent_or_failed_are_counted_by_case(run, suite):
     ]
 
 
+def test_a_round_that_claims_to_be_of_another_run_is_invalid(run, suite, command):
+    """Runs are the unit of a score's interval, so one run must not count as two."""
+    record = read(run)[0, 1]
+    write(run, msgspec.structs.replace(record, design=msgspec.structs.replace(record.design, session=1)))
+    file = f"{record.trial_id}.json"
+    assert findings(run, suite) == [("invalid", file, "it is of session 1, but its round of 0")]
+    validated = command("validate", str(run))
+    assert validated.returncode == 1
+    assert f"{file}: not a trial of" in validated.stdout
+
+
+@pytest.mark.parametrize(("start", "expected"), [("04:04:15", []), ("03:34:15", ["30 min instead of 60 min"])])
+def test_a_pause_that_was_not_kept_is_named(run, suite, start, expected):
+    change_plan(run, lambda plan: plan.update(sessions=2, pause_s=3600.0))
+    for record in read(run).values():
+        design = msgspec.structs.replace(record.design, session=record.trial)
+        wall = msgspec.structs.replace(record.harness, wall_s=10.0)
+        at = f"2026-01-02T{start if record.trial else '03:04:05'}Z"
+        write(run, msgspec.structs.replace(record, design=design, started_at=at, harness=wall))
+    pauses = [what for kind, of, what in findings(run, suite) if (kind, of) == ("changed", "plan.json")]
+    assert pauses == [f"the pause before run 2 was {text}" for text in expected]
+
+
 def test_a_case_that_is_left_out_is_missing_with_its_reason(run, suite):
     def leave_out(plan):
         plan["cases"] = plan["cases"][:1]
