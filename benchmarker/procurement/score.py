@@ -14,9 +14,10 @@ from msgspec import Struct, structs
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import diagnosis, suites
 from benchmarker.comparing.disturbances import count
+from benchmarker.comparing.formatting import Terms, words_of
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
-from benchmarker.comparing.results import GeometricMean
+from benchmarker.comparing.results import DELTAS, GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.formatting import count as many
 from benchmarker.formatting import part
@@ -124,6 +125,11 @@ class Scores(Struct, frozen=True, kw_only=True):
     currency: str | None
     costs: list[Basis]
     missing: dict[str, int]
+
+
+def terms_of(metric: MetricScore) -> Terms:
+    """Return the terms of a score, which is above 1 where the contender is better."""
+    return Terms(metric.metric, words_of(metric.unit), DELTAS["trial"])
 
 
 def coverage(metrics: Sequence[MetricScore], scores: Scores) -> str:

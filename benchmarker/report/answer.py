@@ -19,11 +19,10 @@ from benchmarker.comparing.formatting import (
     sentence,
     short,
     verdict,
-    words_of,
 )
-from benchmarker.comparing.results import DELTAS, Comparison, GeometricMean
+from benchmarker.comparing.results import Comparison, GeometricMean
 from benchmarker.formatting import count, part, shortened
-from benchmarker.procurement.score import coverage
+from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.report.page_model import Card, Doubt
 from benchmarker.roofline.model import BEYOND, beyond
 
@@ -66,7 +65,7 @@ def _scored(study: Study) -> Iterator[Card]:
         for metric in scores[0].metrics:
             if metric.mean:
                 each = _single(study, metric)
-                terms = Terms.of(each) if isinstance(each, Comparison) else _terms(metric)
+                terms = Terms.of(each) if isinstance(each, Comparison) else terms_of(metric)
                 yield _card(study, each, covered([metric]), terms)
         return
     for index, ranking in enumerate(found.rankings):
@@ -74,12 +73,7 @@ def _scored(study: Study) -> Iterator[Card]:
         placed = [place for place in ranking.places if place.mean]
         for place in placed[: 1 if index else MOST_CARDS]:
             assert place.mean
-            yield _card(study, place.mean, f"{covered(metrics)}rank {place.rank}: ", _terms(metrics[0]))
-
-
-def _terms(metric: MetricScore) -> Terms:
-    """Return the terms of a score, which is above 1 where the contender is better."""
-    return Terms(metric.metric, words_of(metric.unit), DELTAS["trial"])
+            yield _card(study, place.mean, f"{covered(metrics)}rank {place.rank}: ", terms_of(metrics[0]))
 
 
 def _single(study: Study, metric: MetricScore) -> Comparison | GeometricMean:

@@ -12,7 +12,6 @@ from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.cli.display.table import Coloured
 from benchmarker.comparing.formatting import (
     FROM_PAIRS,
-    Terms,
     few_runs,
     gist,
     percent,
@@ -22,10 +21,9 @@ from benchmarker.comparing.formatting import (
     verdict,
     words_of,
 )
-from benchmarker.comparing.results import DELTAS
 from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
-from benchmarker.procurement.score import coverage
+from benchmarker.procurement.score import coverage, terms_of
 from benchmarker.records.configurations import label, text
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
     letters = {side.name: _letter(index) for index, side in enumerate(scores.sides)}
     if len(scores.scores) == 1:
         for index, each in enumerate(scores.scores[0].metrics):
-            said = sentence(each.mean, _terms(each)) if each.mean else "" if index else "no score"
+            said = sentence(each.mean, terms_of(each)) if each.mean else "" if index else "no score"
             if said:
                 colour = COLOURS[each.mean.verdict] if each.mean else "red"
                 print_text(f"{each.metric}, {coverage([each], scores)}: {said}", "  ", colour)
@@ -74,11 +72,6 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
     _print_missing(scores, letters, left_out)
 
 
-def _terms(each: MetricScore) -> Terms:
-    """Return the terms of a mean, which is above 1 where the contender is better."""
-    return Terms(each.metric, words_of(each.unit), DELTAS["trial"])
-
-
 def _letter(index: int) -> str:
     return string.ascii_uppercase[index] if index < 26 else str(index + 1)
 
@@ -88,7 +81,7 @@ def _print_pair(score: Score, *, wide: bool) -> None:
     rows = [
         [
             each.metric,
-            Coloured(gist(each.mean, _terms(each)), COLOURS[each.mean.verdict]) if each.mean else "-",
+            Coloured(gist(each.mean, terms_of(each)), COLOURS[each.mean.verdict]) if each.mean else "-",
             ratio(each.mean) if each.mean else "-",
             f"{each.scored} of {each.cases}",
         ]
