@@ -45,8 +45,6 @@ START_S = 3.5
 OPS = ("copy", "triad")
 QUICK_CPU_SIDES = (1024, 2048)
 QUICK_ACCELERATOR_SIDE = 8192
-QUICK_ARRAY_SHARE = 2
-"""A quick survey divides the length of the arrays of copy and triad by this: filling them takes most of its time."""
 CPU_SIDES = (512, 1024, 1536, 2048, 3072, 4096)
 ACCELERATOR_SHAPES = (
     *((side, side, side, b) for side in (2048, 4096, 8192, 12288) for b in (False, True)),
@@ -124,16 +122,13 @@ def surveys(plan: Plan) -> list[Survey]:
 
 def _quick(case: Case) -> Case | None:
     """A case as a survey measures it; None if it is left to the thorough search."""
-    resource, params = resource_of(case), dict(case.params)
-    if resource == "compute":
-        sides = {params[name] for name in ("m", "n", "k")}
+    if resource_of(case) == "compute":
+        sides = {case.params[name] for name in ("m", "n", "k")}
         if case.device == "cpu" and not sides <= {*QUICK_CPU_SIDES}:
             return None
         if case.device != "cpu" and sides != {QUICK_ACCELERATOR_SIDE}:
             return None
-    elif resource == "memory":
-        params["n"] = int(params["n"]) // QUICK_ARRAY_SHARE
-    return msgspec.structs.replace(case, params=params, measuring=QUICK)
+    return msgspec.structs.replace(case, measuring=QUICK)
 
 
 def resource_of(case: Case) -> Resource:
