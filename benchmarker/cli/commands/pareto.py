@@ -79,7 +79,7 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
         print_text(f"note: {note}", "  ")
     if alone := sum(len(each.points) == 1 for each in fronts):
         print_text(
-            f"note: {part(alone, len(points), 'configuration', 'is', 'are')} the only one of its work "
+            f"note: {part(alone, len(points), 'configuration', 'has', 'have')} no other of the same work "
             "(problem, mode, precision and parameters), so nothing is compared with it",
             "  ",
         )

@@ -70,7 +70,7 @@ def test_pareto_says_what_has_nothing_to_compare_with(command, tmp_path):
     store(tmp_path / "one", 1.0, "host", frameworks=("toy",))
     done = command("pareto", "one")
     assert done.stdout.count("only one\n") == 2
-    assert "note: 2 of 2 configurations are the only one of its work" in " ".join(done.stdout.split())
+    assert "note: 2 of 2 configurations have no other of the same work" in " ".join(done.stdout.split())
     assert [each["optimal"] for each in json.loads(command("pareto", "one", "--json").stdout)] == [None, None]
 
 

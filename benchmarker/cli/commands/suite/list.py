@@ -48,4 +48,5 @@ def command(as_json: bool) -> None:
         print_json(found)
     else:
         cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
-        print_table(list(found[0]), cells, drop=["version", "claims", "trials"], remedy="--json has")
+        headings = ["tests" if name == "claims" else name for name in found[0]]
+        print_table(headings, cells, drop=["version", "tests", "trials"], remedy="--json has")
