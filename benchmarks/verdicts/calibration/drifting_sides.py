@@ -70,7 +70,7 @@ class Neighbours:
 
 RUNS = ((1, 1), (1, 3), (2, 2), (3, 3), (5, 5))
 """Numbers of runs of both sides."""
-CONDITIONS = [
+CONDITIONS: list[Drift | Neighbours] = [
     Drift("drift, 10 min", 0.05, 10),
     Drift("drift, 1 h", 0.05, 60),
     Drift("drift, 6 h", 0.05, 360),
@@ -99,11 +99,11 @@ def covered(one: np.ndarray, two: np.ndarray, level: float = 0.95) -> float:
     With one run a side it is the rank-sum interval over trials, otherwise Welch's over the medians of runs.
     """
     if one.shape[1] == two.shape[1] == 1:
-        shifts = map(unpaired, one[:, 0], two[:, 0])
+        intervals = [unpaired(*pair).interval(level) for pair in zip(one[:, 0], two[:, 0], strict=True)]
     else:
-        shifts = map(welch, np.median(one, axis=2), np.median(two, axis=2))
-    intervals = (shift.interval(level) or (-np.inf, np.inf) for shift in shifts)
-    return float(np.mean([low <= 0 <= high for low, high in intervals]))
+        medians = zip(np.median(one, axis=2), np.median(two, axis=2), strict=True)
+        intervals = [welch(*pair).interval(level) for pair in medians]
+    return float(np.mean([low <= 0 <= high for low, high in (each or (-np.inf, np.inf) for each in intervals)]))
 
 
 def covered_by_bootstrap(one: np.ndarray, two: np.ndarray, rng: np.random.Generator, level: float = 0.95) -> float:

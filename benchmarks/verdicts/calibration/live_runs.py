@@ -88,11 +88,11 @@ def report(results: Path) -> None:
             repeats = sorted({record.case.params["repeats"] for record in records})
             if len(repeats) < 2:
                 continue
-            sides = [
+            baseline, contender = (
                 Side(name, tuple(r for r in records if r.case.params["repeats"] == n and r.design.session < runs))
                 for name, n in zip("AB", repeats, strict=True)
-            ]
-            (found,) = compare([Match({}, *sides)], Rules(), derive).comparisons
+            )
+            (found,) = compare([Match({}, baseline, contender)], Rules(), derive).comparisons
             low, high = found.low or 0.0, found.high or math.inf
             widths.append(math.sqrt(high / low) - 1 if low else math.inf)
             covered += low <= truth <= high
