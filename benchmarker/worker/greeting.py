@@ -60,7 +60,8 @@ class _Door:
     def wait(self) -> None:
         """Hear whoever is next to say something, or refuse those whose time is up."""
         first = next(iter(self._guests.values()), None)
-        for key, _ in self._selector.select(first and max(0.0, first.deadline_s - time.monotonic())):
+        left_s = None if first is None else max(0.0, first.deadline_s - time.monotonic())
+        for key, _ in self._selector.select(left_s):
             if key.fileobj is self._server:
                 self._admit()
             elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._guests:

@@ -251,11 +251,9 @@ def test_a_killed_agent_is_a_lost_node_and_the_job_goes_on(slurm, submit, progra
 
 
 def test_a_rank_that_lost_its_peer_is_not_blamed_for_a_lost_node(slurm, submit, none_left) -> None:
-    """The ranks of the first node lose their connections at once; Slurm says nothing of the second for minutes."""
-    pytest.importorskip("torch")
-    job = submit("time=5", problem="gpt2", framework="torch", settings=GPT2, blocks=100_000)
+    """Rank 0 loses its connections to the second node at once; Slurm says nothing of it for minutes."""
+    job = submit("time=5", settings="nodes = 2", blocks=100_000)
     nodes = begun(job)
-    time.sleep(10)
     agents = [each for each in slurm.left() if "benchmarker.agent" in each.cmdline() and each.name() != "srun"]
     (of_second,) = [each for each in agents if each.environ().get("SLURMD_NODENAME") == nodes[1]]
     of_second.parent().kill()  # the daemon of the step, with which the link is gone
