@@ -12,12 +12,13 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 SAMPLES = 2000
 """Samples of each meter in one message."""
+FORGOTTEN_S = 45.0
+"""Time after its ranks have ended in which an agent must be told something; the parent is never silent for longer."""
 
 
 def main() -> None:
@@ -64,6 +67,7 @@ class _Node:
         self._sending = threading.Lock()
         self._asked: SimpleQueue[Sense | Begin | End] = SimpleQueue()
         self._ranks: dict[int, Worker] = {}
+        self._heard_s = 0.0
         self._started = threading.Event()
         self._started.set()
 
@@ -73,18 +77,32 @@ class _Node:
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
             asked = self._asked.get()
-            if isinstance(asked, End):  # the trial had already ended
-                continue
             if isinstance(asked, Sense):
                 self._measure(asked.case, asked.meters)
-            else:
+            elif isinstance(asked, Begin):
                 self._run(asked, _shown(asked.requests[0].cases[0]))
             self._send(Over())
+            self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        """Wait until the parent ends the trial; if it says nothing, raise TerminatedError.
+
+        Where the launcher has lost this node, what it started here goes on, and its standard input stays open.
+        """
+        while True:
+            try:
+                self._asked.get(timeout=FORGOTTEN_S)
+            except Empty:
+                if time.monotonic() - self._heard_s >= FORGOTTEN_S:
+                    raise TerminatedError from None
+            else:
+                return
 
     def _listen(self) -> None:
         """Do what the parent tells; when it tells nothing any more, or what is not valid, end this process in order."""
         try:
             for line in lines(0):
+                self._heard_s = time.monotonic()
                 self._hear(message_of(line, ToAgent))
         except InvalidLineError as error:
             self.status = 1
@@ -124,6 +142,7 @@ class _Node:
             self._send(Sensing(sampling.found))
             begin = self._asked.get()
             if not isinstance(begin, Begin):
+                self._asked.put(begin)
                 return
             first, *others = begin.requests
             first = msgspec.structs.replace(first, sensors=sampling.lines())

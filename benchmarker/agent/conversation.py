@@ -189,6 +189,8 @@ def _ask_who_is_gone(gang: Sequence[Rank], nodes: Nodes, found: Sequence[Agent])
     if not is_told():
         give_up_silent(found, AGAIN_S, lambda agent: agent.has_answered)
     if not is_told():
+        for agent in found:
+            agent.ask()  # what the launcher takes to answer is no time in which they hear nothing
         down = nodes.agents.down()
         for agent in found:
             if agent.node in down:

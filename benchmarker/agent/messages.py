@@ -39,7 +39,7 @@ class Begin(Struct, frozen=True, tag=True):
 
 
 class End(Struct, frozen=True, tag=True):
-    """End all ranks of this node."""
+    """End all ranks of this node; after each trial, also if they have ended: then another one may begin."""
 
 
 class ToRank(Struct, frozen=True, kw_only=True, tag=True):
@@ -51,7 +51,7 @@ class ToRank(Struct, frozen=True, kw_only=True, tag=True):
 
 
 ToAgent = Where | Sense | Begin | ToRank | End
-"""What an agent may be told: for each trial, `Sense` if meters are read, `Begin`, and `End` if it is to end early."""
+"""What an agent may be told: for each trial, `Sense` if meters are read, `Begin`, and `End`."""
 
 
 class Here(Struct, frozen=True, omit_defaults=True, tag=True):

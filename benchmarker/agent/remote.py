@@ -122,7 +122,7 @@ class Agent(Child):
         self.node = node
         self.installed: Installed | None = None
         self.given_up = ""
-        self.is_over = True
+        self.is_asked, self.is_over = False, True
         self._lines = Lines(2 * LINE_BYTES, self._hear)
         self._said = b""
         self._forget()
@@ -162,19 +162,20 @@ class Agent(Child):
 
     def sense(self, case: Case, meters: Sequence[str]) -> None:
         """Ask for what these meters of its node read, and for the rest that the case wants."""
-        self.is_over = False
+        self.is_asked, self.is_over = True, False
         self.send(Sense(case, list(meters)))
 
     def begin(self, ranks: Sequence[RemoteRank], requests: Sequence[Request], logs: Sequence[Path]) -> None:
         """Start ranks."""
-        self.is_over = False
+        self.is_asked, self.is_over = True, False
         self.ranks = {rank.number: rank for rank in ranks}
         self.send(Begin(list(requests), [str(log.absolute()) for log in logs]))
 
     def end(self) -> None:
-        """Have it end its ranks."""
+        """Have it end its ranks, if it was asked for a trial."""
         self.ignore_ranks()
-        if not self.is_over:
+        if self.is_asked:
+            self.is_asked = False
             self.send(End())
 
     def ignore_ranks(self) -> None:

@@ -8,12 +8,14 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.played_agents import DONE, LOST_PEER, Played
 
 from benchmarker import UserError
 from benchmarker.agent import conversation, remote
 from benchmarker.agent.conversation import converse_with_ranks
+from benchmarker.agent.messages import Begin, End
 from benchmarker.agent.remote import Agents, LostNodeError, Nodes
 from benchmarker.hooks import launchers
 from benchmarker.worker.launch import Ending, ending_text
@@ -143,6 +145,29 @@ def test_an_agent_that_is_told_what_is_not_valid_says_so_and_ends(line: bytes) -
     assert said.startswith("the agent was told what is not valid: ")
     assert len(said) < 200
     assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_an_agent_that_is_not_told_of_the_end_of_a_trial_ends(tmp_path: Path, is_ended: bool) -> None:
+    """As on a node that the launcher has lost: standard input stays open, and nothing comes."""
+    script = "from benchmarker.agent import __main__ as agent; agent.FORGOTTEN_S = 0.5; agent.main()"
+    request = Request(task="describe", framework="none", cases=(Played(tmp_path, [""]).case(),))
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        for message in (Begin([request], [str(tmp_path / "log")]), *([End()] if is_ended else [])):
+            process.stdin.write(msgspec.json.encode(message) + b"\n")
+        process.stdin.flush()
+        while b'"type":"Over"' not in process.stdout.readline():
+            pass
+        try:
+            assert process.wait(5 if not is_ended else 1.5) == 0
+            assert not is_ended
+        except subprocess.TimeoutExpired:
+            assert is_ended
+        process.stdin.close()
+        assert process.wait(5) == 0
 
 
 def test_an_agent_that_sends_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
