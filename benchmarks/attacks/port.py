@@ -74,9 +74,13 @@ def strike(kinds: list[str], rng: random.Random, tally: Tally) -> None:
             if isinstance(arrival, str):
                 with contextlib.suppress(ConnectionError):  # all ranks are there, and the port is closed
                     strangers += come(arrival, address, stack)
-            else:
+                continue
+            try:
                 followers[arrival] = gang.join(arrival, RANKS, address)
-                stack.callback(followers[arrival].close)
+            except OSError as error:
+                tally.bad("lost", f"{kinds}: rank {arrival}: {error}")
+                return
+            stack.callback(followers[arrival].close)
         thread.join(SOON_S)
         if not led:
             tally.bad("hang", f"{kinds}: not all ranks are there after {time.monotonic() - began_s:.1f} s")
