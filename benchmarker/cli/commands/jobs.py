@@ -60,7 +60,7 @@ def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
         [
             [
                 run.folder.name,
-                run.job.number or "-",
+                (run.job and run.job.number) or "-",
                 run.state,
                 f"{run.done}/{'?' if run.planned is None else run.planned}",
                 str(len(run.failures)),
@@ -99,8 +99,8 @@ def _plain(run: SubmittedRun) -> dict[str, Any]:
     return {
         "folder": str(run.folder),
         "run_id": run.folder.name,
-        "launcher": run.job.launcher,
-        "job": run.job.number,
+        "launcher": run.job and run.job.launcher,
+        "job": run.job and run.job.number,
         "state": run.state,
         "detail": run.detail,
         "nodes": run.nodes,
