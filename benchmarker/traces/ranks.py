@@ -173,9 +173,8 @@ def _collectives(found: pd.DataFrame, most: float) -> list[Collective]:
         shortest = float(each["exchange_ns"].first().median())
         total = None if message < 0 else int(message) * (ranks if kind in OF_GROUP else 1)
         rate = total / shortest * 1e9 if total and shortest else None
-        bus = rate and rate * bus_factor(kind, ranks)
-        if bus and max(rate, bus) > most:
-            rate = bus = None
+        factor = bus_factor(kind, ranks)
+        rate = rate if rate and max(1, factor) * rate <= most else None
         last = of_line.loc[of_line["last"], "rank"].value_counts()
         lines.append(
             Collective(
@@ -187,7 +186,7 @@ def _collectives(found: pd.DataFrame, most: float) -> list[Collective]:
                 shortest_ns=shortest,
                 waiting_ns=int(of_line["waiting_ns"].sum()),
                 algorithm_bytes_per_s=rate,
-                bus_bytes_per_s=bus,
+                bus_bytes_per_s=rate and rate * factor,
                 last=int(last.index[0]),
                 last_share=int(last.iloc[0]) / len(each),
             )

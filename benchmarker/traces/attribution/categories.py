@@ -105,8 +105,10 @@ def _rules() -> _Rules:
             else:
                 opcodes[opcode] = entry
     tables = (_Table(rows) for rows in (data.own, data.target, data.op, data.name))
-    patterns = (re.compile("|".join(each), re.VERBOSE) for each in (data.instructions, data.products, data.updates))
-    return _Rules(data.categories, frozenset(data.idle), opcodes, other, *patterns, *tables)
+    instructions, products, updates = (
+        re.compile("|".join(each), re.VERBOSE) for each in (data.instructions, data.products, data.updates)
+    )
+    return _Rules(data.categories, frozenset(data.idle), opcodes, other, instructions, products, updates, *tables)
 
 
 def categories() -> Mapping[str, str]:

@@ -28,7 +28,8 @@ def completed(events: pd.DataFrame, programs: Mapping[int, Program], work: np.nd
         latest = np.minimum(end_ns[late], _step_ends(events, late))
         latest = np.minimum(latest, _first_uses(events, programs, np.flatnonzero(work), late, until))
         end_ns[late] = np.where(latest > until, latest, -1)
-    return np.maximum(end_ns, _waited_for(events, programs, np.flatnonzero(work)))
+    latest_ns: np.ndarray = np.maximum(end_ns, _waited_for(events, programs, np.flatnonzero(work)))
+    return latest_ns
 
 
 def _waited_for(events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray) -> np.ndarray:
