@@ -22,6 +22,7 @@ import msgspec
 
 from benchmarker.agent.messages import Begin, FromRank, Here, Sense, Sensed, Sensing, ToAgent
 from benchmarker.api.errors import TerminatedError, terminate
+from benchmarker.files.text import as_json
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
 from benchmarker.power.samplers import Readings, Sampling
@@ -136,7 +137,7 @@ class _Node:
     def _send(self, message: msgspec.Struct) -> None:
         """Send a line; if nobody reads any more, this process is to end."""
         try:
-            rest = memoryview(msgspec.json.encode(message) + b"\n")
+            rest = memoryview(as_json(message) + b"\n")
             while rest:
                 rest = rest[self._output.write(rest) :]
         except BrokenPipeError:

@@ -1,0 +1,65 @@
+"""Paths that are anything but plain, in every place where a command takes one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tally import Tally, attack, unprintable
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+from support.commands import with_path
+
+from benchmarker.cli.commands import LINES
+from benchmarker.records import store
+
+NAMES = {
+    "not UTF-8": os.fsdecode(b"a\xff\xfe"),
+    "surrogate": "a\ud800",
+    "line break": "a\nbenchmarker: error: b",
+    "escapes": "a\x1b[2J\x1b]0;b\x07\x9b",
+    "invisible": "a\u202eb\u200b\u2028",
+    "shell": "a; $(touch injected) `touch injected` '\" \\",
+    "option": "--json",
+    "long": "a" * 255,
+    "too long": "a" * 300,
+    "deep": "a/" * 3000,
+}
+STARTS = ("ceilings", "submit", "nodes run", "plan run", "suite run")
+"""Commands that would measure if all that they are given is sound."""
+
+
+def attacks() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield each kind of name in each path of each command, where nothing is and where a run is."""
+    for command in LINES:
+        for kind, name in NAMES.items():
+            for path in (f"none/{name}", name):
+                for words in with_path(command, path, "none" if command in STARTS else "a"):
+                    if command != "ceilings":
+                        yield kind, path, words
+
+
+def paths(count: int, rng: random.Random) -> Tally:
+    """Give so many of the paths to commands, in a folder that has the run `a`."""
+    tally = Tally()
+    known = [*attacks()]
+    for kind, path, words in rng.sample(known, min(count, len(known))):
+        before = {*Path().iterdir()}
+        with contextlib.suppress(OSError, UnicodeEncodeError):
+            shutil.copytree("a", path)
+        said = attack(words, kind, tally)
+        if line := unprintable(said):
+            tally.bad("injection", f"{words}: {line[:200]!r}")
+        for made in {*Path().iterdir()} - before:
+            if made.name == "injected":
+                tally.bad("injection", f"{words}")
+            if made.is_dir() and (faults := store.read([made])[1]):
+                tally.bad("unreadable", f"{words}: {faults[0]}")
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+    return tally
