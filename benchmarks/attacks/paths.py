@@ -7,10 +7,12 @@ import os
 import random
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tally import Tally, attack, unprintable
+import files
+from tally import Tally, attack
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
@@ -35,7 +37,27 @@ STARTS = ("ceilings", "submit", "nodes run", "plan run", "suite run")
 """Commands that would measure if all that they are given is sound."""
 
 
-def attacks() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def attacks(count: int, rng: random.Random) -> Tally:
+    """Give so many of the paths to commands, in a folder that has the run `a`."""
+    tally = Tally()
+    known = [*_known()]
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        files.prepare()
+        for kind, path, words in rng.sample(known, min(count, len(known))):
+            before = {*Path().iterdir()}
+            with contextlib.suppress(OSError, UnicodeEncodeError):
+                shutil.copytree("a", path)
+            attack(words, kind, tally)
+            for made in {*Path().iterdir()} - before:
+                if made.name == "injected":
+                    tally.bad("injection", f"{words}")
+                if made.is_dir() and (faults := store.read([made])[1]):
+                    tally.bad("unreadable", f"{words}: {faults[0]}")
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
+    return tally
+
+
+def _known() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield each kind of name in each path of each command, where nothing is and where a run is."""
     for command in LINES:
         for kind, name in NAMES.items():
@@ -43,23 +65,3 @@ def attacks() -> Iterator[tuple[str, str, tuple[str, ...]]]:
                 for words in with_path(command, path, "none" if command in STARTS else "a"):
                     if command != "ceilings":
                         yield kind, path, words
-
-
-def paths(count: int, rng: random.Random) -> Tally:
-    """Give so many of the paths to commands, in a folder that has the run `a`."""
-    tally = Tally()
-    known = [*attacks()]
-    for kind, path, words in rng.sample(known, min(count, len(known))):
-        before = {*Path().iterdir()}
-        with contextlib.suppress(OSError, UnicodeEncodeError):
-            shutil.copytree("a", path)
-        said = attack(words, kind, tally)
-        if line := unprintable(said):
-            tally.bad("injection", f"{words}: {line[:200]!r}")
-        for made in {*Path().iterdir()} - before:
-            if made.name == "injected":
-                tally.bad("injection", f"{words}")
-            if made.is_dir() and (faults := store.read([made])[1]):
-                tally.bad("unreadable", f"{words}: {faults[0]}")
-            shutil.rmtree(made) if made.is_dir() else made.unlink()
-    return tally
