@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarker.agent.messages import Begin, FromRank, Here, Sense, Sensed, Sensing, ToAgent
 from benchmarker.api.errors import TerminatedError, terminate
-from benchmarker.files.text import as_json
+from benchmarker.files.json_text import as_json
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
 from benchmarker.power.samplers import Readings, Sampling

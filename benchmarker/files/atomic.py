@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from benchmarker.files.text import as_json
+from benchmarker.files.json_text import as_json
 
 _T = TypeVar("_T", bound=Struct)
 

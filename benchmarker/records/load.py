@@ -19,8 +19,8 @@ from benchmarker.api.nulls import NULL_IS_AN_ANSWER, null_because
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
+from benchmarker.files.json_text import as_json
 from benchmarker.files.locks import locked
-from benchmarker.files.text import as_json
 from benchmarker.records.record import Check, DeviceInfo, Machine, Types
 from benchmarker.records.store import LOAD
 

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from benchmarker.comparing.formatting import figure
-from benchmarker.files.text import encoded
 from benchmarker.formatting import si
 from benchmarker.report.figures import escaped, specification
 from benchmarker.report.page_model import P_VALUE, RATIO, Cell, Column, Figure
@@ -53,7 +52,7 @@ def render(page: Page) -> bytes:
         plotly=plotly,
         figures=Markup(escaped(_json([specification(each) for each in figures]))),  # noqa: S704
     )
-    return encoded(text)
+    return text.encode()
 
 
 def _json(value: object) -> str:

@@ -14,7 +14,7 @@ from benchmarker.api.case import Case, Mode
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.numbers import Count
 from benchmarker.api.problem import Support
-from benchmarker.files.text import as_json
+from benchmarker.files.json_text import as_json
 from benchmarker.formatting import clean
 from benchmarker.power.window import Line
 from benchmarker.records.record import (
