@@ -27,7 +27,7 @@ from benchmarker.bundles.environment import Environment
 from benchmarker.bundles.manifest import FORMAT_VERSION, MAX_FILES, Manifest, Packed, Remark, name_trouble
 from benchmarker.bundles.redact import Redactor
 from benchmarker.bundles.run_files import ANNOTATED, in_folder, read_run
-from benchmarker.files import atomic
+from benchmarker.files import atomic, regular
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling, DeviceKey, key_of
 from benchmarker.records.record import Record
@@ -134,7 +134,7 @@ def _ceilings(devices: Collection[DeviceKey | None]) -> list[Ceiling]:
 def _still(folder: Path) -> Iterator[None]:
     """Lock the run so that no other process can resume it; several processes may read it."""
     try:
-        file = (folder / store.PLAN).open("rb")
+        file = regular.opened(folder / store.PLAN)
     except OSError as error:
         raise UserError(
             f"cannot read {folder / store.PLAN}: {error.strerror}; name the folder of one run, such as results/RUN"
@@ -150,7 +150,7 @@ def _still(folder: Path) -> Iterator[None]:
 def _earlier(folder: Path) -> Manifest | None:
     """Return the manifest of the bundle that the run was unpacked from, if it was."""
     try:
-        return Manifest.read((folder / store.MANIFEST).read_bytes())
+        return Manifest.read(regular.content(folder / store.MANIFEST))
     except (OSError, ValueError, RecursionError):
         return None
 

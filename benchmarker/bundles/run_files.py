@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from benchmarker.bundles.manifest import Manifest, Remark, Trials
-from benchmarker.files import atomic
+from benchmarker.files import atomic, regular
 from benchmarker.files.atomic import Fault
 from benchmarker.records import ceilings, plan, reading, store
 from benchmarker.records.plan import Plan, PlannedTrial
@@ -41,7 +41,7 @@ def in_folder(folder: Path) -> Content:
         try:
             if file.stat().st_size > MAX_JSON_BYTES:
                 return too_large(path, MAX_JSON_BYTES)
-            return file.read_bytes()
+            return regular.content(file)
         except OSError as error:
             return Fault(Path(path), error.strerror or str(error))
 
@@ -59,7 +59,7 @@ def against_manifest(folder: Path, paths: Iterable[str]) -> list[Remark]:
     Annotated traces are left out: commands store them next to the records.
     """
     try:
-        manifest = Manifest.read((folder / store.MANIFEST).read_bytes())
+        manifest = Manifest.read(regular.content(folder / store.MANIFEST))
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 
 NAMESPACE = "benchmarker-bundle"
 _KEY = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-\S+\s+\S+")
@@ -66,7 +67,7 @@ def verify(file: IO[bytes], bundle: Path, signers: Path) -> str:
 def _write_allowed(path: Path, signers: Path) -> dict[str, str]:
     """Write the signers in the format of ssh-keygen(1); return the comments of bare keys by the names given to them."""
     try:
-        lines = signers.read_text(encoding="utf-8").splitlines()
+        lines = regular.content(signers).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise UserError(f"cannot read {signers}: {reason}; name a public key, such as key.pub") from error

@@ -25,6 +25,7 @@ from benchmarker.bundles.manifest import MAX_FILES, Manifest, Packed, Remark, fo
 from benchmarker.bundles.pack import sha256_of
 from benchmarker.bundles.run_files import MAX_JSON_BYTES, read_run, too_large
 from benchmarker.bundles.untrusted_zip import Archive, DamagedError, Entry
+from benchmarker.files import regular
 from benchmarker.files.atomic import Fault
 from benchmarker.records import store
 from benchmarker.records.plan import Plan
@@ -91,7 +92,7 @@ def unbundle(
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
-        file = path.open("rb")
+        file = regular.opened(path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; name a bundle") from error
     with file:

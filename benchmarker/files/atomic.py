@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from benchmarker.files import regular
 from benchmarker.files.json_text import as_json
 
 _T = TypeVar("_T", bound=Struct)
@@ -68,7 +69,7 @@ def encode(value: Struct) -> bytes:
 def decode(path: Path, read: Callable[[bytes], _T]) -> _T | Fault:
     """Decode a file's content with `read`; return a `Fault` if it cannot be read or is invalid."""
     try:
-        content = path.read_bytes()
+        content = regular.content(path)
     except OSError as error:
         return Fault(path, error.strerror or str(error))
     return parse(path, content, read)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 from benchmarker.files.values import take
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 def load(path: Path) -> dict[str, Any]:
     """Return the tables of a file; raises `UserError` that names the file and the faulty line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(regular.content(path).decode("utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

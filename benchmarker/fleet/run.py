@@ -9,6 +9,7 @@ import msgspec
 
 from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 from benchmarker.fleet import folder
 from benchmarker.fleet.folder import Asked, LinkStage, Stage
 from benchmarker.fleet.judge import repeat
@@ -85,7 +86,7 @@ def begin(
         stages=[Stage(chosen(within.nodes, nodes), rounds)],
     )
     try:
-        content = plan_file.read_bytes()
+        content = regular.content(plan_file)
     except OSError as error:
         raise UserError(f"{plan_file}: {error.strerror}") from error
     description = description_of(plan_file, asked)

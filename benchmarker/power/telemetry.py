@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import Channel
+from benchmarker.files import regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,6 +110,7 @@ def read(path: Path) -> TimeSeries:
     Raises `UserError` if it is not a time series.
     """
     try:
+        regular.check(path)
         table = pq.read_table(path)
         channels = msgspec.json.decode((table.schema.metadata or {}).get(_CHANNELS, b""), type=_OfNode | list[_OfNode])
         if isinstance(channels, dict):

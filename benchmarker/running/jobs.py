@@ -9,13 +9,13 @@ from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import JobState
 from benchmarker.hooks import launchers
 from benchmarker.records import store
-from benchmarker.records.job import attempts_of, job_of
+from benchmarker.records.job import LOG, Job, attempts_of, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarker.records.job import Attempt, Job
+    from benchmarker.records.job import Attempt
     from benchmarker.records.record import Record
 
 State = Literal["pending", "running", "done", "stopped", "unknown"]
@@ -26,11 +26,12 @@ class SubmittedRun:
     """A submitted run: its job, the starts of the job, and its records.
 
     It is `done` if every planned trial has a record, and `stopped` if its job ended before; `detail` says why. The
-    number of `planned` trials is None until the plan is made, which is in the allocation.
+    number of `planned` trials is None until the plan is made, which is in the allocation. If a file of these cannot be
+    read, the state is `unknown` and `detail` names it; `job` is None if it is the job's.
     """
 
     folder: Path
-    job: Job
+    job: Job | None
     state: State
     detail: str
     nodes: str
@@ -55,14 +56,20 @@ class SubmittedRun:
 
 
 def submitted(results: Iterable[Path]) -> list[SubmittedRun]:
-    """Return the submitted runs at `results` (folders of runs, or of one run), oldest first.
-
-    Raises `UserError` if what is in a folder cannot be read.
-    """
+    """Return the submitted runs at `results` (folders of runs, or of one run), oldest first."""
     folders = {file.parent for result in results for file in (result / store.JOB, *result.glob(f"*/{store.JOB}"))}
-    jobs = {folder: job for folder in sorted(folders) if (job := job_of(folder))}
-    states = _states(list(jobs.values()))
-    return [_run(folder, job, states[job.launcher, job.number]) for folder, job in jobs.items()]
+    jobs: dict[Path, Job | UserError] = {}
+    for folder in sorted(folders):
+        try:
+            if job := job_of(folder):
+                jobs[folder] = job
+        except UserError as error:
+            jobs[folder] = error
+    states = _states([job for job in jobs.values() if isinstance(job, Job)])
+    return [
+        _run(folder, job, states[job.launcher, job.number]) if isinstance(job, Job) else _unread(folder, None, job)
+        for folder, job in jobs.items()
+    ]
 
 
 def _states(jobs: Sequence[Job]) -> Mapping[tuple[str, str | None], JobState]:
@@ -79,9 +86,16 @@ def _states(jobs: Sequence[Job]) -> Mapping[tuple[str, str | None], JobState]:
     return found
 
 
+def _unread(folder: Path, job: Job | None, fault: UserError) -> SubmittedRun:
+    return SubmittedRun(folder, job, "unknown", str(fault), "", None, (), ())
+
+
 def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
-    attempts = attempts_of(folder)
-    plan = store.plan_of(folder) if (folder / store.PLAN).exists() else None
+    try:
+        attempts = attempts_of(folder)
+        plan = store.plan_of(folder) if (folder / store.PLAN).exists() else None
+    except UserError as error:
+        return _unread(folder, job, error)
     records = store.read([folder])[0] if plan else []
     complete = plan is not None and sum(not store.is_cut(record) for record in records) == len(plan.order)
     state: State = "stopped"
@@ -94,6 +108,8 @@ def _run(folder: Path, job: Job, told: JobState) -> SubmittedRun:
         last = attempts[-1]
         ended = "trials that lost a node are left" if last.ending == "done" else last.ending
         detail = last.message or ended or f"killed without warning; {detail}"
+    else:
+        detail = f"the run never began: {detail}" + (f"; see {LOG}" if (folder / LOG).exists() else "")
     if attempts and not nodes and state != "pending":
         nodes = attempts[-1].where
     return SubmittedRun(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from benchmarker.running.site import Site
 
 
+_CHECK_S = 10.0
+"""Time in which bash must have read a script."""
+
+
 @dataclass(frozen=True)
 class Means:
     """How jobs are started: by a launcher, with its name and options, and with the settings of the site."""
@@ -46,18 +51,49 @@ class Means:
 def script(means: Means, folder: Path, nodes: int) -> str:
     """Return the script of a job of so many nodes that goes on with the run in `folder`, however often it starts.
 
-    It runs this Python, on the first of the nodes.
+    It runs this Python, on the first of the nodes. A command that fails before ends the job. Raises `UserError` if a
+    path or an option cannot be in a script, or if bash does not understand the site's setup.
     """
     folder = folder.absolute()
-    program = [*means.site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", str(folder)]
+    path = _one_line(str(folder), "name another folder with --results")
+    here = _one_line(str(Path.cwd()), "submit from another folder")
+    program = [*means.site.prefix, sys.executable, "-m", "benchmarker", "plan", "run", path]
+    directives = means.launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes)
     lines = [
         "#!/bin/bash",
-        *means.launcher.directives(f"benchmarker-{folder.name[-8:]}", folder / LOG, nodes),
-        f"cd {shlex.quote(str(Path.cwd()))} || exit",
+        *(_one_line(line, "choose other options with -o") for line in directives),
+        "set -e",
+        f"cd {shlex.quote(here)}",
         *means.site.setup,
-        f"exec {shlex.join(program)}",
+        "",  # what a backslash at the end of the setup would join with
+        f"exec {_one_line(shlex.join(program), 'change prefix in the settings of the site')}",
     ]
-    return "\n".join(lines) + "\n"
+    made = "\n".join(lines) + "\n"
+    setup = "\n".join(means.site.setup)
+    _check_syntax("setup in the settings of the site", setup)  # apart: `&&` at its end would take in what follows
+    _check_syntax("the script of the job", made)
+    return made
+
+
+def _one_line(text: str, remedy: str) -> str:
+    """Return a text for a line of a script; raises `UserError` if it has a newline, or what cannot be printed.
+
+    After a newline it would be run as a command of its own.
+    """
+    if not text.isprintable():
+        raise UserError(f"{text!a} cannot be in the script of a job, because a character is not printable; {remedy}")
+    return text
+
+
+def _check_syntax(what: str, shell: str) -> None:
+    """Raise `UserError` if bash does not understand lines of shell, which are not run."""
+    try:
+        done = subprocess.run(["bash", "-n"], input=shell.encode(), capture_output=True, timeout=_CHECK_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"{what} cannot be checked with bash: {error}") from error
+    if done.returncode or done.stderr:
+        complaint = done.stderr.decode(errors="replace").partition("\n")[0].removeprefix("bash: ")
+        raise UserError(f"{what} is not valid for bash: {complaint}")
 
 
 def check(path: Path, name: str, parts: Sequence[int] = ()) -> None:
@@ -125,7 +161,7 @@ def submit(plan: Path, results: Path, means: Means, nodes: int, part: int | None
     try:
         write(path / SCRIPT, script(means, path, nodes).encode())
         jobs.save_job(path, job)
-        number = means.launcher.submit(path / SCRIPT, path / LOG)
+        number = means.launcher.submit((path / SCRIPT).absolute(), (path / LOG).absolute())
     except BaseException as error:
         if earlier:
             jobs.save_job(path, earlier)

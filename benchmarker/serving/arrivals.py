@@ -8,11 +8,13 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 from benchmarker.records.load import MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def read_trace(path: Path) -> list[Request]:
     Raises `UserError` that names the file and the line.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with TextIOWrapper(regular.opened(path), encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file)
             if missing := [name for name in COLUMNS if name not in (rows.fieldnames or [])]:
                 raise UserError(f"{path}: no column {', '.join(missing)}; the first line names {','.join(COLUMNS)}")

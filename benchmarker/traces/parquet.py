@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 from benchmarker.records.profile import Scope, Trace
 from benchmarker.traces.events import ADDED, FLOATS, INTEGERS, MEMORY, TEXTS, codes, frame, words
 from benchmarker.traces.ingest import Ingested
@@ -54,6 +55,7 @@ def encode(ingested: Ingested) -> bytes:
 def load(path: Path) -> Ingested:
     """The event table in a file, and its summary. Raises `UserError` if the file is not an event table."""
     try:
+        regular.check(path)
         held = pq.read_table(path)
         summary = msgspec.json.decode((held.schema.metadata or {})[_KEY], type=_Summary)
         older = ADDED - set(held.column_names)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 from benchmarker.formatting import clean
 from benchmarker.hooks import names as naming
 from benchmarker.records import sides, store
@@ -169,7 +170,7 @@ def annotated_path(result: Path) -> Path:
 
 def _profile(path: Path, causal: Causal | None) -> Profile:
     try:
-        with path.open("rb") as file:
+        with regular.opened(path) as file:
             first = file.read(4)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None

@@ -70,10 +70,19 @@ def test_no_private_folder_is_in_a_record(cli):
         "--blocks=2",
         "--m=8",
         "--json",
-        env={"OPENBLAS_CORETYPE": "/home/someone/x Haswell", "SECRET_TOKEN": "hush", "OMP_NUM_THREADS": "2"},
+        env={
+            "OPENBLAS_CORETYPE": "/home/someone/x Haswell",
+            "SECRET_TOKEN": "hush",
+            "OMP_NUM_THREADS": "2",
+            "LOADEDMODULES": "gcc/12.2:/home/someone/mine:cuda/12.8",
+        },
     )
     (record,) = json.loads(done.stdout)
-    assert record["software"]["variables"] == {"OMP_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "<path> Haswell"}
+    assert record["software"]["variables"] == {
+        "OMP_NUM_THREADS": "2",
+        "OPENBLAS_CORETYPE": "<path> Haswell",
+        "LOADEDMODULES": "gcc/12.2 <path> cuda/12.8",
+    }
     assert "hush" not in done.stdout
     assert "someone" not in done.stdout
 

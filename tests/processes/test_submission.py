@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -326,14 +327,139 @@ def test_a_dry_run_prints_the_script_and_leaves_nothing(cli, plan, tmp_path) -> 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "#!/bin/bash"
+    assert lines.index("set -e") < lines.index("module load cuda")
     assert {"#SBATCH --partition=gpu", "#SBATCH --time=5", "#SBATCH --exclusive", "#SBATCH --cpus-per-task=8"} <= {
         *lines
     }
-    assert lines[-3] == f"cd {tmp_path} || exit"
-    assert lines[-2] == "module load cuda"
+    assert lines[-4:-1] == [f"cd {tmp_path}", "module load cuda", ""]
     assert lines[-1].startswith("exec apptainer exec 'my image.sif' ")
     assert f"-m benchmarker plan run {tmp_path}/results/2" in lines[-1]
     assert not (tmp_path / "results").exists()
+
+
+HOSTILE = "results\ntouch run-by-bash #"
+"""What follows the newline would be a command of the script."""
+
+
+@pytest.mark.parametrize("where", ["results", "run", "working directory"])
+@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--launcher=slurm", "--dry-run")])
+def test_a_newline_in_the_name_of_a_folder_runs_nothing(cli, plan, tmp_path, monkeypatch, where, words) -> None:
+    what, folder, remedy = "plan.toml", tmp_path / HOSTILE, "name another folder with --results"
+    if where == "results":
+        words = (f"--results={HOSTILE}", *words)
+    elif where == "run":
+        made = waiting(plan, cli, monkeypatch)
+        jobs.save_job(made, msgspec.structs.replace(jobs.job_of(made), number=None))
+        made.rename(folder)
+        what = str(folder)
+    else:
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        what, words, remedy = str(plan), (f"--results={tmp_path / 'results'}", *words), "submit from another folder"
+    done = cli("submit", what, "--launcher=local", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert r"results\ntouch run-by-bash #" in done.stderr
+    assert done.stderr.endswith(f" cannot be in the script of a job, because a character is not printable; {remedy}\n")
+    assert not [path for name in ("run-by-bash", "job.log") for path in tmp_path.rglob(name)]
+
+
+@pytest.mark.parametrize(
+    ("setup", "complaint"),
+    [
+        (["module load 'cuda"], "unexpected EOF while looking for matching"),
+        (["if true; then"], "unexpected end of file"),
+        (["module load cuda &&"], "unexpected end of file"),
+        (["cat <<END"], "here-document"),
+        (["fi"], "syntax error near unexpected token `fi'"),
+    ],
+)
+def test_a_setup_that_bash_does_not_understand_is_refused(cli, plan, tmp_path, setup, complaint) -> None:
+    (tmp_path / "site.toml").write_text(f"setup = {json.dumps(setup)}")
+    for more in ((), ("--dry-run",)):
+        done = cli("submit", "plan.toml", "--launcher=local", *more)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("benchmarker: error: setup in the settings of the site is not valid for bash: ")
+        assert complaint in done.stderr
+    assert not [*Path("results").glob("*")]
+
+
+def test_a_setup_that_fails_ends_the_job_before_the_run_begins(cli, plan, tmp_path) -> None:
+    (tmp_path / "site.toml").write_text('setup = ["echo begun", "module-that-is-missing", "touch after"]')
+    made = submitted(cli)
+    job = wait(cli, "stopped", "done")
+    assert (job["state"], job["done"], job["attempts"]) == ("stopped", 0, [])
+    assert job["detail"] == "the run never began: the process has ended; see job.log"
+    assert "module-that-is-missing" in Path(made["log"]).read_text()
+    assert not Path("after").exists()
+
+
+def test_a_backslash_at_the_end_of_the_setup_takes_in_nothing(cli, plan, tmp_path) -> None:
+    (tmp_path / "site.toml").write_text("setup = ['echo begun \\']")
+    submitted(cli)
+    assert wait(cli, "stopped", "done")["state"] == "done"
+
+
+def test_a_folder_whose_name_begins_with_a_dash_is_no_option(cli, plan, monkeypatch) -> None:
+    from benchmarker_plugins.launchers import local
+
+    paths: list[Path] = []
+    monkeypatch.setattr(local.Local, "submit", lambda _, *given: paths.extend(given) or "elsewhere:1:1.00")
+    submitted(cli, "--results=--wrap=ls")
+    assert [path.is_absolute() for path in paths] == [True, True]
+
+
+def damage(folder: Path, how: str) -> None:
+    """Damage what is known of a job."""
+    path = folder / ("attempt-0.json" if how == "start" else "plan.json" if how == "plan" else "job.json")
+    content = {
+        "cut": path.read_bytes()[:40] if path.exists() else b"",
+        "other": b'{"launcher": "local", "number": "7", "surprise": 1}',
+        "bytes": b"\xff\x00",
+        "start": b"[]",
+        "plan": b"{}",
+    }
+    path.unlink(missing_ok=True)
+    if how == "pipe":
+        os.mkfifo(path)
+    elif how == "folder":
+        path.mkdir()
+    elif how == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(content[how])
+
+
+@pytest.mark.parametrize("how", ["cut", "other", "bytes", "start", "plan", "pipe", "folder", "endless"])
+def test_a_damaged_job_is_a_row_with_its_fault_and_all_others_are_shown(cli, plan, monkeypatch, how) -> None:
+    sound, damaged = waiting(plan, cli, monkeypatch), waiting(plan, cli, monkeypatch)
+    damage(damaged, how)
+    first, second = told(cli)
+    assert (first["folder"], first["detail"]) == (str(sound), "of another machine")
+    assert (second["folder"], second["state"]) == (str(damaged), "unknown")
+    assert second["detail"].startswith(f"{damaged}/")
+    assert second["job"] == ("elsewhere:1:1.00" if how in ("start", "plan") else None)
+    table = cli("jobs")
+    assert table.returncode == 0
+    assert f"{damaged.name}: unknown: {damaged}/" in table.stdout
+
+
+@pytest.mark.parametrize(
+    "number", ["", "7", "a:b:c", "elsewhere", "HERE:-1:2", f"HERE:{'9' * 5000}:2", "HERE:1:", "\x1b[2J"]
+)
+@pytest.mark.parametrize("launcher", ["local", "slurm", "nowhere", "../x\n"])
+def test_a_foreign_number_of_a_job_is_a_row(cli, plan, monkeypatch, tmp_path, launcher, number) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho 'JOBID|STATE|NODELIST|REASON'\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    folder = waiting(plan, cli, monkeypatch)
+    number = number.replace("HERE", socket.gethostname())
+    jobs.save_job(folder, msgspec.structs.replace(jobs.job_of(folder), launcher=launcher, number=number))
+    (job,) = told(cli)
+    assert job["state"] in ("unknown", "stopped")
+    assert job["detail"]
+    assert "\x1b" not in cli("jobs").stdout
 
 
 def test_a_run_is_submitted_again_with_its_last_options(cli, plan, tmp_path, monkeypatch) -> None:

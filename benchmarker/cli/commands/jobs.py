@@ -43,7 +43,7 @@ def command(results: tuple[Path, ...], watch: bool, wide: bool, as_json: bool) -
         print_json([_plain(run) for run in runs])
         return
     if not runs:
-        click.echo(f"no run below {', '.join(map(str, results))} was submitted")
+        print_text(f"no run below {', '.join(map(str, results))} was submitted")
         return
     _print(runs, wide)
     while watch and any(run.state in ("pending", "running") for run in runs):
@@ -60,7 +60,7 @@ def _print(runs: Sequence[SubmittedRun], wide: bool) -> None:
         [
             [
                 run.folder.name,
-                run.job.number or "-",
+                (run.job and run.job.number) or "-",
                 run.state,
                 f"{run.done}/{'?' if run.planned is None else run.planned}",
                 str(len(run.failures)),
@@ -99,8 +99,8 @@ def _plain(run: SubmittedRun) -> dict[str, Any]:
     return {
         "folder": str(run.folder),
         "run_id": run.folder.name,
-        "launcher": run.job.launcher,
-        "job": run.job.number,
+        "launcher": run.job and run.job.launcher,
+        "job": run.job and run.job.number,
         "state": run.state,
         "detail": run.detail,
         "nodes": run.nodes,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 
 _GZIP = b"\x1f\x8b"
 _READ = 1 << 20
@@ -23,7 +24,7 @@ class Source:
         self.path = path
         self.cut_short = False
         try:
-            with path.open("rb") as file:
+            with regular.opened(path) as file:
                 self.compressed = file.read(2) == _GZIP
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None

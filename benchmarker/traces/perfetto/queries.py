@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarker.api.errors import UserError
+from benchmarker.files import regular
 from benchmarker.hooks.extras import needing
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a trace. Raises `UserError` if it is empty, or is JSON and cut off."""
     first = last = b""
     try:
-        with path.open("rb") as raw:
+        with regular.opened(path) as raw:
             packed = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if packed else raw as file:

@@ -75,11 +75,11 @@ def number_of(process):
 
 
 def process_of(job):
-    """The process of a job, None if it has ended."""
+    """The process of a job, None if it has ended, or if no job has this number."""
     try:
         process = psutil.Process(int(job.partition(".")[0]))
         return process if number_of(process) == job and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.NoSuchProcess:
+    except (ValueError, psutil.NoSuchProcess):
         return None
 
 

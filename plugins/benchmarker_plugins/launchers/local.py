@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -56,10 +57,13 @@ class Local(Launcher):
 
 
 def _state(job: str) -> JobState:
-    host, pid, started = job.split(":")
+    parts = re.fullmatch(r"([^:]*):([0-9]{1,10}):([0-9.]*)", job)
+    if parts is None:
+        return JobState("unknown", "its number is not that of a job here")
+    host, pid, started = parts.groups()
     if host != socket.gethostname():
         return JobState("unknown", "of another machine", host)
-    if _started(int(pid)) == started:
+    if started and _started(int(pid)) == started:
         return JobState("running", f"process {pid}", host)
     return JobState("ended", "the process has ended", host)
 

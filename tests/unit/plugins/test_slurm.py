@@ -11,6 +11,8 @@ from benchmarker import Allocation, JobState, UserError
 from benchmarker.hooks import launchers
 from benchmarker_plugins.launchers.slurm import make_launcher
 
+HEADING = "JOBID|STATE|NODELIST|REASON\\n"
+
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -131,7 +133,16 @@ def test_the_directives_are_the_users_where_they_are_given() -> None:
         ({"--partition": "gpu"}, "without dashes"),
         ({"nodes": "2"}, "launcher.slurm decides it; use --nodes=N"),
         ({"ntasks": "2"}, "a job has one task a node"),
-        ({"comment": "a\n#SBATCH --uid=0"}, "is not a value of one line"),
+        ({"nod": "2"}, "sbatch takes it for nodes; launcher.slurm decides it; use --nodes=N"),
+        ({"outpu": "x"}, "sbatch takes it for output; launcher.slurm decides it"),
+        ({"wra": "x"}, "sbatch takes it for wrap"),
+        ({"ntasks-per-node": "4"}, "a job has one task a node"),
+        ({"tasks-per-n": "4"}, "a job has one task a node"),
+        ({"test-only": ""}, "launcher.slurm decides it"),
+        ({"clusters": "b"}, "submit on a login node of that cluster"),
+        ({"comment": "a\n#SBATCH --uid=0"}, r"--comment='a\\n#SBATCH --uid=0': sbatch takes no backslash"),
+        ({"comment": "\x1b[2J"}, "nothing unprintable"),
+        ({"comment": "a\\b"}, "no backslash"),
     ],
 )
 def test_options_that_are_none_are_refused(option: dict[str, str], complaint: str) -> None:
@@ -139,16 +150,102 @@ def test_options_that_are_none_are_refused(option: dict[str, str], complaint: st
         make_launcher(option)
 
 
+@pytest.mark.parametrize(
+    "option", ["nodelist", "nodefile", "wait-all-nodes", "no-requeue", "time", "cluster-constraint"]
+)
+def test_options_that_only_look_like_those_are_accepted(option: str) -> None:
+    assert make_launcher({option: "x"}).directives("name", Path("/job.log"), 1)[-1] == f"#SBATCH --{option}=x"
+
+
+@pytest.mark.parametrize(
+    "log", ["/re\ntouch /tmp/x #/job.log", "/re\\sults/job.log", "/re\udcff/job.log", "/a\tb/job.log"]
+)
+def test_a_path_that_sbatch_would_misread_is_refused(log: str) -> None:
+    with pytest.raises(
+        UserError, match=r"--output=.*: sbatch takes no backslash and nothing unprintable; choose another$"
+    ):
+        make_launcher({}).directives("name", Path(log), 1)
+
+
 def test_states_are_told_for_all_jobs_at_once_and_a_forgotten_one_has_ended(play) -> None:
-    play("squeue", 'printf "7|RUNNING|None|node1\\n8|PENDING|Resources|\\n9|NODE_FAIL|NodeDown|node2\\n"')
+    play("squeue", f'printf "{HEADING}7|RUNNING|node1|None\\n8|PENDING||Resources\\n9|NODE_FAIL|node2|NodeDown\\n"')
     assert make_launcher({}).states(["7", "8", "9", "10"]) == {
         "7": JobState("running", "RUNNING", "node1"),
         "8": JobState("pending", "PENDING (Resources)", ""),
         "9": JobState("ended", "NODE_FAIL (NodeDown)", "node2"),
         "10": JobState("ended", "Slurm has forgotten it", ""),
     }
+    play("squeue", f'printf "{HEADING}"')
+    assert make_launcher({}).states(["7"]) == {"7": JobState("ended", "Slurm has forgotten it", "")}
     play("squeue", 'echo "squeue: error: Unable to contact slurm controller" >&2; exit 1')
     told = JobState("unknown", "squeue: Unable to contact slurm controller", "")
+    assert make_launcher({}).states(["7"]) == {"7": told}
+
+
+def test_a_reason_may_contain_a_bar_and_bytes_that_are_no_text(play) -> None:
+    play("squeue", f"printf '{HEADING}7|PENDING||down | until \\377\\n'")
+    assert make_launcher({}).states(["7"]) == {"7": JobState("pending", "PENDING (down | until \ufffd)", "")}
+
+
+@pytest.mark.parametrize(
+    ("printed", "detail"),
+    [
+        ("", "squeue printed ''"),
+        ("slurm_load_jobs error: Unable to contact slurm controller", "squeue printed 'slurm_load_jobs error: Unable"),
+        (f"{HEADING}7|RUNNING", "squeue printed '7|RUNNING'"),
+        (f"{HEADING}error: 7", "squeue printed 'error: 7'"),
+        (f"{HEADING}7|ON FIRE|node1|None", "ON FIRE"),
+        ("\\377\\033[2J", r"squeue printed '\ufffd\x1b[2J'"),
+        ("x" * 1000, f"squeue printed '{'x' * 80}...'"),
+    ],
+)
+def test_what_squeue_prints_oddly_leaves_a_job_unknown(play, printed: str, detail: str) -> None:
+    play("squeue", f"printf '{printed}\\n'")
+    state = make_launcher({}).states(["7"])["7"]
+    assert (state.phase, state.detail[: len(detail)]) == ("unknown", detail)
+
+
+def test_a_line_that_is_odd_leaves_the_other_jobs_as_they_are(play) -> None:
+    play("squeue", f"printf '{HEADING}9|RUNN\\n7|RUNNING|node1|None\\n'")
+    states = make_launcher({}).states(["7", "8", "9"])
+    assert [state.phase for state in states.values()] == ["running", "unknown", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "number"),
+    [("12", "12"), ("12;cluster", "12"), ("Welcome to the cluster\\n12", "12")],
+)
+def test_the_number_of_a_job_is_on_the_last_line(play, printed: str, number: str) -> None:
+    play("sbatch", f'[ "$1" = --test-only ] || printf "{printed}\\n"')
+    assert make_launcher({}).submit(Path("/job.sh"), Path("/job.log")) == number
+
+
+@pytest.mark.parametrize("printed", ["", "error: no such partition", "12 13", "12abc", "\\377", "12\\nqueued"])
+def test_what_sbatch_prints_oddly_is_no_number(play, printed: str) -> None:
+    play("sbatch", f'[ "$1" = --test-only ] || printf "{printed}\\n"')
+    with pytest.raises(UserError, match=r"^sbatch printed .*, not the number of a job; see squeue --me"):
+        make_launcher({}).submit(Path("/job.sh"), Path("/job.log"))
+
+
+@pytest.mark.parametrize(
+    "printed", ["", "error: Invalid job id", "Restarts=many JobState", "Restarts=-1", "\\377=\\377"]
+)
+def test_what_scontrol_prints_oddly_tells_nothing(play, in_job, printed: str) -> None:
+    play("scontrol", f"printf '{printed}\\n'")
+    allocation = Allocation("slurm", "12", ["node1"], 0)
+    assert launchers.ending(allocation) == "cancelled"
+    launchers.requeue(allocation)
+    assert not launchers.lost_nodes(allocation)
+    assert make_launcher({}).address("node1") == "node1"
+    in_job(SLURM_JOB_NODELIST="node[1-2]")
+    with pytest.raises(UserError, match=r"^scontrol printed .* for node\[1-2\], which is without node1$"):
+        launchers.allocation()
+
+
+def test_a_program_that_cannot_be_run_is_named(play, tmp_path) -> None:
+    play("squeue", "")
+    (tmp_path / "programs/squeue").write_bytes(b"\x7fELF")
+    told = JobState("unknown", "cannot run squeue: Exec format error", "")
     assert make_launcher({}).states(["7"]) == {"7": told}
 
 
