@@ -11,6 +11,10 @@
 - job-script: names of folders, options and words that would run something in the script of a job. They must arrive as
   they are, or be refused.
 - scheduler: Slurm's programs print nonsense, or what they should with damage.
+- server: `serve-load` meets a server that sends floods, bombs, drips, odd figures and text. It must say little, stay
+  below 200 MB, and read again what it stored.
+- paths: names that are not UTF-8, have line breaks, escape sequences or commands of a shell, or are too long, in every
+  path of every command.
 
 The status is 1 if anything was counted. A count of 0 leaves a kind out.
 """
@@ -28,8 +32,10 @@ import click
 import files
 import job_files
 import job_script
+import paths
 import runs
 import scheduler_output
+import server
 from tally import Tally, begin_peak, end_peak
 
 KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
@@ -39,6 +45,8 @@ KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
     "job-files": (300, job_files.attacks),
     "job-script": (500, job_script.attacks),
     "scheduler": (300, scheduler_output.attacks),
+    "server": (100, server.attacks),
+    "paths": (1000, paths.attacks),
 }
 """The kinds of attack: how many by default, and what makes them."""
 

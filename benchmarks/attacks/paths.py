@@ -31,8 +31,10 @@ NAMES = {
     "option": "--json",
     "long": "a" * 255,
     "too long": "a" * 300,
-    "deep": "a/" * 3000,
+    "deep": "d/" * 3000,
 }
+STORABLE = ("not UTF-8", "line break", "escapes", "invisible", "shell", "option", "long")
+"""Names that a file system takes."""
 STARTS = ("ceilings", "submit", "nodes run", "plan run", "suite run")
 """Commands that would measure if all that they are given is sound."""
 
@@ -45,14 +47,14 @@ def attacks(count: int, rng: random.Random) -> Tally:
         files.prepare()
         for kind, path, words in rng.sample(known, min(count, len(known))):
             before = {*Path().iterdir()}
-            with contextlib.suppress(OSError, UnicodeEncodeError):
+            if kind in STORABLE:
                 shutil.copytree("a", path)
             attack(words, kind, tally)
+            if Path("injected").exists():
+                tally.bad("injection", f"{words}")
+            if kind in STORABLE and (faults := store.read([Path(path)])[1]):
+                tally.bad("unreadable", f"{words}: {faults[0]}")
             for made in {*Path().iterdir()} - before:
-                if made.name == "injected":
-                    tally.bad("injection", f"{words}")
-                if made.is_dir() and (faults := store.read([made])[1]):
-                    tally.bad("unreadable", f"{words}: {faults[0]}")
                 shutil.rmtree(made) if made.is_dir() else made.unlink()
     return tally
 

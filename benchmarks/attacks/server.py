@@ -22,7 +22,7 @@ from benchmarker.records import load as loads
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
-from support.serving import ANSWER, END, HEAD, TOKEN, answering
+from support.raw_server import ANSWER, END, HEAD, TOKEN, answering
 
 LONGEST_MESSAGE = 2200
 """Most characters on standard error: an error, and progress."""
@@ -146,8 +146,8 @@ def _attack(where: str, parts: Parts, folder: Path, label: str, tally: Tally) ->
             f"--endpoint={url}",
             *model,
             "--rate=20",
-            "--seconds=1s",
-            "--timeout=3s",
+            "--seconds=0.5s",
+            "--timeout=2s",
             "--new-tokens=3",
         ]
         with subprocess.Popen([sys.executable, "-m", "benchmarker", *words], cwd=folder, stdout=out, stderr=err) as run:

@@ -28,7 +28,10 @@ ODD = "a\nb\x1b[2J\x07"
 
 
 def is_clean(done):
-    return all(line.isprintable() for line in (done.stdout + done.stderr).split("\n")) and "a\nb" not in done.stdout + done.stderr
+    return (
+        all(line.isprintable() for line in (done.stdout + done.stderr).split("\n"))
+        and "a\nb" not in done.stdout + done.stderr
+    )
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -8,7 +8,8 @@ import socket
 import sys
 
 import pytest
-from support.serving import ANSWER, END, HEAD, TOKEN, answering, openai
+from support.raw_server import ANSWER, END, HEAD, TOKEN, answering
+from support.serving import openai
 
 from benchmarker.records import load as loads
 from benchmarker.records.load import Lengths

@@ -1,4 +1,4 @@
-"""A server with OpenAI's completions API on the loopback interface, a hostile one, and servers in virtual time."""
+"""A server with OpenAI's completions API on the loopback interface, and servers in virtual time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -174,42 +174,6 @@ def openai() -> Iterator[OpenAI]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n"
-TOKEN = b'data: {"choices": [{"text": " la"}]}\n\n'
-END = b"data: [DONE]\n\n"
-ANSWER = HEAD + b"\r\n" + TOKEN * 3 + END
-"""A whole answer of three tokens."""
-
-
-@contextmanager
-def answering(answer: Callable[[bytes], Iterable[bytes]]) -> Iterator[str]:
-    """A server that sends what `answer` returns for the first line of each request, raw; yields its address."""
-
-    def serve(client: socket.socket) -> None:
-        with client, client.makefile("rb") as request, suppress(OSError):
-            first, length = request.readline(), 0
-            while header := request.readline().strip():
-                name, _, value = header.partition(b":")
-                length = int(value) if name.lower() == b"content-length" else length
-            request.read(length)
-            for part in answer(first):
-                client.sendall(part)
-
-    def accept() -> None:
-        with suppress(OSError):  # it was closed
-            while True:
-                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
-        thread = threading.Thread(target=accept)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
 
 
 def load(steps: list[Step], **fields: Any) -> Load:

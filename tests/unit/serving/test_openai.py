@@ -7,7 +7,7 @@ import json
 import time
 
 import pytest
-from support.serving import END, HEAD, TOKEN, answering
+from support.raw_server import END, HEAD, TOKEN, answering
 
 from benchmarker.api.errors import UserError
 from benchmarker.serving import openai
