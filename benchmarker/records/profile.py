@@ -116,7 +116,7 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     `critical_ranks` has, for each step, the device for which the others waited longest, by its place among the devices;
     it is empty if that is not known. `exchanges` are the collectives of a step of several devices. `rank` is that of
     the traced process among the `world_size` processes of a distributed program; it is null if the trace is of all of
-    them, each with devices of its own.
+    them, each with devices of its own. `device_names` are those of the devices, if they are known.
     """
 
     format: Literal["xplane", "chrome", "nsys", "rocprof"]
@@ -148,6 +148,7 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     waiting_ns: Annotated[Count | None, NULL_IS_AN_ANSWER] = None
     critical_ranks: list[Count] = []
     exchanges: list[Exchange] = []
+    device_names: list[str] = []
 
     @property
     def whole_ns(self) -> int:

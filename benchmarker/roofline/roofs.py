@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.precision import ITEM_BYTES, PRECISIONS
+from benchmarker.machine import vendor_peaks
 from benchmarker.records.ceilings import MATVEC_ROWS, SMALL, computed_in, key_of
-from benchmarker.roofline import vendor_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -72,6 +72,7 @@ def _profiled(context: Context, record: Record) -> Record:
             separable=case.measuring.separable,
             variables=variables,
             collectives=formula or None,
+            device=record.device.name if record.device else "",
         )
         found = ingest_ranks([file for file, _ in files], expected)
         own = zip(store.of_ranks(record.trial_id, case.ranks), files, strict=True)

@@ -1,7 +1,8 @@
-"""The wall time of a profile: the time that its steps and its work cover."""
+"""The time that intervals cover: the wall time of a profile is what its steps and its work cover."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,11 @@ class Covered:
         end = np.concatenate([until, steps["ts_ns"] + steps["dur_ns"]])
         if not len(steps):
             return cls(begin.min(keepdims=True), end.max(keepdims=True))
+        return cls.union(begin, end)
+
+    @classmethod
+    def union(cls, begin: np.ndarray, end: np.ndarray) -> Covered:
+        """The time that any of some intervals covers."""
         order = np.argsort(begin, kind="stable")
         first, last = begin[order], np.maximum.accumulate(end[order])
         new = np.flatnonzero(np.append(True, first[1:] > last[:-1]))
@@ -43,6 +49,20 @@ class Covered:
     def wall_ns(self) -> int:
         """How much time is covered."""
         return int((self.last - self.first).sum())
+
+    def parts(self, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
+        """Divide a time into parts that are covered and parts that are not: begin, end, and whether it is covered."""
+        place = int(np.searchsorted(self.last, begin, side="right"))
+        while begin < end:
+            if place == len(self.first) or self.first[place] >= end:
+                yield begin, end, False
+                return
+            first, last = max(int(self.first[place]), begin), min(int(self.last[place]), end)
+            if first > begin:
+                yield begin, first, False
+            if last > first:
+                yield first, last, True
+            begin, place = last, place + 1
 
     def until(self, times: np.ndarray) -> np.ndarray:
         """How much of the time before each time is covered, in ns."""

@@ -1,19 +1,23 @@
 """The critical path of a step: the chain of work, launches and waits that determines when the step ends.
 
-The path is followed backwards from the end of the step, or of its last work on a device if that is later:
+The path is followed backwards from the end of the step, or of its last work on a device if that is later, to the begin
+of the step, or the end of the path of the step before if that is later:
 
 - Work on a device waited for the last of: the begin of its launch call; the end of the work before it on its stream;
   the end of work on another stream, if between the launches of these two a call made a stream wait for an event, or if
   the work was ready for 30 µs, and began within 30 µs after that end.
 - From a launch call, the path continues on the host's thread, back to the last call in which that thread waited for the
   device. Such a call waited for the work that ended last before it returned.
-- The path ends at the begin of the step, or where it reaches work of an earlier step.
+- While the host is in no op and no call, it may wait for a busy device without a call, or work. It waited if it did
+  nothing for 30 µs and more, until less than 30 µs after all work had ended; otherwise it is unknown what it did.
+- The path ends where it reaches work of an earlier step.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +30,13 @@ from benchmarker.traces.idle import SYNC, calls_named, on_device
 from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
 
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
+_QUERY = re.compile(r"(Event|Stream)Query")
+"""Calls in which the host asks whether work has ended, as one that waits does again and again."""
 _NEVER = np.iinfo(np.int64).min
 KINDS = ("host", "launch delay", "kernel", "copy", "stream wait", "event wait", "sync", "unknown")
 """What a segment of the path is: the host working; from the begin of a launch call to that of its work; work on the
 device; from the end of earlier work to the begin of the next, on its stream or another; the host returning from a wait;
-before work whose launch and predecessor are not in the trace.
+before work whose launch and predecessor are not in the trace, or the host in no op and no call while a device worked.
 """
 
 
@@ -47,28 +53,34 @@ class Segment(NamedTuple):
 def critical_path(events: pd.DataFrame, step: int | None = None) -> pd.DataFrame:
     """The segments of the paths of all steps, or of one; without steps, of the whole profile.
 
-    The segments of a step follow each other without gaps, the earliest first. `name`, `op` and `scope` are those of
-    their row, and `category` too if it is work. The table is empty if no accelerator executed anything.
+    The segments of a step follow each other without gaps, the earliest first; those of different steps do not overlap.
+    `time_ns` is the part of a segment within the wall time of the profile. `name`, `op` and `scope` are those of its
+    row, and `category` too if it is work. The table is empty if no accelerator executed anything.
     """
     rows = on_device(events)
     segments: list[Segment] = []
     if len(rows):
         walk = _Walk(events, rows)
+        ended = _NEVER
         for number, thread, begin, end in _windows(events, rows):
+            work, last = walk.last_work(number, end)
             if step in (None, number):
-                segments += walk.path(number, thread, begin, end)
+                segments += walk.path(number, thread, max(begin, ended), last, work)
+            ended = max(ended, last)
     made = pd.DataFrame(segments, columns=Segment._fields)
     row = made["row"].to_numpy().astype(np.int64)
     for column, source in {"name": "name", "op": "op", "scope": "leaf", "category": "category"}.items():
         texts = np.append(events[source].astype(object).to_numpy(), "")
         made[column] = texts[row]
     made.loc[~made["kind"].isin(["kernel", "copy"]), "category"] = ""
-    return made.assign(time_ns=made["end_ns"] - made["begin_ns"])
+    covered = Covered.of(events, rows) if segments else None
+    since, until = (made[name].to_numpy().astype(np.int64) for name in ("begin_ns", "end_ns"))
+    return made.assign(time_ns=covered.until(until) - covered.until(since) if covered else until - since)
 
 
 def _windows(events: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[int, int, int, int]]:
     """Number, thread, begin and end of each step; if there are none, those of the whole profile."""
-    steps = events[events["kind"] == "step"].drop_duplicates("step").sort_values("step")
+    steps = events[events["kind"] == "step"].drop_duplicates("step").sort_values("ts_ns", kind="stable")
     if not len(steps):
         covered = Covered.of(events, rows)
         yield -1, -1, covered.begin, covered.end
@@ -94,6 +106,7 @@ class _Walk:
         self.before = self._earlier(rows.index.to_numpy())
         self.by_end = rows.index.to_numpy()[np.argsort(self.end[rows.index], kind="stable")]
         self.ends = self.end[self.by_end]
+        self.busy = Covered.union(self.begin[rows.index], self.end[rows.index])
         self.syncs = dict(self._by_thread(calls_named(events, SYNC)))
         self.event_waits = np.sort(self.begin[calls_named(events, _WAIT_EVENT)])
         self.hosts = _Hosts(events)
@@ -111,13 +124,17 @@ class _Walk:
         before[order[1:][same]] = order[:-1][same]
         return before
 
-    def path(self, step: int, thread: int, begin: int, end: int) -> list[Segment]:
-        """The path of a step, from its begin."""
-        found: list[Segment] = []
-        seen: set[int] = set()
+    def last_work(self, step: int, end: int) -> tuple[int, int]:
+        """The work of a step that ends last, if that is not before the step's end, or -1; and the end of the later."""
         own = self.by_end[self.step[self.by_end] == step]
         work = int(own[-1]) if len(own) and self.end[own[-1]] >= end else -1
-        at = max(end, int(self.end[work])) if work >= 0 else end
+        return work, int(self.end[work]) if work >= 0 else end
+
+    def path(self, step: int, thread: int, begin: int, end: int, work: int) -> list[Segment]:
+        """The path of a step within a time, from its begin; `work` is what ends last, -1 if that is the host."""
+        found: list[Segment] = []
+        seen: set[int] = set()
+        at = end
 
         def go_to(time: int, kind: str, row: int) -> int:
             time = max(min(time, at), begin)
@@ -141,18 +158,55 @@ class _Walk:
                     work = blocker
                 continue
             sync = self._sync(thread, at)
+            returned = max(min(int(self.end[sync]), at), begin) if sync >= 0 else begin
+            segments, work = self._host(step, thread, returned, at, seen)
+            found += segments
+            if work >= 0:
+                at = int(self.end[work])
+                if 0 <= self.step[work] < step:
+                    break
+                continue
+            at = returned
             if sync < 0:
-                found += self.hosts.segments(step, thread, begin, at)
                 break
-            returned = min(int(self.end[sync]), at)
-            found += self.hosts.segments(step, thread, max(returned, begin), at)
-            at = max(returned, begin)
             work = self._ended(int(self.begin[sync]), returned)
             if work < 0 or work in seen:
                 at, work = go_to(int(self.begin[sync]), "sync", sync), -1
             else:
                 at = go_to(int(self.end[work]), "sync", sync)
         return sorted(found, key=lambda segment: segment.begin_ns)
+
+    def _host(self, step: int, thread: int, begin: int, end: int, seen: set[int]) -> tuple[list[Segment], int]:
+        """What the host did, back to where it waited for work without a call, and that work; -1 if it did not."""
+        found: list[Segment] = []
+        stretches = [
+            (is_working, list(pieces))
+            for is_working, pieces in groupby(self.hosts.pieces(thread, begin, end), key=lambda piece: piece.is_working)
+        ]
+        for is_working, pieces in reversed(stretches):
+            if is_working:
+                found += [Segment(step, "host", piece.row, piece.begin, piece.end) for piece in pieces]
+                continue
+            work = self._awaited(pieces[0].begin, pieces[-1].end)
+            if work >= 0 and work not in seen:
+                if self.end[work] < pieces[-1].end:
+                    found.append(Segment(step, "sync", -1, int(self.end[work]), pieces[-1].end))
+                return found, work
+            for piece in pieces:
+                found += [
+                    Segment(step, "unknown" if is_busy else "host", piece.row, since, until)
+                    for since, until, is_busy in self.busy.parts(piece.begin, piece.end)
+                ]
+        return found, -1
+
+    def _awaited(self, begin: int, end: int) -> int:
+        """The work that the host waited for in a time in which it was in no op and no call; -1 if that is not clear."""
+        place = int(np.searchsorted(self.busy.first, end)) - 1
+        ended = int(self.busy.last[place]) if place >= 0 else _NEVER
+        if not begin + KERNEL_WAIT_NS <= ended <= end < ended + KERNEL_WAIT_NS:
+            return -1
+        since, until = self.busy.until(np.array([begin, ended]))
+        return self._ended(ended - 1, ended) if 2 * (until - since) > ended - begin else -1
 
     def _sync(self, thread: int, time: int) -> int:
         """The last call before a time in which a thread waited for the device."""
@@ -199,12 +253,22 @@ class _Walk:
         return -1
 
 
+class _Piece(NamedTuple):
+    """A part of a thread's time, in ns: the innermost row, -1 for none, and whether it is an op or a call."""
+
+    row: int
+    begin: int
+    end: int
+    is_working: bool
+
+
 class _Hosts:
     """The innermost row of each thread of the host at each time."""
 
     def __init__(self, events: pd.DataFrame) -> None:
         kinds = events["kind"]
-        self._working = kinds.isin(["op", "runtime"]).to_numpy()
+        self._working = kinds.isin(["op", "runtime"]).to_numpy().copy()
+        self._working[calls_named(events, _QUERY)] = False
         rows = np.flatnonzero((kinds.isin(["op", "runtime", "scope"]) & (events["dur_ns"] > 0)).to_numpy())
         track = codes(events["track"])[rows]
         begin = events["ts_ns"].to_numpy()[rows]
@@ -219,23 +283,20 @@ class _Hosts:
             each: (times[order][thread == each], then[order][thread == each]) for each in np.unique(track).tolist()
         }
 
-    def segments(self, step: int, thread: int, begin: int, end: int) -> list[Segment]:
-        """Host time as segments of the innermost op or call; where the thread has none, of another thread that has."""
+    def pieces(self, thread: int, begin: int, end: int) -> list[_Piece]:
+        """The host's time by the innermost op or call; where the thread has none, by those of another that has."""
         found = []
-        for row, first, last in self._pieces(thread, begin, end):
-            if row >= 0 and self._working[row]:
-                found.append(Segment(step, "host", row, first, last))
-                continue
-            others = [list(self._pieces(each, first, last)) for each in self._of if each != thread]
-            best = max(others, key=self._worked, default=[])
-            pieces = best if self._worked(best) else [(row, first, last)]
-            found += [Segment(step, "host", each, since, until) for each, since, until in pieces]
+        for piece in self._of_thread(thread, begin, end):
+            others = (
+                [list(self._of_thread(each, piece.begin, piece.end)) for each in self._of if each != thread]
+                if not piece.is_working
+                else []
+            )
+            best = max(others, key=_worked_ns, default=[])
+            found += best if _worked_ns(best) else [piece]
         return found
 
-    def _worked(self, pieces: list[tuple[int, int, int]]) -> int:
-        return sum(last - first for row, first, last in pieces if row >= 0 and self._working[row])
-
-    def _pieces(self, thread: int, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    def _of_thread(self, thread: int, begin: int, end: int) -> Iterator[_Piece]:
         """The innermost row, begin and end of each part of a time; the row is -1 where there is none."""
         times, rows = self._of.get(thread, (np.empty(0, np.int64), np.empty(0, np.int64)))
         at = int(np.searchsorted(times, begin, side="right"))
@@ -244,7 +305,11 @@ class _Hosts:
         inside = [int(rows[at - 1]) if at else -1, *rows[at:until].tolist()]
         for row, first, last in zip(inside, edges, edges[1:], strict=False):
             if last > first:
-                yield row, first, last
+                yield _Piece(row, first, last, row >= 0 and bool(self._working[row]))
+
+
+def _worked_ns(pieces: Sequence[_Piece]) -> int:
+    return sum(piece.end - piece.begin for piece in pieces if piece.is_working)
 
 
 def summed(path: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

@@ -15,7 +15,6 @@ import pandas as pd
 from benchmarker.api.problem import Collective
 from benchmarker.formatting import count
 from benchmarker.records.profile import Exchange
-from benchmarker.traces.attribution.nesting import inherit
 from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import ON_DEVICE
 from benchmarker.traces.formats.collectives import kind_of
@@ -27,6 +26,8 @@ _SENT = {"send": "send_recv", "collective_permute": "send_recv"}
 """What a device sends; that another one receives it is not counted again."""
 _IN_PAIRS = ("send", "recv", "send_recv", "collective_permute")
 """Not collectives of a whole group: each connects two ranks."""
+_UNEVEN = ("all_to_all", "gather", "scatter")
+"""Collectives in which the data of the ranks may differ in size."""
 SAME = ["kind", "group", "size", "number"]
 """Columns in which the rows of one collective are equal."""
 
@@ -37,30 +38,28 @@ def devices(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return sorted(found, key=lambda each: (len(each[0]), each[0]))
 
 
-def moves(rank: int, events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The collectives that a rank executed, in order: kernels, or on a CPU what the profiler calls a collective.
+def moves(rank: int, rows: pd.DataFrame) -> pd.DataFrame:
+    """The collectives among a rank's work, in order: kernels, or on a CPU what the profiler calls a collective.
 
-    `rows` are the rank's work. `row` is the number of the row in `events`.
+    `row` is the number of the row in the event table, `known` whether more than a kernel's name tells the kind.
     """
     chosen = rows[rows["category"] == COMMUNICATION].sort_values("ts_ns", kind="stable")
     if (stated := chosen["collective"] != "").any() and not rows["kind"].isin(ON_DEVICE).any():
         chosen = chosen[stated]
-    states = np.where(events["collective"] != "", np.arange(len(events)), -1)
-    source = inherit(events["parent_id"].to_numpy(), states)[chosen.index]
-    origin = events.iloc[np.maximum(source, 0)].reset_index(drop=True)
-    known = source >= 0
+        chosen = chosen[~chosen.index.isin(chosen["parent_id"])]  # c10d's op around an annotation states the same
     named = [kind_of(text) for text in np.where(chosen["opcode"] != "", chosen["opcode"], chosen["name"])]
-    numbers = {name: np.where(known, origin[name], -1) for name in ("group_size", "message_bytes", "collective_nr")}
+    known = (chosen["collective"] != "").to_numpy()
     instruction = np.where(known & (chosen["opcode"] == ""), "", chosen["op"].astype(str))
-    group = np.where(known, origin["process_group"].astype(str), "")
+    group = chosen["process_group"].astype(str).to_numpy()
     return pd.DataFrame(
         {
             "rank": rank,
             "row": chosen.index.to_numpy(),
             "step": chosen["step"].to_numpy(),
-            "kind": np.where(known, origin["collective"].astype(str), named),
+            "kind": np.where(known, chosen["collective"].astype(str), named),
+            "known": known | (chosen["opcode"] != "").to_numpy(),
             "group": np.where(group == "", instruction, group),
-            **numbers,
+            **{name: chosen[name].to_numpy() for name in ("group_size", "message_bytes", "collective_nr")},
             "ts_ns": chosen["ts_ns"].to_numpy(),
             "dur_ns": chosen["dur_ns"].to_numpy(),
             "stated_ns": chosen["waiting_ns"].to_numpy(),
@@ -72,13 +71,15 @@ def matched(table: pd.DataFrame, *, one_clock: bool) -> tuple[pd.DataFrame, list
     """The collectives that every rank of a group has, with their number; and what is not compared.
 
     They are matched by the profiler's number of them, otherwise by their order, if all ranks have as many; where the
-    group is unknown, among those of one size. `waiting_ns` is how long each rank waited, `exchange_ns` the shortest
-    time without waiting, and `last` whether the rank began last.
+    group is unknown, among those of one size, unless sizes may differ between ranks. `waiting_ns` is how long each rank
+    waited, `exchange_ns` the shortest time without waiting, and `last` whether the rank began last.
     """
-    table = table[~table["kind"].isin(_IN_PAIRS)]
-    table = table.assign(size=np.where(table["group"] == "", table["message_bytes"], -1))
-    found = [table.assign(number=0).iloc[:0]]
-    for _, alike in table.groupby(["kind", "group", "size"]):
+    paired = table["kind"].isin(_IN_PAIRS)
+    whole = table[~paired]
+    sized = (whole["group"] == "") & ~whole["kind"].isin(_UNEVEN)
+    whole = whole.assign(size=np.where(sized, whole["message_bytes"], -1))
+    found = [whole.assign(number=0).iloc[:0]]
+    for _, alike in whole.groupby(["kind", "group", "size"]):
         numbered = (alike["collective_nr"] >= 0).all() and not alike.duplicated(["rank", "collective_nr"]).any()
         order = alike.groupby("rank").cumcount()
         of_group = alike.assign(number=alike["collective_nr"] if numbered else order)
@@ -87,9 +88,22 @@ def matched(table: pd.DataFrame, *, one_clock: bool) -> tuple[pd.DataFrame, list
         if ranks > 1 and (numbered or everywhere.all()):
             found.append(of_group[everywhere])
     made = _waited(pd.concat(found, ignore_index=True), one_clock)
-    lost = len(table) - len(made)
-    lacking = f"{count(lost, 'collective')} not compared: not every rank of the group has a counterpart"
-    return made, [lacking] if lost else []
+    left_out = {
+        ("collective", "collectives", "not every rank of the group has a counterpart"): len(whole) - len(made),
+        ("send, receive or permutation", "sends, receives and permutations", "each connects only two ranks"): int(
+            (paired & table["known"]).sum()
+        ),
+        (
+            "kernel named SendRecv",
+            "kernels named SendRecv",
+            "all-to-alls are named so too, and the profile of the host does not tell which they are",
+        ): int((paired & ~table["known"]).sum()),
+    }
+    return made, [
+        f"{count(number, one, several)} not compared: {why}"
+        for (one, several, why), number in left_out.items()
+        if number
+    ]
 
 
 def _waited(found: pd.DataFrame, one_clock: bool) -> pd.DataFrame:
@@ -106,11 +120,16 @@ def _waited(found: pd.DataFrame, one_clock: bool) -> pd.DataFrame:
     return found.assign(exchange_ns=exchange, last=one)
 
 
-def critical(found: pd.DataFrame) -> dict[int, tuple[int, int]]:
-    """By step, the rank for which the others waited longest, and how long they did, in ns; -1 is outside any step."""
+def waited_for(found: pd.DataFrame) -> pd.Series:
+    """How long the others waited for a rank in a step, summed over them, in ns; by step (-1: outside any) and rank."""
     by = [found[name] for name in SAME]
     last = found[found["last"]].assign(waited_ns=found["waiting_ns"].groupby(by).transform("sum"))
-    waited = last.groupby(["step", "rank"])["waited_ns"].sum()
+    return last.groupby(["step", "rank"])["waited_ns"].sum()
+
+
+def critical(found: pd.DataFrame) -> dict[int, tuple[int, int]]:
+    """By step, the rank for which the others waited longest, and how long they did, in ns; -1 is outside any step."""
+    waited = waited_for(found)
     return {
         step: (int(waited[step].idxmax()), int(waited[step].max())) for step in waited.index.unique("step").tolist()
     }

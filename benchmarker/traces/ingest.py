@@ -27,7 +27,7 @@ from benchmarker.traces.scopes import scopes
 from benchmarker.traces.statistics import describe, work
 from benchmarker.traces.summary import summary
 
-_LONGEST_NS = 1 << 61
+LONGEST_NS = 1 << 61
 """Sums of longer times are not exact, or do not fit into 64 bits."""
 _EXACT_NS = 1 << 53
 """Shares of a longer time, which are floats, are not exact to the ns."""
@@ -43,7 +43,7 @@ class Expected:
     """What is known about a trace before it is read: how often a step enters each scope, and how it was recorded.
 
     `collectives` are those of a step by formula, if the problem says anything of them. `causal` is how the FLOPs of
-    causal attention are to be counted.
+    causal attention are to be counted. `device` is the name of the devices, which counts if the trace states none.
     """
 
     scopes: Mapping[str, int] = field(default_factory=dict)
@@ -51,6 +51,7 @@ class Expected:
     variables: Mapping[str, str] = field(default_factory=dict)
     collectives: Sequence[Collective] | None = None
     causal: Causal = "half"
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ def ingest(path: Path, expected: Expected | None = None, capture: Path | None = 
     """
     expected = expected or Expected()
     reading = read(path, expected.causal)
+    if expected.device and not reading.device_names:
+        reading = replace(reading, device_names=(expected.device,))
     rows = len(reading.events)
     if capture:
         reading = with_capture(reading, _capture(path, reading, capture, expected.causal))
@@ -123,6 +126,8 @@ def read(path: Path, causal: Causal = "half") -> Reading:
         raise UserError(f"{path}: {'the compressed file is cut short' if source.cut_short else 'an empty file'}")
     if path.suffix in _REPORTS:
         raise UserError(f"{path}: a report of Nsight Systems; export it first: nsys export --type=sqlite {path}")
+    if rocprof.is_json(first):
+        raise UserError(f"{path}: {rocprof.JSON}")
     if not first.startswith(databases.MAGIC) and (what := foreign(first)):
         raise UserError(
             f"{path}: {what}, not a trace; a trace is an .xplane.pb file of JAX, JSON with traceEvents, "
@@ -143,7 +148,7 @@ def read(path: Path, causal: Causal = "half") -> Reading:
         ) from None
     except msgspec.DecodeError as error:
         raise UserError(f"{path}: not a trace in Chrome JSON format: {error}") from None
-    if reading.events["dur_ns"].to_numpy().astype(float).sum() > _LONGEST_NS:
+    if reading.events["dur_ns"].to_numpy().astype(float).sum() > LONGEST_NS:
         raise UserError(f"{path}: its events add up to more than 73 years: the times are not those of a trace")
     if reading.events["device"].nunique() > _MOST_DEVICES:
         raise UserError(f"{path}: its events name more than {_MOST_DEVICES} devices: this is not a trace")
@@ -156,6 +161,8 @@ def foreign(first: bytes) -> str:
     """What a file is that begins with these bytes and can be no trace; empty if it may be one."""
     if first.startswith(databases.MAGIC):
         return databases.OTHER
+    if rocprof.is_json(first):
+        return rocprof.JSON
     beginning = first[:_SEEN]
     text = beginning.decode("utf-8", "ignore")
     is_text = len(text.encode()) > len(beginning) - 4 and all(char.isprintable() or char.isspace() for char in text)

@@ -16,9 +16,11 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import regular
 from benchmarker.records.profile import Scope, Trace
 from benchmarker.traces.events import ADDED, FLOATS, INTEGERS, MEMORY, TEXTS, codes, frame, words
-from benchmarker.traces.ingest import Ingested
+from benchmarker.traces.ingest import LONGEST_NS, Ingested
 
 _KEY = b"benchmarker"
+_TIMES, _DURATIONS = ("ts_ns", "end_ns"), ("dur_ns", "self_ns", "busy_ns", "waiting_ns")
+"""Columns with times in ns: none may overflow 64 bits when durations are added to it, or added up."""
 MAGIC = b"PAR1"
 
 
@@ -66,6 +68,10 @@ def load(path: Path) -> Ingested:
         columns |= {name: held[name].to_numpy().astype(float) for name in floats}
         if held.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < held.num_rows:
             raise ValueError("a parent_id is not the number of a row")
+        times = [columns[name].astype(float) for name in (*_TIMES, *_DURATIONS) if name in columns]
+        latest, longest = max(each.max(initial=0) for each in times), max(each.sum() for each in times[len(_TIMES) :])
+        if min(each.min(initial=0) for each in times) < -1 or latest > 2 * LONGEST_NS or longest > LONGEST_NS:
+            raise ValueError("its times are not those of a trace")
         if "memory" in columns["kind"].categories and not set(MEMORY) <= columns.keys():
             raise ValueError("memory events lack their sizes")
     except OSError as error:

@@ -54,9 +54,9 @@ def is_trace(path: Path) -> bool:
 def what_else(path: Path) -> str:
     """What a file is if it is neither a trace nor JSON; empty if it may be one of these, or is no file."""
     first = _beginning(path)
-    return (
-        "" if is_trace(path) or first.lstrip()[:1] in (b"", b"{") else foreign(first) or "not a record and not a trace"
-    )
+    if not first or is_trace(path):
+        return ""
+    return foreign(first) or ("" if first.lstrip()[:1] in (b"", b"{") else "not a record and not a trace")
 
 
 def traces_in(folder: Path) -> Path | None:

@@ -12,8 +12,11 @@ from statistics import median
 import pandas as pd
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import count, si
+from benchmarker.machine.vendor_peaks import limits
+from benchmarker.traces.attribution.costs import POSSIBLE
 from benchmarker.traces.communication import Overlap
-from benchmarker.traces.exchanges import OF_GROUP, SAME, critical, devices, matched, moves
+from benchmarker.traces.exchanges import OF_GROUP, SAME, critical, devices, matched, moves, waited_for
 from benchmarker.traces.ingest import Ingested
 from benchmarker.traces.statistics import work
 
@@ -44,7 +47,8 @@ class Collective:
 
     `bytes` is the size as nccl-tests counts it: the data of one rank, for a gather that of all. `shortest_ns` is the
     median of the shortest time of each collective without waiting. The bandwidths divide by it;
-    `bus_bytes_per_s` has nccl-tests' factor. `last` is the rank that most often began last, `last_share` how often.
+    `bus_bytes_per_s` has nccl-tests' factor; both are None if the devices' memory cannot be so fast. `last` is the rank
+    that most often began last, `last_share` how often.
     """
 
     kind: str
@@ -73,21 +77,17 @@ class CriticalRank:
 class Ranks:
     """Ranks in order, their collectives with the longest waiting first, and what should be known about both.
 
-    `steps` has the critical rank of each step in which there is a collective that all ranks of its group have.
+    `last` is the rank for which the others waited longest; None if nobody waited. `steps` has the critical rank of each
+    step in which there is a collective that all ranks of its group have. `compared_share` is the part of the time of
+    all collectives, sends and receives that is compared.
     """
 
     ranks: list[RankTime]
     collectives: list[Collective]
+    last: int | None
     steps: list[CriticalRank]
     notes: list[str]
-
-    @property
-    def last(self) -> int | None:
-        """The rank for which the others waited longest; None if nobody waited."""
-        waited: dict[int, int] = {}
-        for each in self.collectives:
-            waited[each.last] = waited.get(each.last, 0) + each.waiting_ns
-        return max(waited, key=lambda rank: waited[rank]) if any(waited.values()) else None
+    compared_share: float
 
 
 def ranks(traces: Sequence[Ingested], names: Sequence[str]) -> Ranks:
@@ -95,7 +95,7 @@ def ranks(traces: Sequence[Ingested], names: Sequence[str]) -> Ranks:
     parts = list(_parts(traces, names))
     if len(parts) < 2:
         raise UserError(f"{names[0]} is of one rank; give a trace of each rank, such as rank*.json")
-    table = pd.concat([moves(rank, each.events, rows) for rank, _, each, rows in parts], ignore_index=True)
+    table = pd.concat([moves(rank, rows) for rank, _, _, rows in parts], ignore_index=True)
     found, notes = matched(table, one_clock=len(traces) == 1)
     waiting = found.groupby("rank")["waiting_ns"].sum()
     times = [_time(rank, device, each, rows, int(waiting.get(rank, 0))) for rank, device, each, rows in parts]
@@ -103,7 +103,24 @@ def ranks(traces: Sequence[Ingested], names: Sequence[str]) -> Ranks:
     if len(parts) < world:
         notes.insert(0, f"traces of {len(parts)} of {world} ranks: waiting for the others is unknown")
     steps = [CriticalRank(step, rank, waited) for step, (rank, waited) in critical(found).items() if step >= 0]
-    return Ranks(times, _collectives(found), steps, notes)
+    most = limits(sorted({name for each in traces for name in each.trace.device_names}))
+    lines = _collectives(found, POSSIBLE * most.bytes_per_s)
+    impossible = sum(line.algorithm_bytes_per_s is None for line in lines if line.bytes and line.shortest_ns)
+    if impossible:
+        peak = si(most.bytes_per_s, "B/s")
+        notes.append(
+            f"{count(impossible, 'line has', 'lines have')} no bandwidth: it would be above {POSSIBLE} times that of "
+            f"the memory of {most.of} ({peak}), so sizes or times are not those of the collectives"
+        )
+    waited = waited_for(found).groupby("rank").sum()
+    return Ranks(
+        ranks=times,
+        collectives=lines,
+        last=int(waited.idxmax()) if waited.any() else None,
+        steps=steps,
+        notes=notes,
+        compared_share=float(found["dur_ns"].sum() / table["dur_ns"].sum()) if table["dur_ns"].any() else 1.0,
+    )
 
 
 def bus_factor(kind: str, ranks: int) -> float:
@@ -146,8 +163,8 @@ def _time(rank: int, device: str, each: Ingested, rows: pd.DataFrame, waiting_ns
     )
 
 
-def _collectives(found: pd.DataFrame) -> list[Collective]:
-    """One line for each kind, group and size."""
+def _collectives(found: pd.DataFrame, most: float) -> list[Collective]:
+    """One line for each kind, group and size; bandwidths above `most`, in bytes/s, are impossible."""
     lines = []
     largest = found.groupby(SAME)["message_bytes"].transform("max")
     for (kind, group, message), of_line in found.assign(size=largest).groupby(["kind", "group", "size"]):
@@ -156,6 +173,8 @@ def _collectives(found: pd.DataFrame) -> list[Collective]:
         shortest = float(each["exchange_ns"].first().median())
         total = None if message < 0 else int(message) * (ranks if kind in OF_GROUP else 1)
         rate = total / shortest * 1e9 if total and shortest else None
+        factor = bus_factor(kind, ranks)
+        rate = rate if rate and max(1, factor) * rate <= most else None
         last = of_line.loc[of_line["last"], "rank"].value_counts()
         lines.append(
             Collective(
@@ -167,7 +186,7 @@ def _collectives(found: pd.DataFrame) -> list[Collective]:
                 shortest_ns=shortest,
                 waiting_ns=int(of_line["waiting_ns"].sum()),
                 algorithm_bytes_per_s=rate,
-                bus_bytes_per_s=rate and rate * bus_factor(kind, ranks),
+                bus_bytes_per_s=rate and rate * factor,
                 last=int(last.index[0]),
                 last_share=int(last.iloc[0]) / len(each),
             )

@@ -60,10 +60,11 @@ def summary(
         uneven=uneven,
         devices=devices,
         missing=missing,
-        notes=[*reading.notes, *_unknown(events, rows), *_restored(found), *_captured(rows)],
+        notes=[*reading.notes, *found.notes, *_unknown(events, rows), *_restored(found), *_captured(rows)],
         complete=not missing,
         rank=reading.rank,
         world_size=reading.world_size,
+        device_names=list(reading.device_names),
     )
 
 

@@ -44,7 +44,7 @@ def _with_exchanges(found: Ingested, expected: Sequence[Collective] | None) -> I
     parts = devices(work(found.events))
     if len(parts) < 2:
         return found
-    table = pd.concat([moves(rank, found.events, rows) for rank, (_, rows) in enumerate(parts)], ignore_index=True)
+    table = pd.concat([moves(rank, rows) for rank, (_, rows) in enumerate(parts)], ignore_index=True)
     waited = matched(table, one_clock=True)[0]
     waiting_ns = found.events["waiting_ns"].to_numpy().copy()
     waiting_ns[waited["row"]] = waited["waiting_ns"]

@@ -19,11 +19,11 @@ from benchmarker.cli.options.problem import names_of
 from benchmarker.cli.options.types import Folder, Integer
 from benchmarker.formatting import clean, duration_text, si
 from benchmarker.hooks import registry
+from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
 from benchmarker.records.configurations import Value, label, text
-from benchmarker.roofline.vendor_peaks import peak
 from benchmarker.running.ceilings import measure
 
 if TYPE_CHECKING:

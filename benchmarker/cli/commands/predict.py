@@ -20,11 +20,11 @@ from benchmarker.cli.options.types import Number
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, si
 from benchmarker.hooks import parameters, registry
+from benchmarker.machine.vendor_peaks import peak
 from benchmarker.records import ceilings
 from benchmarker.records.ceilings import Ceilings
 from benchmarker.roofline.prediction import predict
 from benchmarker.roofline.roofs import named_roof
-from benchmarker.roofline.vendor_peaks import peak
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Mode

@@ -16,8 +16,9 @@ import pandas as pd
 
 from benchmarker.traces.attribution.backward import PHASES, UNKNOWN, forward_rows, phases, scope_rows
 from benchmarker.traces.attribution.categories import UNCATEGORISED, categorize
+from benchmarker.traces.attribution.collectives import with_collectives
 from benchmarker.traces.attribution.completion import completed
-from benchmarker.traces.attribution.costs import counted_once
+from benchmarker.traces.attribution.costs import counted_once, without_impossible
 from benchmarker.traces.attribution.graphs import HOW, captured_calls
 from benchmarker.traces.attribution.instructions import from_programs
 from benchmarker.traces.attribution.nesting import Nest, busy, enclosed, inherit, nest
@@ -40,7 +41,8 @@ class Attributed:
 
     `unmatched_ops` are executed ops that are in no program of the file. `unmatched_backward` are backward ops whose
     forward op is not in the file, `restored` those of autograd itself, which have none. `unlaunched` are device rows
-    whose launch is not in the file. `overlapping` are rows that begin within another row and end after it.
+    whose launch is not in the file. `overlapping` are rows that begin within another row and end after it. `notes` tell
+    what was left out.
     """
 
     events: pd.DataFrame
@@ -49,6 +51,7 @@ class Attributed:
     restored: int
     unlaunched: int
     overlapping: int
+    notes: tuple[str, ...] = ()
 
 
 def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
@@ -102,10 +105,13 @@ def attribute(reading: Reading, known: Collection[str] = ()) -> Attributed:
     events = with_calls(events, call, nested)
     kind = Kinds(events)
     _categorise(events, kind, _optimizing(events, nested, kind, source))
+    events = with_collectives(events, kind.on_device)
     events["waiting_ns"] = meetings_ns(events, nested)
     events = counted_once(_timed(events, kind, nested), nested, source, kind.on_device)
+    events, note = without_impossible(events, kind.work, reading.device_names)
     unlaunched = int((kind.on_device & (launch < 0) & (events["op"] == "").to_numpy()).sum())
-    return Attributed(events, unmatched_ops, unmatched_backward, restored, unlaunched, nested.overlapping)
+    notes = (note,) if note else ()
+    return Attributed(events, unmatched_ops, unmatched_backward, restored, unlaunched, nested.overlapping, notes)
 
 
 def _nest_hosts(events: pd.DataFrame, kind: Kinds, begin: np.ndarray, end: np.ndarray) -> Nest:

@@ -37,6 +37,7 @@ class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: dict[str, str]
     idle: tuple[str, ...]
     instructions: tuple[str, ...]
+    products: tuple[str, ...]
     updates: tuple[str, ...]
     hlo: tuple[_Opcodes, ...]
     own: tuple[_Patterns, ...]
@@ -80,6 +81,8 @@ class _Rules:
     """The entry for opcodes that the file does not list."""
     instructions: re.Pattern[str]
     """Matches the names of ops and HLO instructions."""
+    products: re.Pattern[str]
+    """Matches the names of kernels that are matrix products even if an attention op launches them."""
     updates: re.Pattern[str]
     """Matches ops that update parameters if an optimizer's step runs them."""
     own: _Table
@@ -102,8 +105,10 @@ def _rules() -> _Rules:
             else:
                 opcodes[opcode] = entry
     tables = (_Table(rows) for rows in (data.own, data.target, data.op, data.name))
-    instructions, updates = (re.compile("|".join(each), re.VERBOSE) for each in (data.instructions, data.updates))
-    return _Rules(data.categories, frozenset(data.idle), opcodes, other, instructions, updates, *tables)
+    instructions, products, updates = (
+        re.compile("|".join(each), re.VERBOSE) for each in (data.instructions, data.products, data.updates)
+    )
+    return _Rules(data.categories, frozenset(data.idle), opcodes, other, instructions, products, updates, *tables)
 
 
 def categories() -> Mapping[str, str]:
@@ -126,7 +131,8 @@ def categorize(
        layout transpose or a softmax keeps its category even if a convolution or an attention op launched it.
     3. The target of the custom call.
     4. The launching op: a matrix product launched by a convolution counts as convolution, and a kernel that adds up the
-       parts of a matrix product counts as matrix product.
+       parts of a matrix product counts as matrix product. A kernel that is named as a matrix product counts as one
+       though an attention op launched it.
     5. All other kernel names (`name` in the data).
 
     If no op is known, a name that looks like an op is used as the op. Any other name is looked up among the ops last,
@@ -141,11 +147,18 @@ def categorize(
         _by_opcodes(rules, opcodes)
         or rules.own.find("name", name)
         or rules.target.find("hlo", target)
-        or rules.op.find("op", name if is_op else op)
+        or _by_op(rules, name, name if is_op else op)
         or rules.name.find("name", name)
         or rules.op.find("op", name)
         or (UNCATEGORISED, "")
     )
+
+
+def _by_op(rules: _Rules, name: str, op: str) -> tuple[str, str] | None:
+    """Category and rule by the op that launched a kernel, or by the kernel's name if that is more particular."""
+    found = rules.op.find("op", op)
+    product = rules.products.search(name) if found and found[0] == "attention" and name != op else None
+    return ("gemm", f"name:{product.group()}") if product else found
 
 
 def _by_opcodes(rules: _Rules, opcodes: Sequence[str]) -> tuple[str, str] | None:

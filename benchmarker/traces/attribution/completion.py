@@ -2,6 +2,8 @@
 
 The thread often writes the completion marker late, after everything that depends on the op has run. The op was
 therefore complete no later than when the first instruction that uses its result began, or when its step ended.
+
+An op that another one waits for, such as copy-start and copy-done, is complete when the other one ends.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.traces.events import codes, grouped
-from benchmarker.traces.formats.hlo import Program
+from benchmarker.traces.formats.hlo import DONE, STARTS, Program
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -26,6 +28,33 @@ def completed(events: pd.DataFrame, programs: Mapping[int, Program], work: np.nd
         latest = np.minimum(end_ns[late], _step_ends(events, late))
         latest = np.minimum(latest, _first_uses(events, programs, np.flatnonzero(work), late, until))
         end_ns[late] = np.where(latest > until, latest, -1)
+    latest_ns: np.ndarray = np.maximum(end_ns, _waited_for(events, programs, np.flatnonzero(work)))
+    return latest_ns
+
+
+def _waited_for(events: pd.DataFrame, programs: Mapping[int, Program], work: np.ndarray) -> np.ndarray:
+    """When the op ended that waited for each row that began an asynchronous operation; -1 for other rows."""
+    end_ns = np.full(len(events), -1)
+    begin, op, program = events["ts_ns"].to_numpy(), codes(events["op"]), events["program_id"].to_numpy()
+    begins, waits = (
+        np.array([opcode.endswith(ending) for opcode in events["opcode"].cat.categories], bool)[codes(events["opcode"])]
+        for ending in (STARTS, DONE)
+    )
+    first, last = work[begins[work]], work[waits[work]]
+    if not (len(first) and len(last)):
+        return end_ns
+    row, user = _uses(op[first], program[first], programs, list(events["op"].cat.categories))
+    execution = grouped(codes(events["device"]), program, events["run"])[0]
+    started = pd.DataFrame({"row": first[row], "execution": execution[first[row]], "op": user, "at": begin[first[row]]})
+    ended = pd.DataFrame({"end": last, "execution": execution[last], "op": op[last], "at": begin[last]})
+    pairs = pd.merge_asof(
+        *(each.astype("int64").sort_values("at") for each in (started, ended)),
+        on="at",
+        by=["execution", "op"],
+        direction="forward",
+    ).dropna()
+    rows, ends = (pairs[name].to_numpy().astype(np.int64) for name in ("row", "end"))
+    end_ns[rows] = (begin + events["dur_ns"].to_numpy())[ends]
     return end_ns
 
 

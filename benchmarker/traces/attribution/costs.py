@@ -1,23 +1,34 @@
-"""Assign FLOPs and bytes to the innermost row that does the work, so that each is counted once."""
+"""Assign FLOPs and bytes to the innermost row that does the work: each is counted once, and none that is impossible."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
 
+from benchmarker.formatting import count, si
+from benchmarker.machine.vendor_peaks import limits
 from benchmarker.traces.attribution.nesting import Nest, inherit
 from benchmarker.traces.events import codes, grouped, words
+from benchmarker.traces.statistics import durations_ns
 
 _HEAVY = ("gemm", "convolution", "attention")
 """Categories of kernels that do the counted work of an op; the op may launch other kernels as well."""
+_MOVING = "memory"
+"""The category of instructions that a memory copy may execute."""
+
+POSSIBLE = 1.2
+"""Rates above this multiple of a vendor's peak are impossible: boost clocks are a few percent above those of peaks."""
 
 
 def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_device: np.ndarray) -> pd.DataFrame:
     """The table with each cost counted once: not in the ops around an op, and in the kernel that does the op's work.
 
     The description of a matrix product goes with its FLOPs. Of several kernels, the longest of a heavy category does
-    the work; if there is none, the longest of all; a memory copy or set only if there is no kernel. `launch` is the
-    row that launched each device row, or that was captured for it.
+    the work; if there is none, the longest of all. A memory copy or set never computes: it does the work only of an
+    instruction that moves memory, if there is no kernel. `launch` is the row that launched each device row, or that was
+    captured for it. Costs of device rows that are of no instruction are their own.
     """
     gemm = codes(events["gemm"])
     amounts = {name: events[name].to_numpy().copy() for name in ("flops", "bytes")}
@@ -27,9 +38,12 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
     if not (cost.any() and on_device.any()):
         return events.assign(gemm=_where(amounts["flops"], gemm, events), **amounts)
     rows = np.arange(len(events))
+    is_kernel = (events["kind"] == "kernel").to_numpy()
     if (cost & on_device).any():
-        done = _doing(events, _instruction(events), np.flatnonzero(on_device & cost), together=True)
-        other = on_device & cost & ~np.isin(rows, done)
+        instructed = on_device & cost & (events["opcode"] != "").to_numpy()
+        able = is_kernel | ((events["category"] == _MOVING).to_numpy() & ~np.isfinite(amounts["flops"]))
+        done = _doing(events, _instruction(events), np.flatnonzero(instructed & able), together=True)
+        other = instructed & ~np.isin(rows, done)
         for values in amounts.values():
             values[other] = np.nan
     else:
@@ -37,11 +51,37 @@ def counted_once(events: pd.DataFrame, nested: Nest, launch: np.ndarray, on_devi
         op = np.where(on_device & (launch >= 0), costing[launch], -1)
         again = np.where(events["graph"] != "", events["parent_id"], -1)  # each launch of a graph repeats its ops
         call = grouped(op, again)[0]
-        done = _doing(events, call, np.flatnonzero(op >= 0), together=False)
+        done = _doing(events, call, np.flatnonzero((op >= 0) & is_kernel), together=False)
         for values in amounts.values():
             values[done] = values[op[done]]
         gemm[done] = gemm[op[done]]
     return events.assign(gemm=_where(amounts["flops"], gemm, events), **amounts)
+
+
+def without_impossible(
+    events: pd.DataFrame, work: np.ndarray, device_names: Collection[str]
+) -> tuple[pd.DataFrame, str]:
+    """The table without costs that no device can do in the time of their rows, and a note that counts them, or empty.
+
+    `work` are the rows that are work. Without names of the devices, the largest peaks of any device are the limit.
+    """
+    most, took_s = limits(device_names), durations_ns(events) / 1e9
+    kept: dict[str, np.ndarray] = {}
+    lost = np.zeros(len(events), bool)
+    peaks = []
+    for name, peak, text in (("flops", most.flop_per_s, "FLOP/s"), ("bytes", most.bytes_per_s, "B/s")):
+        amounts = events[name].to_numpy()
+        too_many = work & (amounts > POSSIBLE * peak * took_s)
+        kept[name] = np.where(too_many, np.nan, amounts)
+        lost |= too_many
+        peaks += [si(peak, text)] * bool(too_many.any())
+    if not peaks:
+        return events, ""
+    note = (
+        f"{count(int(lost.sum()), 'event has', 'events have')} no FLOPs or bytes: their rate would be above "
+        f"{POSSIBLE} times the peak of {most.of} ({', '.join(peaks)}), so the cost is not theirs, or in a cache"
+    )
+    return events.assign(**kept), note
 
 
 def _where(flops: np.ndarray, gemm: np.ndarray, events: pd.DataFrame) -> pd.Categorical:

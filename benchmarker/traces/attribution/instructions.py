@@ -15,7 +15,7 @@ from benchmarker.traces.attribution.paths import leaf, scope_path, to_leaf
 from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import Kinds, codes, grouped, words
 from benchmarker.traces.formats.collectives import kind_of
-from benchmarker.traces.formats.hlo import REWRITTEN, Instruction, Program
+from benchmarker.traces.formats.hlo import DONE, REWRITTEN, Instruction, Program
 
 _NOT_SYMBOL = re.compile(r"\W")
 
@@ -119,8 +119,9 @@ def _explain(program: Program | None, op: str, path: str, known: Collection[str]
     if category == "reduction" and program.is_softmax(instruction):
         category, rule = "softmax", "hlo:reduce, exponential"
     flops = program.flops(instruction)
-    collective = kind_of(instruction.opcode) if category == COMMUNICATION else ""
-    message = program.input_bytes(instruction) if collective and not instruction.opcode.endswith("-done") else -1
+    kinds = [kind_of(each.opcode) for each in (instruction, *members)] if category == COMMUNICATION else []
+    collective = next(filter(None, kinds), "")
+    message = program.input_bytes(instruction) if collective and not instruction.opcode.endswith(DONE) else -1
     return _Explained(
         scope=to_leaf(where.scopes, own),
         leaf=own,

@@ -46,6 +46,8 @@ _ROCPROF = re.compile(
     r"(?:\d+ )?(?:(?P<api>CPU (?:HIP|HSA|KFD) API)|(?P<copy>COPY)|GPU(?P<gpu>\d+)|(?P<scope>Markers and Ranges))\b"
 )
 """How rocprof names processes, with or without a number to sort them by; its events have no category."""
+_ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\)#")
+"""Annotations that PyTorch makes itself; older versions give them the category of ops."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 JAX_LIMIT = 1_000_000
 """JAX's viewer file silently ends at this many events (TF_PROFILER_TRACE_VIEWER_MAX_EVENTS raises the limit)."""
@@ -260,6 +262,7 @@ class _Rows:
             notes=tuple(notes),
             rank=_stated(source.beside, "rank"),
             world_size=_stated(source.beside, "world_size"),
+            device_names=_device_names(source.beside),
         )
 
     def _kinds(self, found: dict[str, np.ndarray], torch: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -273,6 +276,7 @@ class _Rows:
         scope, step = code("scope"), np.full(len(kind), -1)
         kind[modules & (category == code("python_function"))] = scope
         name[modules] = each_of(name[modules], lambda text: code(text.removeprefix(_MODULE)))
+        kind[(kind == code("op")) & self.interned.matching(name, _ANNOTATION.match)] = scope
         scopes = np.flatnonzero(kind == scope)
         kind[scopes[self.interned.matching(name[scopes], collectives.ANNOTATION.match)]] = code("op")
         steps = scopes[self.interned.matching(name[scopes], _STEP.match)]
@@ -381,6 +385,13 @@ def _stated(beside: dict[str, Any], name: str) -> int | None:
     stated = beside.get("distributedInfo")
     number = int(integers([stated.get(name) if isinstance(stated, dict) else None])[0])
     return number if number >= 0 else None
+
+
+def _device_names(beside: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the accelerators that PyTorch states beside the events."""
+    stated = beside.get("deviceProperties")
+    names = [each.get("name") for each in stated if isinstance(each, dict)] if isinstance(stated, list) else []
+    return tuple(dict.fromkeys(name for name in names[:_MOST] if isinstance(name, str)))
 
 
 def _left_out(counts: Counter[str]) -> str:

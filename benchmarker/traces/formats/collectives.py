@@ -1,7 +1,7 @@
 """The collectives in a trace of PyTorch: what its c10d states of them, and one name for each kind of collective.
 
-The fields of an event: libkineto's output_json.cpp. Only c10d's own op and its kernels have them; its CPU backends
-write an annotation, such as `gloo:all_reduce`, with the shapes of its inputs.
+The fields of an event: libkineto's output_json.cpp. Only c10d's own op and its kernels have them, and in older versions
+none. Each backend writes an annotation, such as `nccl:all_reduce`, with the shapes of its inputs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def columns(name: np.ndarray, args: Sequence[Args], texts: Texts) -> dict[str, n
         elements = integers([each.message for each in given])
         size = np.array([_element_bytes(text_of(each.element)) for each in given])
         numbers["message_bytes"][stated] = np.where((elements >= 0) & (size > 0), elements * size, -1)
-    for row in np.flatnonzero(texts.matching(name, ON_CPU.match)).tolist():
+    for row in np.flatnonzero(texts.matching(name, ANNOTATION.match)).tolist():
         kind[row] = texts.code(kind_of(texts.values()[name[row]]))
         numbers["message_bytes"][row] = _input_bytes(args[row])
     return {"collective": kind, "process_group": group, **numbers}

@@ -17,12 +17,14 @@ from benchmarker.traces.formats.gemm import Gemm, dtype
 from benchmarker.traces.formats.shapes import array, group, inputs
 from benchmarker.traces.formats.wire import WireError, fields, integers, text
 
-_NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+_NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "async-update"}
 """Opcodes that execute nothing."""
 _PARTIAL = {"gather", "dynamic-slice", "scatter", "dynamic-update-slice"}
 """Opcodes that access only part of an operand; the shapes do not show which part."""
-_CALLS = {"fusion", "call"}
+_CALLS = {"fusion", "call", "async-start"}
 """Opcodes whose called computations are their members."""
+STARTS, DONE = ("-start", "send", "recv"), "-done"
+"""How the opcodes end of the two instructions of an asynchronous operation: one begins it, the other waits for it."""
 _DEEPEST, _MOST_MEMBERS = 16, 1 << 18
 """Fusions nest two or three deep and contain some hundreds of instructions; a file beyond these limits is damaged."""
 _LARGEST_DIM = 1 << 40
@@ -208,13 +210,22 @@ class Program:
     def bytes(self, instruction: Instruction) -> float:
         """Minimum bytes moved by one execution: operands read once, results written once.
 
-        NaN for control flow, if a dimension is unknown, and if only part of an operand is used.
+        NaN for control flow, if a dimension is unknown, and if only part of an operand is used. Those of an
+        asynchronous operation are counted where it begins; its result is that of the instruction that waits for it.
         """
-        if instruction.opcode in ("while", "conditional", "call"):
+        if instruction.opcode in ("while", "conditional", "call", "async-update"):
             return math.nan
-        if any(each.opcode in _PARTIAL for each in self.members(instruction)):
+        if instruction.opcode.endswith(DONE) or any(each.opcode in _PARTIAL for each in self.members(instruction)):
             return math.nan
-        return float(instruction.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
+        last = self.done(instruction) if instruction.opcode.endswith(STARTS) else instruction
+        if last is None:
+            return math.nan
+        return float(last.shape.bytes + sum(each.shape.bytes for each in self._operands(instruction)))
+
+    def done(self, instruction: Instruction) -> Instruction | None:
+        """The instruction that waits for the asynchronous operation that an instruction begins."""
+        users = (self.instructions[name] for name in sorted(self.users(instruction.name)))
+        return next((each for each in users if each.opcode.endswith(DONE)), None)
 
     def input_bytes(self, instruction: Instruction) -> int:
         """Bytes of all operands; -1 if a dimension is unknown."""

@@ -29,7 +29,8 @@ class Reading:
     `forward_thread` is above 0 for backward rows: it is the thread of the forward row with the same `sequence_nr`.
     `graph_node` is the number of a device row's node in the graph that launched it, -1 for none.
     `lost` lists what should be in the rows but is missing; `notes` lists what is left out on purpose. `rank` is that of
-    the process in a distributed program of `world_size` processes, if the file states it.
+    the process in a distributed program of `world_size` processes, and `device_names` are those of the accelerators,
+    if the file states them.
     """
 
     format: Literal["xplane", "chrome", "nsys", "rocprof"]
@@ -42,6 +43,7 @@ class Reading:
     notes: tuple[str, ...] = ()
     rank: int | None = None
     world_size: int | None = None
+    device_names: tuple[str, ...] = ()
 
 
 def divided_cpu(device: np.ndarray, ordinal: np.ndarray, ops: np.ndarray, interned: Texts) -> np.ndarray:

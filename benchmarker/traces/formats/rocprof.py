@@ -29,6 +29,14 @@ _ENDING = "_kernel_trace.csv"
 _APIS = ("hip_api", "hsa_api", "marker_api", "rccl_api", "memory_copy")
 """Files that may lie beside the file of kernels."""
 _MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
+_OF_JSON = b'"rocprofiler-sdk-tool"'
+"""The key that all of rocprofv3's own JSON is under."""
+_SEEN = 512
+"""Bytes of a file that are searched for it."""
+JSON = (
+    "rocprofv3's own JSON, which is not read; run rocprofv3 with --output-format rocpd, which writes a database, "
+    "or csv, which writes *_kernel_trace.csv"
+)
 _DIGITS = re.compile(r"(\d+)\D*$")
 
 
@@ -102,6 +110,11 @@ def _messages(extdata: pd.Series) -> pd.Series:
     """The message of each marker, which is kept beside its function; None for other regions."""
     found = [_MESSAGE.search(str(text)) for text in extdata]
     return pd.Series([match and match[1] for match in found], extdata.index, dtype=object)
+
+
+def is_json(first: bytes) -> bool:
+    """Whether a file that begins so is rocprofv3's own JSON, which is not read."""
+    return first.lstrip()[:1] == b"{" and _OF_JSON in first[:_SEEN]
 
 
 def is_file(first: bytes) -> bool:

@@ -89,6 +89,17 @@ def test_columns_of_other_types_are_refused(tmp_path):
             parquet.load(path)
 
 
+@pytest.mark.parametrize("name", ["ts_ns", "end_ns", "dur_ns", "self_ns", "busy_ns", "waiting_ns"])
+@pytest.mark.parametrize("value", [(1 << 63) - 1, -2, -(1 << 63)])
+def test_times_that_overflow_or_are_negative_are_refused(tmp_path, name, value):
+    path = write(tmp_path)
+    table = pq.read_table(path)
+    values = [*table[name].to_pylist()[1:], value]
+    pq.write_table(table.set_column(table.column_names.index(name), name, pa.array(values, pa.int64())), path)
+    with pytest.raises(UserError, match="not an event table of this version: its times are not those of a trace"):
+        parquet.load(path)
+
+
 def test_memory_events_without_their_sizes_are_refused(tmp_path):
     path = write(tmp_path)
     table = pq.read_table(path)

@@ -119,10 +119,106 @@ def test_without_numbers_they_are_matched_by_order_only_if_all_ranks_have_as_man
     assert unlike.last is None
 
 
-def test_pairs_are_not_collectives_of_a_group(tmp_path):
+def test_pairs_are_not_collectives_of_a_group_and_are_counted(tmp_path):
     found = two(tmp_path, nccl("send", 1000, 100, 0), nccl("recv", 1000, 300, 0))
     assert found.collectives == []
-    assert found.notes == []
+    assert found.notes == ["2 sends, receives and permutations not compared: each connects only two ranks"]
+    assert found.compared_share == 0
+
+
+SEND_RECV = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWork)"
+
+
+def annotated(name, ts, dur, dims=None, kernel=SEND_RECV, outer=None):
+    """A collective as older versions of PyTorch record it: only an annotation around the launch says what it is."""
+    call, shapes = int(ts), {} if dims is None else {"Input Dims": [dims], "Input type": ["float"]}
+    return [
+        *([event("cpu_op", "record_param_comms", ts - 30, 25, **outer)] if outer else []),
+        event("user_annotation", name, ts - 20, 10, **shapes),
+        event("cuda_runtime", "cudaLaunchKernel", ts - 19, 5, correlation=call),
+        event("kernel", kernel, ts, dur, 7, device=0, stream=7, correlation=call),
+    ]
+
+
+def test_an_annotation_says_what_a_kernel_named_send_recv_is(tmp_path):
+    """The ranks send different amounts to each other; rank 1 begins last in two of three."""
+    dims = ([1000, 4], [3000, 4])
+    first, second = (
+        [line for number, dur in enumerate(durs, 1) for line in annotated("nccl:all_to_all", 1000 * number, dur, each)]
+        for durs, each in zip(([400, 400, 100], [100, 100, 200]), dims, strict=True)
+    )
+    found = two(tmp_path, first, second)
+    (line,) = found.collectives
+    assert (line.kind, line.count, line.bytes, line.ranks) == ("all_to_all", 3, 48_000, 2)
+    assert (line.last, line.last_share, line.waiting_ns) == (1, 2 / 3, 700_000)
+    assert [each.waiting_ns for each in found.ranks] == [600_000, 100_000]
+    assert (found.last, found.notes, found.compared_share) == (1, [], 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nccl:all_reduce", "all_reduce"),
+        ("nccl:_reduce_scatter_base", "reduce_scatter"),
+        ("nccl:_all_gather_base", "all_gather"),
+        ("nccl:broadcast", "broadcast"),
+        ("rccl:all_to_all", "all_to_all"),
+    ],
+)
+def test_no_kind_is_taken_from_a_kernels_name_where_an_annotation_states_it(tmp_path, name, kind):
+    events = annotated(name, 1000, 100, [8])
+    assert [line.kind for line in two(tmp_path, events, events).collectives] == [kind]
+
+
+def test_collectives_of_unlike_sizes_are_lines_of_their_own(tmp_path):
+    events = [
+        line
+        for number, size in enumerate((64, 256, 1024), 1)
+        for line in annotated("nccl:all_reduce", 1000 * number, 100, [size])
+    ]
+    found = two(tmp_path, events, events)
+    assert [(line.kind, line.bytes) for line in found.collectives] == [
+        ("all_reduce", size) for size in (256, 1024, 4096)
+    ]
+
+
+def test_what_an_annotation_does_not_state_is_taken_from_the_op_around_it(tmp_path):
+    outer = {"Collective name": "all_to_allv", "In msg nelems": 10, "dtype": "Float", "Group size": 2, "Seq": 7}
+    outer |= {"Process Group Name": "ep"}
+    events = annotated("nccl:all_to_all", 1000, 100, outer=outer)
+    (line,) = two(tmp_path, events, events).collectives
+    assert (line.kind, line.group, line.bytes) == ("all_to_all", "ep", 40)
+
+
+def test_send_recv_kernels_that_nothing_describes_are_counted_not_compared(tmp_path):
+    bare = [event("kernel", SEND_RECV, 1000, 300, 7, device=0, stream=7)]
+    reduced = annotated("nccl:all_reduce", 2000, 100, [8])
+    found = two(tmp_path, bare + reduced, bare + reduced)
+    assert [line.kind for line in found.collectives] == ["all_reduce"]
+    assert found.notes == [
+        "2 kernels named SendRecv not compared: all-to-alls are named so too, "
+        "and the profile of the host does not tell which they are"
+    ]
+    assert found.compared_share == 0.25
+
+
+def test_the_rank_that_the_others_wait_for_is_by_time_not_by_number(tmp_path):
+    """Rank 1 begins last twice, and is waited for 20 µs; rank 0 once, and is waited for 500 µs."""
+    first, second = (
+        [line for at, dur in enumerate(durs, 1) for line in nccl("allreduce", 1000 * at, dur, at)]
+        for durs in ([110, 110, 100], [100, 100, 600])
+    )
+    found = two(tmp_path, first, second)
+    assert found.collectives[0].last == 1
+    assert found.last == 0
+
+
+def test_a_bandwidth_that_no_memory_has_is_none_and_counted(tmp_path):
+    events = nccl("allreduce", 1000, 1, 0, nelems=1 << 30)
+    found = two(tmp_path, events, events)
+    assert [(line.bytes, line.bus_bytes_per_s) for line in found.collectives] == [(1 << 32, None)]
+    (note,) = found.notes
+    assert note.startswith("1 line has no bandwidth: it would be above 1.2 times that of the memory of any device")
 
 
 def test_missing_ranks_are_told(tmp_path):
@@ -215,6 +311,15 @@ def test_the_command_says_who_waits_for_whom(tmp_path, cli):
         "waiting for another rank takes 33.3% of the wall time; most of it for rank 1, and most in all_reduce of 1"
         in (shown.stdout)
     )
+    assert "PARTIAL" not in shown.stdout
     several = json.loads(cli("profile", "ranks", *map(str, sorted(tmp_path.glob("rank*.json"))), "--json").stdout)
     assert [each["waiting_ns"] for each in several["ranks"]] == [200_000, 0]
     assert several["last"] == 1
+
+
+def test_the_command_says_how_much_of_the_communication_it_compares(tmp_path, cli):
+    for rank in (0, 1):
+        trace(tmp_path, rank, nccl("send", 1000, 300, 0) + nccl("allreduce", 2000, 100, 1))
+    shown = cli("profile", "ranks", str(tmp_path)).stdout
+    assert "PARTIAL: only 25% of the time of communication is compared" in shown
+    assert "note: 2 sends, receives and permutations not compared: each connects only two ranks" in shown

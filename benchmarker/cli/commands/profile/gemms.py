@@ -164,7 +164,8 @@ def _print(table: pd.DataFrame, top: int, *, wide: bool) -> None:
         shown = shown.drop(columns="batch")
     headings = [_HEADINGS.get(str(name), str(name)) for name in shown.columns]
     print_table(headings, cells(shown, wide=wide), drop=_DROPPED, cut=["kernel"], wide=wide)
-    flops, took = table["flops"].sum(), table["total_ns"].sum() / 1e9
+    known = table[table["flops"].notna()]
+    flops, took = known["flops"].sum(), known["total_ns"].sum() / 1e9
     more = len(table) - len(shown)
     click.echo(
         f"all: {si(flops, 'FLOP')} in {si(took, 's')}, {si(flops / took if took else None, 'FLOP/s')}, "

@@ -42,8 +42,8 @@ def command(result: Path, step: int | None, top: int, wide: bool, as_json: bool,
     Only what is on the path makes a step shorter if it becomes faster. The first table shows the time on the path by
     kind: host (ops and calls of the host), launch delay (from the begin of a launch call to that of its work), kernel,
     copy, stream wait (between two works of one stream), event wait (after work of another stream), sync (the host
-    returning from a wait for the device), unknown (before work whose launch is not in the trace). The second shows what
-    takes longest on it.
+    returning from a wait for the device), unknown (before work whose launch is not in the trace; or the host is in no
+    op and no call while the device works). The second shows what takes longest on it.
 
     Several steps are summed; --step shows one. JSON has every segment of the path, in order.
 

@@ -17,6 +17,8 @@ from benchmarker.formatting import count, si
 if TYPE_CHECKING:
     from benchmarker.traces.ranks import Collective, Ranks, RankTime
 
+_ALL = 0.995
+"""A smaller part of the time of communication that is compared is not all of it."""
 _OF_RANKS = ("device", "step", "idle", "wall")
 _OF_COLLECTIVES = ("group", "alg bw", "ranks", "waiting", "count")
 """Columns that a narrow terminal does not show, the least important first."""
@@ -46,7 +48,7 @@ def command(results: tuple[Path, ...], top: int, wide: bool, as_json: bool) -> N
     compared = ranks([each.ingested for each in found], names)
     with noting([each.ingested.trace for each in found], names, aside=as_json):
         if as_json:
-            print_json({**asdict(compared), "last": compared.last})
+            print_json(asdict(compared))
             return
         _say(compared)
         _print(compared, top, wide=wide)
@@ -89,6 +91,10 @@ def _say(compared: Ranks) -> None:
             f"waiting for another rank takes {waited / max(1, wall):.1%} of the wall time; most of it for rank "
             f"{compared.last}, and most in {worst.kind} of {_size(worst)}",
             "  ",
+        )
+    if compared.compared_share < _ALL:
+        print_text(
+            f"PARTIAL: only {compared.compared_share:.0%} of the time of communication is compared; see the notes", "  "
         )
     if compared.steps:
         steps = Counter(each.rank for each in compared.steps)

@@ -224,6 +224,117 @@ def test_bytes_of_an_instruction_are_counted_once_though_it_ran_as_several_kerne
     assert rows["bytes"].dropna().to_dict() == {"fusion_2": 2 * 2 * 4 * 4}
 
 
+def test_a_set_of_memory_never_does_the_work_of_a_product(tmp_path):
+    """The kernel of a product is not in the trace; what is there of it is a set of memory."""
+    shapes = {"Input_Dims": [[2048, 2048], [2048, 2048]], "Input_type": ["float", "float"]}
+    events = [
+        event("cpu_op", "aten::mm", 0, 20, **shapes),
+        event("cuda_runtime", "cudaMemsetAsync", 1, 2, correlation=1),
+        event("gpu_memset", "Memset (Device)", 10, 1.5, GPU, device=0, stream=7, correlation=1),
+    ]
+    assert work(read(tmp_path, events).events)["flops"].isna().all()
+    events += [event("cuda_runtime", "cudaLaunchKernel", 5, 2, correlation=2), kernel("sgemm", 12, 2000, 2)]
+    flops = work(read(tmp_path, events).events).set_index("name")["flops"]
+    assert flops.dropna().to_dict() == {"sgemm": 2 * 2048**3}
+
+
+@pytest.mark.parametrize(("op", "cost"), [("dot.1", {}), ("copy.3", {"bytes": 64.0})])
+def test_a_copy_does_the_work_only_of_an_instruction_that_moves_memory(tmp_path, op, cost):
+    program = profiles.hlo(
+        "jit_f",
+        14,
+        main=[
+            profiles.instruction("a", "parameter", 1, profiles.shape(2, 4)),
+            profiles.instruction("copy.3", "copy", 2, profiles.shape(2, 4), [1]),
+            profiles.instruction(
+                "dot.1",
+                "dot",
+                3,
+                profiles.shape(2, 2),
+                [1, 2],
+                (),
+                "",
+                (30, profiles.message((1, b"\1"), (2, b"\1"))),
+            ),
+        ],
+    )
+    gpu = profiles.Plane("/device:GPU:0")
+    gpu.line("Stream #7(Memcpy)", [gpu.event("MemcpyD2D", 0, 1_000_000, program_id=14, hlo_op=op)])
+    metadata = profiles.Plane("/host:metadata").program("jit_f(14)", program)
+    (tmp_path / "t.xplane.pb").write_bytes(profiles.space(metadata, gpu, profiles.Plane("/host:CPU")))
+    (row,) = work(ingest(tmp_path / "t.xplane.pb").events)[["flops", "bytes"]].to_dict("records")
+    assert {name: value for name, value in row.items() if not np.isnan(value)} == cost
+
+
+def test_an_asynchronous_copy_is_one_copy_that_lasts_until_it_is_waited_for(tmp_path):
+    """Two runs on a TPU: 4 KiB are read and written in 2 µs, while something else runs for 1.5 µs."""
+    program = profiles.hlo(
+        "jit_f",
+        14,
+        main=[
+            profiles.instruction("p", "parameter", 1, profiles.shape(1024)),
+            profiles.instruction(
+                "copy-start.1",
+                "copy-start",
+                2,
+                profiles.shape(of=13, parts=[profiles.shape(1024), profiles.shape(1024), profiles.shape(of=8)]),
+                [1],
+            ),
+            profiles.instruction("copy-done.1", "copy-done", 3, profiles.shape(1024), [2]),
+            profiles.instruction("negate.1", "negate", 4, profiles.shape(8), [1]),
+        ],
+    )
+    tpu = profiles.Plane("/device:TPU:0")
+    ran = [("copy-start.1", 0, 1), ("negate.1", 100, 1500), ("copy-done.1", 1900, 100)]
+    events = [
+        tpu.event(name, (run * 5000 + at) * 1000, ns * 1000, hlo_op=name, program_id=14, run_id=run)
+        for run in (0, 1)
+        for name, at, ns in ran
+    ]
+    tpu.line("XLA Ops", events, 1_763_000_000_123_456_789)
+    metadata = profiles.Plane("/host:metadata").program("jit_f(14)", program)
+    (tmp_path / "t.xplane.pb").write_bytes(profiles.space(metadata, tpu, profiles.Plane("/host:CPU")))
+    found = ingest(tmp_path / "t.xplane.pb")
+    rows = found.events.set_index("op")
+    assert (rows.loc["copy-start.1", "end_ns"] - rows.loc["copy-start.1", "ts_ns"]).tolist() == [2000, 2000]
+    assert rows.loc["copy-start.1", "bytes"].tolist() == [8192, 8192]
+    assert rows.loc["copy-done.1", "bytes"].isna().all()
+    line = ops(found.events).set_index("op").loc["copy-start.1"]
+    assert line["bytes_per_s"] == pytest.approx(8192 / 2e-6)
+    assert found.trace.busy_ns == 2 * 2000  # of the copy, what nothing else overlaps
+
+
+@pytest.mark.parametrize(
+    ("beside", "took", "of"),
+    [
+        ({}, 1.5, "any device that is known (5033 TFLOP/s, 8 TB/s)"),
+        ({"deviceProperties": [{"id": 0, "name": "NVIDIA A30"}]}, 40, "NVIDIA A30 (330 TFLOP/s, 933 GB/s)"),
+        ({"deviceProperties": [{"id": 0, "name": "NVIDIA A30"}]}, 50, ""),
+        ({"deviceProperties": [{"id": 0, "name": "Abacus"}, 7]}, 40, ""),
+    ],
+)
+def test_a_cost_that_no_device_can_do_in_the_time_is_none_and_counted(tmp_path, beside, took, of):
+    """A product of 2·2048³ FLOP and 48 MiB."""
+    shapes = {"Input_Dims": [[2048, 2048], [2048, 2048]], "Input_type": ["float", "float"]}
+    events = [
+        event("cpu_op", "aten::mm", 0, 20, **shapes),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=1),
+        kernel("sgemm", 10, took, 1),
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events, **beside}))
+    found = ingest(tmp_path / "t.json")
+    (line,) = describe(work(found.events), ["name"]).to_dict("records")
+    assert np.isnan(line["flop_per_s"]) == bool(of)
+    assert [note for note in found.trace.notes if "no FLOPs" in note] == (
+        [
+            "1 event has no FLOPs or bytes: their rate would be above 1.2 times the peak of "
+            f"{of}, so the cost is not theirs, or in a cache"
+        ]
+        if of
+        else []
+    )
+
+
 def test_a_line_of_a_record_has_the_flops_of_all_its_rows(tmp_path):
     """Two launches of one kernel: the shapes of only one are known."""
     shapes = {"Input_Dims": [[2, 3], [3, 4]], "Input_type": ["float", "float"]}

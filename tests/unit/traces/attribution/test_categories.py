@@ -19,6 +19,7 @@ FILES = sorted(TRACES.glob("*.json.gz"))
 
 NATIVE = "void at::native::"
 ELEMENTWISE = f"{NATIVE}vectorized_elementwise_kernel<4, at::native::"
+EIGEN = "Eigen::TensorEvaluator<Eigen::TensorAssignOp<Eigen::TensorMap<Eigen::Tensor<float, 1, 1, int>>, Eigen::"
 TENSORRT = "void tensorrt_llm::kernels::"
 
 NAMES = """
@@ -376,6 +377,26 @@ elementwise    void multi_tensor_apply_kernel<TensorListMetadata<2>, ScaleFuncto
 optimizer      void multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float>>
 optimizer      void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctorMaster<float>>
 optimizer      void multi_tensor_apply_kernel<TensorListMetadata<4>, LAMBStage1Functor<float>>
+communication  void internode::dispatch<false, 4, true, 8192, 8>
+communication  void intranode::combine<__nv_bfloat16, 8, 768>
+communication  void intranode::cached_notify_combine<8>
+communication  _ZN9internode15notify_dispatchILb0ELi2EEEvPKiPii
+communication  EpDispatchInterNodeV1Kernel<hip_bfloat16>
+communication  EpCombineIntraNodeKernel<hip_bfloat16, false>
+gemm           batched_matrix_multiplication_kernel_64x64
+gemm           matrixMulCUDA
+control        event_wait
+memory         dma_request
+elementwise    EigenMetaKernel
+elementwise    void Eigen::internal::EigenMetaKernel<{EIGEN}TensorCwiseBinaryOp<Eigen::internal::scalar_product_op>
+elementwise    void Eigen::internal::EigenMetaKernel<{EIGEN}TensorSelectOp<TensorBroadcastingOp>
+reduction      void Eigen::internal::EigenMetaKernel<{EIGEN}TensorReductionOp<Eigen::internal::SumReducer>
+memory         void Eigen::internal::EigenMetaKernel<{EIGEN}TensorConversionOp<Eigen::half, float>
+memory         _ZN5Eigen8internal15EigenMetaKernelINS_15TensorEvaluatorIKNS_14TensorAssignOpINS_17TensorShufflingOpI
+memory         void tensorflow::functor::SwapDimension1And2InTensor3UsingTiles<unsigned int, 1024, 32, 32>
+memory         void tensorflow::functor::PadInputCustomKernelNCHW<float, 4>
+memory         void tensorflow::SplitOpKernel<float>
+elementwise    void tensorflow::BiasNCHWKernel<float>
 memory         void multi_tensor_apply_kernel<TensorListMetadata<2>, CopyFunctor<float>>
 """
 
@@ -584,7 +605,12 @@ uncategorised  my_call
 
 
 def rows(text: str) -> list[tuple[str, str]]:
-    text = text.replace("{NATIVE}", NATIVE).replace("{ELEMENTWISE}", ELEMENTWISE).replace("{TENSORRT}", TENSORRT)
+    text = (
+        text.replace("{EIGEN}", EIGEN)
+        .replace("{NATIVE}", NATIVE)
+        .replace("{ELEMENTWISE}", ELEMENTWISE)
+        .replace("{TENSORRT}", TENSORRT)
+    )
     return [
         (name.strip(), category) for category, name in (line.split(maxsplit=1) for line in text.strip().splitlines())
     ]
@@ -643,6 +669,7 @@ def test_hlo_opcodes_tell_the_heaviest_member(opcodes, expected):
     assert categorize(name="fusion.1", opcodes=opcodes[::-1])[0] == expected[0]
 
 
+FP8_GEMM = "void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 2112u, 7168u, 1u>"
 GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64"
 
 
@@ -660,7 +687,11 @@ GEMM = "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64"
         ({"name": "void cublasLt::splitKreduce_kernel<32, 16>", "op": "aten::addmm"}, ("gemm", "op:aten::addmm")),
         ({"name": "void at::native::reduce_kernel<512>", "op": "aten::linear"}, ("gemm", "op:aten::linear")),
         ({"name": "softmax_warp_forward", "op": "aten::scaled_dot_product_attention"}, ("softmax", "name:softmax")),
-        ({"name": GEMM, "op": "aten::scaled_dot_product_attention"}, ("attention", "op:scaled_dot_product")),
+        ({"name": GEMM, "op": "aten::scaled_dot_product_attention"}, ("gemm", "name:cijk_")),
+        ({"name": FP8_GEMM, "op": "vllm::unified_attention_with_output"}, ("gemm", "name:gemm")),
+        ({"name": FP8_GEMM, "op": "vllm::moe_forward"}, ("gemm", "name:gemm")),
+        ({"name": "my_own_kernel", "op": "flash_attn::_flash_attn_forward"}, ("attention", "op:flash_attn")),
+        ({"name": f"fmha_{GEMM}", "op": "aten::mm"}, ("attention", "name:fmha")),
         ({"name": "Memcpy DtoD (Device -> Device)", "op": "aten::copy_"}, ("memory", "name:memcpy")),
         ({"name": "elementwise_kernel", "op": "aten::fill_"}, ("memory", "op:aten::fill_")),
         (

@@ -256,6 +256,17 @@ def test_hostile_names_are_kept_as_they_are(tmp_path):
     assert found.events["name"].tolist() == [*names, "['list']", "None", "5"]
 
 
+def test_files_of_2021_have_steps_and_annotations_among_the_ops():
+    found = read(
+        op("ProfilerStep#2", cat="Operator"),
+        op("Optimizer.step#SGD.step", cat="Operator"),
+        op("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", cat="Operator"),
+        op("aten::mm", cat="Operator"),
+    )
+    assert list(kinds(found).values()) == ["step", "scope", "scope", "op"]
+    assert found.events["step"].tolist() == [2, -1, -1, -1]
+
+
 def test_an_empty_list_has_no_rows():
     found = read()
     assert len(found.events) == 0

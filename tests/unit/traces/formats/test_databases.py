@@ -203,6 +203,21 @@ def test_other_databases_and_compressed_ones_are_refused_with_the_remedy(tmp_pat
         ingest(tmp_path / "x.gz")
 
 
+def test_the_json_of_rocprofv3_is_refused_with_its_name_and_what_is_read(tmp_path, cli):
+    (tmp_path / "7_results.json").write_text('{"rocprofiler-sdk-tool": [{"metadata": {"pid": 7}}]}')
+    for command in (["profile", "kernels"], ["profile", "import"], ["report"]):
+        done = cli(*command, "7_results.json")
+        assert done.returncode == 2
+        assert "7_results.json: rocprofv3's own JSON, which is not read; run rocprofv3 with --output" in done.stderr
+
+
+def test_each_copy_of_a_report_keeps_its_bytes(tmp_path):
+    """They are of no instruction, so that the copy that takes longest does not do the work of the others."""
+    more = f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (4000, 4900, 1, 7, 14, {PROCESS}, 512, 2);"
+    found = ingest(database(tmp_path / "report.sqlite", NSYS + more))
+    assert found.events.set_index("name")["bytes"].dropna().to_dict() == {"Memcpy HtoD": 4096, "Memcpy DtoH": 512}
+
+
 def test_a_report_that_was_not_exported_is_told_how(tmp_path):
     (tmp_path / "run.nsys-rep").write_bytes(b"\x01binary\x00" * 9)
     with pytest.raises(UserError, match=r"export it first: nsys export --type=sqlite .*run\.nsys-rep"):

@@ -94,6 +94,35 @@ def test_convolutions():
     assert flops(image, kernel, instruction("x", "convolution", 3, shape(1, 6, 6, 12), *one, text)) >= 0
 
 
+def test_the_two_instructions_of_an_asynchronous_operation_are_counted_as_one():
+    """256 bytes are read and 512 written by an all-gather; by a copy 256 of each; sends write nothing here."""
+    small, large, flag = shape(64), shape(128), shape(of=8)
+    found = parse(
+        main=[
+            instruction("p", "parameter", 1, small),
+            instruction("copy", "copy-start", 2, shape(of=13, parts=[small, small, flag]), [1]),
+            instruction("copied", "copy-done", 3, small, [2]),
+            instruction("gather", "all-gather-start", 4, shape(of=13, parts=[small, large]), [1]),
+            instruction("gathered", "all-gather-done", 5, large, [4]),
+            instruction("send", "send", 6, shape(of=13, parts=[small, flag]), [1]),
+            instruction("sent", "send-done", 7, shape(of=17), [6]),
+            instruction("wrapped", "async-start", 8, shape(of=13, parts=[small, small, flag]), [1], [2]),
+            instruction("updated", "async-update", 9, shape(of=13, parts=[small, small, flag]), [8]),
+            instruction("unwrapped", "async-done", 10, small, [9], [2]),
+            instruction("alone", "copy-start", 11, shape(of=13, parts=[small, small, flag]), [1]),
+        ],
+        inner=[
+            instruction("q", "parameter", 21, small),
+            instruction("scattered", "reduce-scatter", 22, small, [21]),
+        ],
+    )
+    counted = {name: found.bytes(each) for name, each in found.instructions.items()}
+    begun = {"copy": 512.0, "gather": 768.0, "send": 256.0, "wrapped": 512.0}
+    assert {name: counted[name] for name in begun} == begun
+    assert all(math.isnan(counted[name]) for name in ("copied", "gathered", "sent", "updated", "unwrapped", "alone"))
+    assert [each.name for each in found.members(found.instructions["wrapped"])] == ["scattered"]
+
+
 CUBLAS = '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":%s}}}'
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.roofline.vendor_peaks import Peak, peak, peaks
+from benchmarker.machine.vendor_peaks import Peak, peak, peaks
 
 # As drivers and frameworks report them.
 NAMES = {
@@ -39,6 +39,7 @@ NAMES = {
     "AMD Instinct MI300X OAM": "AMD Instinct MI300X",
     "AMD Instinct MI300A": "AMD Instinct MI300A",
     "AMD Instinct MI325X": "AMD Instinct MI325X",
+    "AMD Instinct MI355X": "AMD Instinct MI355X",
 }
 
 UNKNOWN = [
@@ -101,6 +102,7 @@ UNITS = {
     "AMD Instinct MI300X": (304, 2100, 2100, 256, 2048),
     "AMD Instinct MI300A": (228, 2100, 2100, 256, 2048),
     "AMD Instinct MI325X": (304, 2100, 2100, 256, 2048),
+    "AMD Instinct MI355X": (256, 2400, 2400, 256, 4096),
 }
 
 # Width of the memory in bits, and Gbit/s of each.

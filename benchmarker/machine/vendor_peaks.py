@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Annotated, Literal
@@ -45,6 +45,14 @@ class Peak(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return max(rates, default=None)
 
 
+class Limits(Struct, frozen=True):
+    """The largest FLOP/s and bytes/s that devices can reach, and the devices in words."""
+
+    flop_per_s: float
+    bytes_per_s: float
+    of: str
+
+
 class _Data(Struct, frozen=True, forbid_unknown_fields=True):
     device: list[Peak]
 
@@ -52,7 +60,7 @@ class _Data(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def peaks() -> tuple[Peak, ...]:
     """Return every device in the data file."""
-    text = files("benchmarker.roofline").joinpath("vendor_peaks.toml").read_text("utf-8")
+    text = files("benchmarker.machine").joinpath("vendor_peaks.toml").read_text("utf-8")
     return tuple(msgspec.convert(tomllib.loads(text), _Data).device)
 
 
@@ -60,3 +68,15 @@ def peaks() -> tuple[Peak, ...]:
 def peak(device_name: str) -> Peak | None:
     """Return the peaks of a device by its name in the driver or framework, or None if unknown, as for any CPU."""
     return next((each for each in peaks() if each.matches(device_name)), None)
+
+
+def limits(device_names: Collection[str]) -> Limits:
+    """Return the largest peaks of devices, in any format; of a figure that one of them lacks, that of any device."""
+    known = [found for name in device_names if (found := peak(name))]
+    are_known = len(known) == len(device_names) > 0
+    highest = max(each.bytes_per_s or 0.0 for each in peaks())
+    return Limits(
+        flop_per_s=max(rate for each in (known if are_known else peaks()) for rate in each.flop_per_s.values()),
+        bytes_per_s=max(each.bytes_per_s or highest for each in known) if are_known else highest,
+        of=", ".join(device_names) if are_known else "any device that is known",
+    )
