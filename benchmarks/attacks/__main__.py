@@ -15,6 +15,8 @@
   below 200 MB, and read again what it stored.
 - paths: names that are not UTF-8, have line breaks, escape sequences or commands of a shell, or are too long, in every
   path of every command.
+- port: strangers come to the port of a gang before, between and after its ranks. Injection: one is taken for a rank, or
+  is told something. Hang: the ranks are delayed. Lost: a rank finds the port closed.
 
 The status is 1 if anything was counted. A count of 0 leaves a kind out.
 """
@@ -33,6 +35,7 @@ import files
 import job_files
 import job_script
 import paths
+import port
 import runs
 import scheduler_output
 import server
@@ -47,6 +50,7 @@ KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
     "scheduler": (300, scheduler_output.attacks),
     "server": (100, server.attacks),
     "paths": (1000, paths.attacks),
+    "port": (300, port.attacks),
 }
 """The kinds of attack: how many by default, and what makes them."""
 
