@@ -1,8 +1,8 @@
-"""The agent of a node: it starts the ranks of a gang on this node, and passes on what they and the parent tell.
+"""The agent of a node: it starts the ranks of gangs on this node, and passes on what they and the parent tell.
 
-It tells where it runs, is told what to read and what to start, and ends when all ranks have ended, or when the parent
-closes its standard input: then it ends all ranks, and what they started. The meters are those of its node, and so is
-the clock of what they read: the first of its ranks marks the edges of the timed part among the readings.
+It tells where it runs, and for each trial is told what to read and what to start. It ends when the parent closes its
+standard input: then it ends all ranks, and what they started. The meters are those of its node, and so is the clock of
+what they read: the first of its ranks marks the edges of the timed part among the readings.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
+import time
+import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.agent.messages import Begin, FromRank, Here, Sense, Sensed, Sensing, ToAgent
+from benchmarker import guard
+from benchmarker.agent.messages import Begin, End, FromRank, Here, Over, Sense, Sensed, Sensing, ToAgent, ToRank, Where
 from benchmarker.api.errors import TerminatedError, terminate
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
 from benchmarker.power.samplers import Readings, Sampling
 from benchmarker.worker.launch import environment_of, started
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import lines
+from benchmarker.worker.protocol import InvalidLineError, lines, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,51 +42,96 @@ if TYPE_CHECKING:
 
 SAMPLES = 2000
 """Samples of each meter in one message."""
+FORGOTTEN_S = 45.0
+"""Time after its ranks have ended in which an agent must be told something; the parent is never silent for longer."""
 
 
 def main() -> None:
-    """Read the meters and start the ranks that standard input names, and stay until they have ended."""
+    """Read the meters and start the ranks that standard input names, until it ends."""
     output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's terminal is not this agent's: the parent ends it
     signal.signal(signal.SIGTERM, terminate)
+    node = _Node(output)
     with suppress(TerminatedError):
-        _Node(output).stay()
-    os._exit(0)  # a thread may still read
+        node.stay()
+    os._exit(node.status)  # a thread may still read
 
 
 class _Node:
-    """What runs on this node, and the channel to the parent."""
+    """What runs on this node, and the channel to the parent; `status` is that with which this process ends."""
 
     def __init__(self, output: BinaryIO) -> None:
+        self.status = 0
         self._output = output
-        self._asked: SimpleQueue[Sense | Begin] = SimpleQueue()
+        self._sending = threading.Lock()
+        self._asked: SimpleQueue[Sense | Begin | End] = SimpleQueue()
         self._ranks: dict[int, Worker] = {}
+        self._heard_s = 0.0
         self._started = threading.Event()
+        self._started.set()
 
     def stay(self) -> None:
-        """Do what the parent asks, until the ranks have ended."""
+        """Do what the parent asks, one trial after the other."""
         self._send(Here(description.describe(), installed()))
         threading.Thread(target=self._listen, daemon=True).start()
-        asked = self._asked.get()
-        if isinstance(asked, Sense):
-            self._measure(asked.case, asked.meters)
-        else:
-            self._run(asked, _shown(asked.requests[0].cases[0]))
+        while True:
+            asked = self._asked.get()
+            if isinstance(asked, Sense):
+                self._measure(asked.case, asked.meters)
+            elif isinstance(asked, Begin):
+                self._run(asked, _shown(asked.requests[0].cases[0]))
+            self._send(Over())
+            self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        """Wait until the parent ends the trial; if it says nothing, raise TerminatedError.
+
+        Where the launcher has lost this node, what it started here goes on, and its standard input stays open.
+        """
+        while True:
+            try:
+                self._asked.get(timeout=FORGOTTEN_S)
+            except Empty:
+                if time.monotonic() - self._heard_s >= FORGOTTEN_S:
+                    raise TerminatedError from None
+            else:
+                return
 
     def _listen(self) -> None:
-        """Pass on to the ranks what the parent tells; when it tells nothing any more, end this process in order."""
-        for line in lines(0):
-            to = msgspec.json.decode(line, type=ToAgent)
-            if isinstance(to, Sense | Begin):
-                self._asked.put(to)
-                continue
+        """Do what the parent tells; when it tells nothing any more, or what is not valid, end this process in order."""
+        try:
+            for line in lines(0):
+                self._heard_s = time.monotonic()
+                self._hear(message_of(line, ToAgent))
+        except InvalidLineError as error:
+            self.status = 1
+            sys.stderr.write(f"the agent was told what is not valid: {error}\n")
+        except Exception:  # noqa: BLE001 - whatever it is, nobody would hear the parent any more
+            self.status = 1
+            traceback.print_exc()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _hear(self, told: Where | Sense | Begin | ToRank | End) -> None:
+        if isinstance(told, Where):
+            self._send(Here(description.describe() if told.described else None))
+            return
+        if isinstance(told, ToRank | End):
             self._started.wait()
-            if to.told:
-                self._ranks[to.rank].send(to.told)
-            if to.terminate:
-                self._ranks[to.rank].terminate()
-        os.kill(os.getpid(), signal.SIGTERM)
+        if isinstance(told, ToRank):
+            if worker := self._ranks.get(told.rank):
+                if told.told:
+                    worker.send(told.told)
+                if told.terminate:
+                    worker.terminate()
+            return
+        if isinstance(told, Begin):
+            self._started.clear()
+        elif isinstance(told, End):
+            for worker in list(self._ranks.values()):
+                guard.end(worker.process)
+        self._asked.put(told)
 
     def _measure(self, case: Case, meters: Sequence[str]) -> None:
         """Run the ranks while the meters of this node are read, and tell what they read."""
@@ -92,7 +141,9 @@ class _Node:
             sampling.rest(measuring.power_idle_s if measuring.wants_power and is_read else 0.0)
             self._send(Sensing(sampling.found))
             begin = self._asked.get()
-            assert isinstance(begin, Begin)
+            if not isinstance(begin, Begin):
+                self._asked.put(begin)
+                return
             first, *others = begin.requests
             first = msgspec.structs.replace(first, sensors=sampling.lines())
             self._run(Begin([first, *others], begin.logs), shown)
@@ -132,13 +183,15 @@ class _Node:
             self._started.set()
             listen(list(self._ranks.values()), math.inf, report)
             report()
+            self._ranks = {}
 
     def _send(self, message: msgspec.Struct) -> None:
-        """Send a line; if nobody reads any more, this process is to end."""
+        """Send a line, of either thread; if nobody reads any more, this process is to end."""
         try:
-            rest = memoryview(msgspec.json.encode(message) + b"\n")
-            while rest:
-                rest = rest[self._output.write(rest) :]
+            with self._sending:
+                rest = memoryview(msgspec.json.encode(message) + b"\n")
+                while rest:
+                    rest = rest[self._output.write(rest) :]
         except BrokenPipeError:
             raise TerminatedError from None
 

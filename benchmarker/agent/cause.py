@@ -80,18 +80,24 @@ def ending_of(
     return Ending(status, False, wall_s, cause.worker.fault, cause.number, node=cause.node, lost=cause.lost)
 
 
-def _likelihood(rank: Rank) -> int:
-    """Return how likely a failure is to be a consequence of another: the smallest is the cause.
+def is_consequence(rank: Rank) -> bool:
+    """Whether a failure tells only that another rank is gone.
 
-    A lost connection is a consequence. So may be an abort, because libraries abort a process that lost its peers.
+    That is a lost connection, or an abort: libraries abort a process that lost its peers.
     """
-    lost_peer = rank.failure is not None and bool(rank.failure.get("lost_peer"))
+    if rank.worker.fault or rank.worker.lost:
+        return False
+    return rank.worker.status == -signal.SIGABRT if rank.failure is None else bool(rank.failure.get("lost_peer"))
+
+
+def _likelihood(rank: Rank) -> int:
+    """Return how likely a failure is to be a consequence of another: the smallest is the cause."""
     status = rank.failed_with
     if rank.worker.fault or rank.lost:
         return 0
-    if rank.failure is None and status is not None and status < 0 and status != -signal.SIGABRT:
-        return 1
-    return 4 if lost_peer else 3 if rank.failure is None else 2
+    if rank.failure is None:
+        return 1 if status is not None and status < 0 and status != -signal.SIGABRT else 3
+    return 4 if rank.failure.get("lost_peer") else 2
 
 
 def _of_rank(event: Event, rank: Rank) -> Event:

@@ -15,11 +15,10 @@ from benchmarker.records.record import Machine
 from benchmarker.worker.protocol import Request, Told
 
 
-class Here(Struct, frozen=True):
-    """Where an agent runs: the first that it tells."""
+class Where(Struct, frozen=True, tag=True):
+    """Tell that you are there, with a description of the machine if it is wanted."""
 
-    machine: Machine
-    installed: Installed
+    described: bool = False
 
 
 class Sense(Struct, frozen=True, tag=True):
@@ -39,6 +38,10 @@ class Begin(Struct, frozen=True, tag=True):
     logs: list[str]
 
 
+class End(Struct, frozen=True, tag=True):
+    """End all ranks of this node; after each trial, also if they have ended: then another one may begin."""
+
+
 class ToRank(Struct, frozen=True, kw_only=True, tag=True):
     """What an agent is to do with a rank: tell it something, or end it by SIGTERM."""
 
@@ -47,8 +50,15 @@ class ToRank(Struct, frozen=True, kw_only=True, tag=True):
     terminate: bool = False
 
 
-ToAgent = Sense | Begin | ToRank
-"""What an agent may be told."""
+ToAgent = Where | Sense | Begin | ToRank | End
+"""What an agent may be told: for each trial, `Sense` if meters are read, `Begin`, and `End`."""
+
+
+class Here(Struct, frozen=True, omit_defaults=True, tag=True):
+    """The answer to `Where`; the first that an agent tells is where it runs, and with which software."""
+
+    machine: Machine | None = None
+    installed: Installed | None = None
 
 
 class Sensing(Struct, frozen=True, tag=True):
@@ -75,5 +85,9 @@ class FromRank(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     status: int | None = None
 
 
-FromAgent = Sensing | Sensed | FromRank
-"""What an agent may tell after `Here`."""
+class Over(Struct, frozen=True, tag=True):
+    """All of a trial has been told, and none of its ranks is left: the next one may begin."""
+
+
+FromAgent = Here | Sensing | Sensed | FromRank | Over
+"""What an agent may tell."""

@@ -1,4 +1,8 @@
-"""The parent's side of agents: start one on each node, and see each of their ranks as if it were started here."""
+"""The parent's side of agents: one on each node for the whole run, whose ranks are seen as if they were started here.
+
+A launcher counts what it starts, and allows a job only so much of it: Slurm 40,000 steps (MaxStepCount). So an agent is
+started once, when a case first needs its node, and computes all trials there.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +20,37 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker import guard
-from benchmarker.agent.messages import Begin, FromAgent, FromRank, Here, Sense, Sensing, ToRank
+from benchmarker.agent.messages import Begin, End, FromAgent, FromRank, Here, Over, Sense, Sensing, ToRank, Where
 from benchmarker.api.errors import UserError
 from benchmarker.formatting import one_line
+from benchmarker.hooks import launchers
 from benchmarker.power import samplers
 from benchmarker.power.samplers import Sampled
 from benchmarker.records.job import differences
 from benchmarker.worker.launch import LINE_BYTES
 from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import Told
+from benchmarker.worker.protocol import InvalidLineError, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from benchmarker.api.case import Case
-    from benchmarker.api.launcher import Launcher
+    from benchmarker.api.launcher import Allocation, Launcher
     from benchmarker.power.sampler import Found
     from benchmarker.power.samplers import Readings
     from benchmarker.records.job import Installed
+    from benchmarker.records.record import Machine
     from benchmarker.worker.launch import Event
     from benchmarker.worker.protocol import Request
 
 PROGRAM = (sys.executable, "-P", "-m", "benchmarker.agent")
 ANSWER_S = 120.0
 """Time in which an agent must tell where it runs; Python may come from a file system that many nodes read at once."""
+AGAIN_S = 20.0
+"""Time in which an agent that has answered before must answer again, or it is lost."""
 END_S = 10.0
-"""Time in which an agent that is not told anything any more must have ended all its ranks."""
+"""Time in which an agent must have ended all its ranks."""
 _KILL_S = 3.0
 _FILES = 4
 """Files that an agent takes here: three pipes, and the one that tells when it has ended."""
@@ -55,20 +63,27 @@ _TOLD = msgspec.json.Decoder(FromAgent)
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a gang, by the names of their launcher, and the software that they must have, that of this one.
+    """The nodes of a gang, by the names of their launcher, and the agents of the run.
 
     `found` is what the meters of each node can read, once it was asked; those that read nothing are not asked again.
     """
 
     names: tuple[str, ...]
-    launcher: Launcher
-    installed: Installed
+    agents: Agents
     found: dict[str, dict[str, Found]] = field(default_factory=dict)
 
     @property
     def other(self) -> str:
         """The address of a node that is not the first."""
-        return self.launcher.address(self.names[-1])
+        return self.agents.launcher.address(self.names[-1])
+
+
+class LostNodeError(Exception):
+    """A node was lost."""
+
+    def __init__(self, node: str, why: str) -> None:
+        super().__init__(why)
+        self.node = node
 
 
 class RemoteRank:
@@ -96,50 +111,90 @@ class RemoteRank:
 
 
 class Agent(Child):
-    """The agent of a node: `here` is where it runs, as soon as it has told, `ranks` are those that it has started.
+    """The agent of a node: `ranks` are those that it has started, `machine` is its node as it is before a trial.
 
-    `found` is what the meters of its node can read, if it was asked, and `readings` what they read, at the end.
+    `found` is what the meters of its node can read, if it was asked, and `readings` what they read, at the end. If it
+    is given up, `given_up` says what it did.
     """
 
     def __init__(self, node: str, process: subprocess.Popen[bytes]) -> None:
-        super().__init__(process, Lines(2 * LINE_BYTES, self._hear).take, self._remember)
+        super().__init__(process, self._take, self._remember)
         self.node = node
-        self.here: Here | None = None
+        self.installed: Installed | None = None
+        self.given_up = ""
+        self.is_asked, self.is_over = False, True
+        self._lines = Lines(2 * LINE_BYTES, self._hear)
+        self._said = b""
+        self._forget()
+
+    def _forget(self) -> None:
+        self.has_answered = False
+        self.machine: Machine | None = None
         self.ranks: dict[int, RemoteRank] = {}
         self.found: dict[str, Found] | None = None
         self.readings: Readings | None = None
-        self.is_silent = False
-        self._said = b""
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is heard of it any more, with what its command said last; empty if it is heard."""
+        how, status = self.given_up, self.process.returncode
+        if not how:
+            if status is None:
+                return ""
+            how = f"ended with status {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
+        last = self._said.decode(errors="replace").strip().splitlines()[-1:]
+        return f"its agent {how}" + (f": {one_line(last[0])[:300]}" if last else "")
 
     @property
     def lost(self) -> str:
         """Why the node is lost; empty if it is not."""
-        status = self.process.returncode
-        if self.is_silent:
-            return f"node {self.node} did not answer within {ANSWER_S:g} s"
-        if status is None:
-            return ""
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        last = self._said.decode(errors="replace").strip().splitlines()[-1:]
-        return f"node {self.node} was lost: its agent {how}" + (f": {one_line(last[0])[:300]}" if last else "")
+        return f"node {self.node} was lost: {self.trouble}" if self.trouble else ""
+
+    def prepare(self) -> None:
+        """Ask how its machine is now, before another trial."""
+        self._forget()
+        self.send(Where(described=True))
+
+    def ask(self) -> None:
+        """Ask whether it is there."""
+        self.has_answered = False
+        self.send(Where())
 
     def sense(self, case: Case, meters: Sequence[str]) -> None:
         """Ask for what these meters of its node read, and for the rest that the case wants."""
+        self.is_asked, self.is_over = True, False
         self.send(Sense(case, list(meters)))
 
     def begin(self, ranks: Sequence[RemoteRank], requests: Sequence[Request], logs: Sequence[Path]) -> None:
         """Start ranks."""
+        self.is_asked, self.is_over = True, False
         self.ranks = {rank.number: rank for rank in ranks}
         self.send(Begin(list(requests), [str(log.absolute()) for log in logs]))
+
+    def end(self) -> None:
+        """Have it end its ranks, if it was asked for a trial."""
+        self.ignore_ranks()
+        if self.is_asked:
+            self.is_asked = False
+            self.send(End())
+
+    def ignore_ranks(self) -> None:
+        """Ignore whatever its ranks still tell."""
+        for rank in self.ranks.values():
+            rank.hear = _ignore
+
+    def _take(self, chunk: bytes) -> None:
+        if not self.given_up:
+            try:
+                self._lines.take(chunk)
+            except InvalidLineError as error:
+                self.given_up = f"sent {error}"
 
     def _hear(self, line: bytes) -> None:
         """Process a line: a message, or what another program wrote, such as one that the site runs before each task."""
         try:
-            if self.here is None:
-                self.here = msgspec.json.decode(line, type=Here)
-                return
             told = _TOLD.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._remember(line + b"\n")
             return
         if isinstance(told, FromRank):
@@ -148,6 +203,12 @@ class Agent(Child):
                 rank.hear(told.event)
             rank.fault = rank.fault or told.fault
             rank.status = told.status if rank.status is None else rank.status
+        elif isinstance(told, Here):
+            self.has_answered, self._said = True, b""
+            self.machine = told.machine or self.machine
+            self.installed = told.installed or self.installed
+        elif isinstance(told, Over):
+            self.is_over = True
         elif isinstance(told, Sensing):
             self.found = told.found
         elif self.readings is None:
@@ -160,28 +221,79 @@ class Agent(Child):
         self._said = (self._said + chunk)[-_SAID_BYTES:]
 
 
-@contextmanager
-def agents(nodes: Nodes) -> Iterator[list[Agent]]:
-    """Agents on all nodes that have told where they run, or are lost; when the context ends, they and their ranks are.
+class Agents:
+    """The agents of a run in an allocation, each started when a case first needs its node; `close` ends them."""
 
-    Raises `UserError` if the software of a node is not that of this one.
-    """
-    found: list[Agent] = []
-    allow_files(_FILES * len(nodes.names))
-    try:
-        for node in nodes.names:
-            with guard.uninterrupted():
-                process = _process(nodes.launcher.command([node], PROGRAM))
-                found.append(Agent(node, process))
-        _wait(found, ANSWER_S, lambda agent: agent.here is not None)
+    def __init__(self, launcher: Launcher, allocation: Allocation, installed: Installed) -> None:
+        self.launcher = launcher
+        self._allocation = allocation
+        self._installed = installed
+        self._by_node: dict[str, Agent] = {}
+        self._lost: set[str] = set()
+
+    @contextmanager
+    def on(self, nodes: Sequence[str]) -> Iterator[list[Agent]]:
+        """The agents of these nodes, for a trial; when the context ends, none of its ranks is left.
+
+        Raises LostNodeError if nothing can be started on a node that is lost, and `UserError` if the launcher refuses
+        it on another one, or if the software of a node is not that of this one.
+        """
+        found = self._prepared(nodes)
+        try:
+            yield found
+        except BaseException:  # an interrupt must not wait
+            self.close()
+            raise
         for agent in found:
-            if agent.here and (changed := differences(nodes.installed, agent.here.installed)):
-                first = nodes.names[0]
+            agent.end()
+        _wait(found, END_S, lambda agent: agent.is_over)
+        self._drop_lost(found)
+
+    def _prepared(self, nodes: Sequence[str]) -> list[Agent]:
+        """Return the agents of these nodes, started if need be, which have told how their machines are now."""
+        known = [self._by_node[node] for node in nodes if node in self._by_node]
+        for agent in known:
+            agent.prepare()
+        _wait(known, AGAIN_S, lambda agent: agent.machine is not None)
+        self._drop_lost(known)
+        allow_files(_FILES * len({*self._by_node, *nodes}))
+        new = [node for node in nodes if node not in self._by_node]
+        for node in new:
+            with guard.uninterrupted():
+                self._by_node[node] = Agent(node, _process(self.launcher.command([node], PROGRAM)))
+        found = [self._by_node[node] for node in nodes]
+        _wait(found, ANSWER_S, lambda agent: agent.machine is not None)
+        for agent in found:
+            if agent.lost:
+                raise self._refusal(agent)
+            if changed := differences(self._installed, agent.installed) if agent.installed else "":
                 raise UserError(
-                    f"the software of node {agent.node} is not that of {first}: {changed}; install the same on both"
+                    f"the software of node {agent.node} is not that of {nodes[0]}: {changed}; install the same on both"
                 )
-        yield found
-    finally:
+        return found
+
+    def _refusal(self, agent: Agent) -> Exception:
+        """Return why an agent was not started: its node is lost, or else the launcher does not start it."""
+        if agent.node in self._lost or agent.node in self.down():
+            return LostNodeError(agent.node, agent.lost)
+        return UserError(
+            f"nothing can be started on node {agent.node}: {agent.trouble}; fix this, then continue with --resume"
+        )
+
+    def down(self) -> Sequence[str]:
+        """Return the nodes that the launcher knows to be lost."""
+        return launchers.lost_nodes(self._allocation)
+
+    def _drop_lost(self, found: Sequence[Agent]) -> None:
+        lost = [agent for agent in found if agent.lost]
+        for agent in lost:
+            del self._by_node[agent.node]
+            self._lost.add(agent.node)
+        _end(lost)
+
+    def close(self) -> None:
+        """End all agents, and with them their ranks."""
+        found, self._by_node = list(self._by_node.values()), {}
         _end(found)
 
 
@@ -213,11 +325,17 @@ def readings_of(found: Sequence[Agent], nodes: Nodes) -> dict[str, Readings]:
     return by_node
 
 
+def give_up_silent(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bool]) -> None:
+    """Give up the agents that have not told something within this time."""
+    for agent in found:
+        if not has_told(agent) and not agent.trouble:
+            agent.given_up = f"did not answer within {seconds:g} s"
+
+
 def _wait(found: Sequence[Agent], seconds: float, has_told: Callable[[Agent], bool]) -> None:
     """Wait until all agents have told something, or are lost, as those are that have not told it in time."""
-    listen(found, time.monotonic() + seconds, lambda: all(has_told(agent) or agent.lost for agent in found))
-    for agent in found:
-        agent.is_silent = not has_told(agent) and agent.process.returncode is None
+    listen(found, time.monotonic() + seconds, lambda: all(has_told(agent) or agent.trouble for agent in found))
+    give_up_silent(found, seconds, has_told)
 
 
 def allow_files(number: int) -> None:
@@ -247,13 +365,12 @@ def _process(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def _end(found: Sequence[Agent]) -> None:
-    """Hang up on all agents, whereupon they end their ranks, and end those that do not."""
+    """Hang up on agents, whereupon they end their ranks, and end those that do not, or were given up."""
     for agent in found:
-        for rank in agent.ranks.values():
-            rank.hear = _ignore
+        agent.ignore_ranks()
         agent.hang_up()
     try:
-        listen(found, time.monotonic() + END_S, lambda: False)
+        listen([agent for agent in found if not agent.trouble], time.monotonic() + END_S, lambda: False)
     finally:
         for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
             left = [agent for agent in found if agent.process.poll() is None]

@@ -96,4 +96,4 @@ class Launcher(ABC):
         return "cancelled"
 
     def requeue(self, allocation: Allocation) -> None:  # noqa: B027 - most launchers have nothing to do
-        """Put the preempted job of this process back on the queue; one that the launcher puts back anyway is left."""
+        """Put the job of this process, which is preempted or has lost a node, back on the queue if it is not there."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PROGRAM = (sys.executable, "-P", "-m", "benchmarker.fleet.link")
 MOST_AT_ONCE = 128
-"""Most pairs that measure at the same time: for each, two agents are started on this node."""
+"""Most pairs that measure at the same time: this node passes on what their agents tell."""
 SILENT_S = ANSWER_S + 60.0
 """Time after which a link that does not answer is given up, on top of the longest time of a trial."""
 GRACE_S = 20.0

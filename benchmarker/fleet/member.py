@@ -24,6 +24,7 @@ from benchmarker.machine.software import installed
 from benchmarker.records import store
 from benchmarker.records.job import differences
 from benchmarker.running.run import execute
+from benchmarker.running.trial import PreemptedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,10 +98,13 @@ class Listener:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, Exception):
-            self.change(error=str(error) or type(error).__name__, ended_at=machine.utc_now())
-        elif error is None:
-            self.change(ended_at=machine.utc_now())
+        why = ""
+        if isinstance(error, PreemptedError):
+            why = error.lost_node
+        elif isinstance(error, Exception):
+            why = str(error) or type(error).__name__
+        if why or error is None:
+            self.change(error=why, ended_at=machine.utc_now())
 
     def change(self, **fields: object) -> None:
         """Write the state with some fields changed."""

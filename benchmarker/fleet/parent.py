@@ -48,7 +48,7 @@ def run_stage(path: Path, asked: Asked, number: int, trial_s: float, progress: P
     """Run the last stage that was asked for on its nodes, until all have ended or are given up.
 
     `trial_s` is the longest time of a trial. A node that has trouble is told, and the others go on. However this
-    function ends, even by an interrupt, the nodes are ended too. Raises `UserError` if the launcher cannot start it.
+    function ends, even by an interrupt, the nodes are ended too. Raises `UserError` if the launcher starts nothing.
     """
     stage = asked.stages[number]
     launcher = launchers.load_launcher(asked.allocation.launcher)
@@ -125,6 +125,10 @@ def _watch(watched: _Watched, process: subprocess.Popen[bytes], silent_s: float)
         if ended or not watched.waits or now_s - watched.changed_s > silent_s:
             break
         time.sleep(max(POLL_S, (now_s - begun_s) / POLL_SHARE))
+    if process.returncode and not any(watched.states.values()):
+        log = watched.path / folder.LOG
+        *_, last = ["", *log.read_text(errors="replace").strip().splitlines()]
+        raise UserError(f"the launcher started nothing on {count(len(watched.nodes), 'node')}: {last}; {log}")
     watched.tell(
         {
             node: why

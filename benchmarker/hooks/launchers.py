@@ -63,7 +63,7 @@ def lost_nodes(allocation: Allocation) -> Sequence[str]:
 
 
 def requeue(allocation: Allocation) -> None:
-    """Put the preempted job of this process back on the queue if it is not there; what the launcher refuses is left."""
+    """Put the job of this process back on the queue if it is not there; what the launcher refuses is left."""
     with suppress(UserError):
         load_launcher(allocation.launcher).requeue(allocation)
 

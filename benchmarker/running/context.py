@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from benchmarker.agent.remote import Nodes
+from benchmarker.agent.remote import Agents, Nodes
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.machine import gpus
 from benchmarker.machine.software import installed
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from benchmarker.api.case import Case, Measuring
     from benchmarker.api.launcher import Allocation
     from benchmarker.power.sampler import Found
-    from benchmarker.records.job import Installed
     from benchmarker.records.record import Record
     from benchmarker.records.store import RunFolder
     from benchmarker.worker.launch import Environment, Event
@@ -43,7 +42,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """The folder of a run, its listener, and what is determined once for all trials."""
+    """The folder of a run, its listener, and what is determined once for all trials; `close` ends its agents."""
 
     folder: RunFolder
     listener: Listener
@@ -65,12 +64,12 @@ class Context:
         assert self.allocation is not None
         names = tuple(self.allocation.nodes[: case.nodes])
         key = (case.measuring.power, case.device, case.devices // case.nodes)
-        found = self._found_on_nodes.setdefault(key, {})
-        return Nodes(names, load_launcher(self.allocation.launcher), self._installed, found)
+        return Nodes(names, self._agents, self._found_on_nodes.setdefault(key, {}))
 
-    @cached_property
-    def _installed(self) -> Installed:
-        return installed()
+    def close(self) -> None:
+        """End the agents on nodes."""
+        if "_agents" in vars(self):
+            self._agents.close()
 
     def meters(self, cases: Sequence[Case]) -> Mapping[str, Found]:
         """What the meters can read here, for the cases of one process; nothing for two cases.
@@ -98,6 +97,11 @@ class Context:
             if text not in self._said:
                 self._said.add(text)
                 self.listener.say(text)
+
+    @cached_property
+    def _agents(self) -> Agents:
+        assert self.allocation is not None
+        return Agents(load_launcher(self.allocation.launcher), self.allocation, installed())
 
     @cached_property
     def _found_on_nodes(self) -> dict[tuple[object, ...], dict[str, dict[str, Found]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,6 @@ def execute(
     """
     plan = folder.plan
     check_nodes(max(case.nodes for case in plan.cases), allocation)
-    context = Context(folder, listener, allocation)
     finished = store.done(folder.path, plan)
     if finished:
         failed = sum(record.error is not None for record in finished.values())
@@ -66,28 +66,29 @@ def execute(
     left.learn(finished.values())
     ran = 0
     processes = plan.processes()
-    for number, trials in enumerate(processes, 1):
-        if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
-            break
-        if any(trial not in finished for trial in trials):
-            if folder.is_superseded():
-                raise UserError(f"the launcher has started {folder.path} again; the run goes on there")
-            _set_halves_aside(folder, trials, finished, listener)
-            _pause(folder, trials[0][1], finished, listener)
-            process = make_process(plan, trials, slot=ran % len(plan.cases), allocation=allocation)
-            left_s = left.seconds(ran)
-            if then_s and left_s is not None:
-                left_s += then_s(finished.values())
-            listener.begin(f"[{number}/{len(processes)}] {process.title}", process.cases[0], left_s)
-            if reason := _ran_out_before(process, finished):
-                records = skip(process, reason)
-            else:
-                records = _measure(context, process, len(finished))
-            records = [_stored(context, record) for record in records]
-            finished.update(zip(trials, records, strict=True))
-            left.learn(records)
-            listener.end(records)
-        ran += len(trials)
+    with closing(Context(folder, listener, allocation)) as context:
+        for number, trials in enumerate(processes, 1):
+            if ran and ran % len(plan.cases) == 0 and enough(_records(plan, ran, finished)):
+                break
+            if any(trial not in finished for trial in trials):
+                if folder.is_superseded():
+                    raise UserError(f"the launcher has started {folder.path} again; the run goes on there")
+                _set_halves_aside(folder, trials, finished, listener)
+                _pause(folder, trials[0][1], finished, listener)
+                process = make_process(plan, trials, slot=ran % len(plan.cases), allocation=allocation)
+                left_s = left.seconds(ran)
+                if then_s and left_s is not None:
+                    left_s += then_s(finished.values())
+                listener.begin(f"[{number}/{len(processes)}] {process.title}", process.cases[0], left_s)
+                if reason := _ran_out_before(process, finished):
+                    records = skip(process, reason)
+                else:
+                    records = _measure(context, process, len(finished))
+                records = [_stored(context, record) for record in records]
+                finished.update(zip(trials, records, strict=True))
+                left.learn(records)
+                listener.end(records)
+            ran += len(trials)
     return _records(plan, ran, finished)
 
 
@@ -155,8 +156,7 @@ def _measure(context: Context, process: Process, stored: int) -> list[Record]:
     except PreemptedError as preempted:
         for record in preempted.records:
             folder.save(record)
-        (first, *_) = preempted.records
-        what = "a node was lost" if first.error and first.error.kind == "node" else "preempted"
+        what = preempted.lost_node or "preempted"
         say(f"{what}: {stored} of {len(folder.plan.order)} trials are stored in {folder.path}")
         raise
     except KeyboardInterrupt:

@@ -24,6 +24,7 @@ from benchmarker.records import job as jobs
 from benchmarker.records import store
 from benchmarker.records.job import LOG, SCRIPT, Attempt, Job
 from benchmarker.records.store import PLAN_FILE
+from benchmarker.running.trial import PreemptedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -239,10 +240,12 @@ def _noted(path: Path, number: int, allocation: Allocation | None) -> Iterator[N
     write(store.attempt_path(path, number), encode(attempt))
     try:
         yield
-    except TerminatedError:
+    except TerminatedError as error:
         ending = launchers.ending(allocation) if allocation else "cancelled"
+        if isinstance(error, PreemptedError) and error.lost_node and ending != "preempted":
+            ending = "node failure"
         end(ending)
-        if allocation and ending == "preempted":
+        if allocation and ending in ("preempted", "node failure"):
             launchers.requeue(allocation)
         raise
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarker.agent.conversation import converse_with_ranks
+from benchmarker.agent.remote import LostNodeError
 from benchmarker.api.errors import TerminatedError
 from benchmarker.hooks import launchers
 from benchmarker.machine import counters
@@ -47,33 +48,59 @@ class PreemptedError(TerminatedError):
         super().__init__()
         self.records = records
 
+    @property
+    def lost_node(self) -> str:
+        """What became of the node; empty if none was lost."""
+        errors = [record.error for record in self.records if record.error]
+        return next((error.message for error in errors if error.kind == "node"), "")
+
 
 def run_process(context: Context, process: Process) -> Outcome:
     """Measure in a fresh worker while the available meters are read; any failure is in the records.
 
-    Raises `PreemptedError` if the launcher takes the allocation away meanwhile, or a node of the case is lost.
+    Raises `PreemptedError` if the launcher takes the allocation away meanwhile, or a node on which nothing can be
+    started any more. A node of which only the agent was lost gets another one for the next trial.
     """
     environment = context.environment(process.cases[0])
     builders = _builders(process, environment)
     start = time.monotonic()
     try:
-        return _run(context, process, environment, builders)
-    except TerminatedError as error:
-        if not context.allocation:
+        outcome = _run(context, process, environment, builders)
+        is_lost = any(each.failure and each.failure["kind"] == "node" for each in builders)
+        if not (is_lost and context.allocation and _is_taken(builders, context.allocation)):
+            return outcome
+    except LostNodeError as error:
+        assert context.allocation is not None
+        _fail_for_node(builders, str(error), context.allocation.nodes.index(error.node), error.node)
+    except TerminatedError:
+        if not (context.allocation and _is_taken(builders, context.allocation)):
             raise
-        lost = _lost_node(process.cases[0], context.allocation)
-        if lost is None and launchers.ending(context.allocation) != "preempted":
-            raise
-        where = launchers.named(context.allocation)
-        for each in builders:
-            if each.failure is None and not each.done:
-                if lost is None:
-                    each.fail("preempted", f"the allocation was taken away: {where}")
-                else:
-                    node = context.allocation.nodes[lost]
-                    rank = lost * each.case.ranks_per_node
-                    each.fail("node", f"node {node} was lost, and with it {where}", rank, node)
-        raise PreemptedError([each.record(time.monotonic() - start, None) for each in builders]) from error
+    raise PreemptedError([each.record(time.monotonic() - start, None) for each in builders])
+
+
+def _is_taken(builders: Sequence[RecordBuilder], allocation: Allocation) -> bool:
+    """Whether the launcher took the allocation away, or knows of a lost node; if so, that is the trial's failure."""
+    lost, where = _lost_node(builders[0].case, allocation), launchers.named(allocation)
+    if lost is not None:
+        node = allocation.nodes[lost]
+        _fail_for_node(builders, f"node {node} was lost, and with it {where}", lost, node)
+    elif launchers.ending(allocation) == "preempted":
+        for each in _undecided(builders):
+            each.fail("preempted", f"the allocation was taken away: {where}")
+    else:
+        return False
+    return True
+
+
+def _fail_for_node(builders: Sequence[RecordBuilder], message: str, number: int, node: str) -> None:
+    """Store that a node was lost, by its number among those of the case."""
+    for each in _undecided(builders):
+        each.fail("node", message, number * each.case.ranks_per_node, node)
+
+
+def _undecided(builders: Sequence[RecordBuilder]) -> list[RecordBuilder]:
+    """Return the builders of trials that are not over, or of which only a node is known to be lost."""
+    return [each for each in builders if not each.done and (each.failure or {"kind": "node"})["kind"] == "node"]
 
 
 def _lost_node(case: Case, allocation: Allocation) -> int | None:

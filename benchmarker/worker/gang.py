@@ -24,6 +24,7 @@ import msgspec
 
 from benchmarker.records.record import Rank
 from benchmarker.worker import timing
+from benchmarker.worker.greeting import STRANGERS, greeted, greeting
 from benchmarker.worker.share import Share, Solo
 
 if TYPE_CHECKING:
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from benchmarker.worker.stages import Stages
 
 LOOPBACK = "127.0.0.1"
-HELLO_S = 10.0
-"""Time in which a process that connects to rank 0 must show the token."""
-HELLO_BYTES = 100
 _DISCARD = 9
 """A port; nothing is sent to it."""
 _END = ""
@@ -118,34 +116,10 @@ def lead(ranks: int, publish: Callable[[str, int, str], None], towards: str = ""
     """
     token = secrets.token_hex(16)
     host = _host_towards(towards) if towards else LOOPBACK
-    files: dict[int, BufferedRWPair] = {}
-    with socket.create_server((host, 0), family=_family(host), backlog=ranks) as server:
+    with socket.create_server((host, 0), family=_family(host), backlog=ranks + STRANGERS) as server:
         publish(host, server.getsockname()[1], token)
-        while len(files) < ranks - 1:
-            connection, _ = server.accept()
-            if hello := _hello(connection):
-                said, _, rank = hello.partition(" ")
-                if secrets.compare_digest(said.encode(), token.encode()):
-                    files[int(rank)] = _opened(connection)
-                    continue
-            connection.close()
-    return Channel(0, ranks, host, host, dict(sorted(files.items())))
-
-
-def _hello(connection: socket.socket) -> str:
-    """Return the first line that a process sends which connects; empty if it takes too long, or is too long."""
-    connection.settimeout(HELLO_S)
-    hello = b""
-    try:
-        while not hello.endswith(b"\n"):
-            byte = connection.recv(1)
-            if not byte or len(hello) == HELLO_BYTES:
-                return ""
-            hello += byte
-    except OSError:
-        return ""
-    connection.settimeout(None)
-    return hello.decode(errors="replace").strip()
+        found = greeted(server, ranks, token)
+    return Channel(0, ranks, host, host, {rank: _opened(connection) for rank, connection in found.items()})
 
 
 def _host_towards(address: str) -> str:
@@ -165,7 +139,7 @@ def join(rank: int, ranks: int, address: Address) -> Channel:
     connection = socket.create_connection((address.host, address.port))
     own_host = connection.getsockname()[0]
     file = _opened(connection)
-    file.write(f"{address.token} {rank}\n".encode())
+    file.write(greeting(address.token, rank))
     file.flush()
     return Channel(rank, ranks, address.host, own_host, {0: file})
 

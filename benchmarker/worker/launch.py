@@ -16,7 +16,7 @@ import msgspec
 from benchmarker import guard
 from benchmarker.machine import gpus
 from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import InvalidEventError, decode
+from benchmarker.worker.protocol import InvalidLineError, event_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +102,7 @@ class Worker(Child):
         self.start_s = start_s
         self.fault = ""
         self._request = request
-        self._lines = Lines(LINE_BYTES, lambda line: hear(decode(line)))
+        self._lines = Lines(LINE_BYTES, lambda line: hear(event_of(line)))
 
     @property
     def status(self) -> int | None:
@@ -121,7 +121,7 @@ class Worker(Child):
         if not self.fault:
             try:
                 self._lines.take(chunk)
-            except InvalidEventError as error:
+            except InvalidLineError as error:
                 self.fault = f"{error} (from {' or '.join(_plugins(self._request))})"
 
 

@@ -6,13 +6,12 @@ import faulthandler
 import os
 import sys
 import threading
+import traceback
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from benchmarker.worker.protocol import Address, Order, Told
+from benchmarker.worker.protocol import Address, InvalidLineError, Order, Told, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,19 +40,30 @@ class Parent:
         return self._addresses.get()
 
     def _listen(self) -> None:
-        """Do as told until the pipe closes; then end the process, so that a killed parent leaves no worker behind."""
-        for line in self._told:
-            told = msgspec.json.decode(line, type=Told)
-            if told.address:
-                self._addresses.put(told.address)
-            if told.order:
-                self.orders.put(told.order)
-            if told.stacks:
-                frame = _main_frame()
-                synchronizes = _is_within(frame, self.synchronize)
-                self._events.send(place=_place(frame), waits=self.waits(), synchronizes=synchronizes)
-                faulthandler.dump_traceback()
-        os._exit(1)
+        """Do as told until the pipe closes; then end the process, so that a killed parent leaves no worker behind.
+
+        So does whatever else ends this thread, such as a line that is not a message: the last line of the log says it.
+        """
+        try:
+            for line in self._told:
+                self._do(message_of(line, Told))
+        except InvalidLineError as error:
+            sys.stderr.write(f"the worker was told what is not valid: {error}\n")
+        except Exception:  # noqa: BLE001 - whatever it is, nobody would hear the parent any more
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _do(self, told: Told) -> None:
+        if told.address:
+            self._addresses.put(told.address)
+        if told.order:
+            self.orders.put(told.order)
+        if told.stacks:
+            frame = _main_frame()
+            synchronizes = _is_within(frame, self.synchronize)
+            self._events.send(place=_place(frame), waits=self.waits(), synchronizes=synchronizes)
+            faulthandler.dump_traceback()
 
 
 def _main_frame() -> FrameType:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarker.worker.protocol import InvalidEventError
+from benchmarker.worker.protocol import InvalidLineError
 
 if TYPE_CHECKING:
     import subprocess
@@ -43,7 +43,7 @@ class Child:
     def send(self, message: Struct) -> None:
         """Send a line; a process that has ended does not get it, and its standard error says why."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
+        with suppress(BrokenPipeError, ValueError):  # it has ended, or its pipe is closed
             self.process.stdin.write(msgspec.json.encode(message) + b"\n")
 
     def hang_up(self) -> None:
@@ -77,6 +77,8 @@ def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool
                 watched[child].append(ended)
                 selector.register(ended, selectors.EVENT_READ, child)
         while watched:
+            if enough():
+                return False
             left = deadline - time.monotonic()
             ready = _pass_on(selector, max(0.0, min(left, POLL_S if unannounced else math.inf)))
             ended_now = [key.data for key in ready if isinstance(key.data, Child)]
@@ -86,13 +88,13 @@ def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool
                 for descriptor in watched.pop(child):
                     with suppress(KeyError):  # it was closed before
                         selector.unregister(descriptor)
-            if watched and (left <= 0 or enough()):
+            if watched and left <= 0:
                 return False
     return True
 
 
 class Lines:
-    """Passes on each whole line that arrives; raises InvalidEventError if one is longer than `longest` bytes."""
+    """Passes on each whole line that arrives; raises InvalidLineError if one is longer than `longest` bytes."""
 
     def __init__(self, longest: int, hear: Callable[[bytes], None]) -> None:
         self._longest = longest
@@ -106,7 +108,7 @@ class Lines:
         self._chunks.append(first)
         self._length += len(first)
         if self._length > self._longest:
-            raise InvalidEventError(f"a line of more than {self._longest >> 20} MiB")
+            raise InvalidLineError(f"a line of more than {self._longest >> 20} MiB")
         if rest:
             lines = [b"".join(self._chunks), *rest]
             self._chunks, self._length = [lines[-1]], len(lines[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,21 +147,33 @@ class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     variables: dict[str, str] | UnsetType = UNSET
 
 
-class InvalidEventError(Exception):
-    """A worker sent what is not a valid event."""
+class InvalidLineError(Exception):
+    """A process sent what is not valid."""
 
 
-def decode(line: bytes) -> dict[str, Any]:
-    """Return the event in a line. Raises InvalidEventError, with one line that names the field, if it is not valid."""
-    try:
+def event_of(line: bytes) -> dict[str, Any]:
+    """Return the event in a line. Raises InvalidLineError, with one line that names the field, if it is not valid."""
+    with _named(line, "an event"):
         event: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         msgspec.convert(event, _Event)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at ")
-        raise InvalidEventError(f"{where.strip('`').removeprefix('$.') or 'an event'}: {message}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidEventError(f"a line that is no event: {clean(line[:80].decode(errors='replace'))}") from error
     return event
+
+
+def message_of(line: bytes, kind: Any) -> Any:
+    """Return the message of a kind in a line. Raises InvalidLineError as `event_of` does."""
+    with _named(line, "a message"):
+        return msgspec.json.decode(line, type=kind)
+
+
+@contextmanager
+def _named(line: bytes, what: str) -> Iterator[None]:
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        text, _, where = str(error).partition(" - at ")
+        raise InvalidLineError(f"{where.strip('`').removeprefix('$.') or what}: {text}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidLineError(f"a line that is not {what}: {clean(line[:80].decode(errors='replace'))}") from error
 
 
 def lines(descriptor: int) -> Iterator[bytes]:

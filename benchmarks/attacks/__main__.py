@@ -11,6 +11,8 @@
 - job-script: names of folders, options and words that would run something in the script of a job. They must arrive as
   they are, or be refused.
 - scheduler: Slurm's programs print nonsense, or what they should with damage.
+- port: strangers come to the port of a gang before, between and after its ranks. Injection: one is taken for a rank, or
+  is told something. Hang: the ranks are delayed. Lost: a rank finds the port closed.
 
 The status is 1 if anything was counted. A count of 0 leaves a kind out.
 """
@@ -28,6 +30,7 @@ import click
 import files
 import job_files
 import job_script
+import port
 import runs
 import scheduler_output
 from tally import Tally, begin_peak, end_peak
@@ -39,6 +42,7 @@ KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
     "job-files": (300, job_files.attacks),
     "job-script": (500, job_script.attacks),
     "scheduler": (300, scheduler_output.attacks),
+    "port": (300, port.attacks),
 }
 """The kinds of attack: how many by default, and what makes them."""
 

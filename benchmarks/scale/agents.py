@@ -1,88 +1,87 @@
 """What many agents cost their parent: time until all have answered, messages per second, its CPU time and its memory.
 
-Real agents are those of a gang over nodes, all on this machine. Played ones are programs of some kB that answer what an
-agent answers, and then tell a number of progress events as fast as they can be heard.
+Real agents are those of a gang over nodes, all on this machine. Played ones are a shell that answers what an agent
+answers, and then tells a number of progress events as fast as they can be heard. With `--trials`, they make so many
+trials of a run, and what the launcher has started on nodes is counted.
 """
 
 from __future__ import annotations
 
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
-from benchmarker import Launcher
-from benchmarker.agent.messages import FromRank, Here
-from benchmarker.agent.remote import PROGRAM, Nodes, RemoteRank, agents
-from benchmarker.machine import description
+from benchmarker.agent.conversation import converse_with_ranks
+from benchmarker.agent.messages import FromRank
+from benchmarker.agent.remote import Nodes, RemoteRank
 from benchmarker.machine.software import installed
 from benchmarker.worker.pipes import listen
 from benchmarker.worker.protocol import Request
 
-PLAYED = 'cat "$0/here"; read begin || exit; cat "$0/events"; exec cat >/dev/null'
-"""Answer, wait to be told to begin, tell all events, and stay until standard input ends."""
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+from support.played_agents import DONE, Played
+
+EVENTS = 'cat "$0/events"; over'
+"""What a played agent does: tell all events."""
 LIMIT_S = 300.0
 HEADINGS = ("agents", "all answered", "CPU until then", "messages/s", "CPU a message", "all ended", "peak memory")
 """All of the parent."""
+HEADINGS_OF_TRIALS = ("agents", "trials", "steps", "a trial", "CPU a trial", "peak memory")
 
 
-class OnThisMachine(Launcher):
-    """Runs the program of each node beside this one, or a played agent instead."""
+class Real(Played):
+    """Runs the program of each node beside this one."""
 
-    def __init__(self, played: Path | None) -> None:
-        self.played = played
+    def __init__(self, folder: Path, number: int) -> None:
+        super().__init__(folder, [""] * number)
+        self.installed = installed()
 
     def command(self, nodes: Sequence[str], program: Sequence[str]) -> Sequence[str]:
-        """Return the program, or the played agent."""
-        assert program == PROGRAM
-        return program if self.played is None else ["/bin/sh", "-c", PLAYED, str(self.played)]
-
-    def _none(self, *_: Any) -> Any:
-        raise NotImplementedError
-
-    allocation: Any = _none
-    directives: Any = _none
-    submit: Any = _none
-    states: Any = _none
-    cancel: Any = _none
+        """Return the program."""
+        return program
 
 
 @click.command()
 @click.option("--agents", "numbers", default="4,64,512", show_default=True, help="Numbers of agents.")
 @click.option("--messages", default=200, show_default=True, help="Events of each played agent.")
 @click.option("--real", is_flag=True, help="Start real agents, which take some 40 MB each.")
-def main(numbers: str, messages: int, real: bool) -> None:
+@click.option("--trials", default=0, help="Make so many trials, and count what is started.")
+def main(numbers: str, messages: int, real: bool, trials: int) -> None:
     """Print what N agents cost their parent."""
-    here = Here(description.describe(), installed())
-    print("  ".join(f"{text:>14}" for text in HEADINGS))
+    print("  ".join(f"{text:>14}" for text in (HEADINGS_OF_TRIALS if trials else HEADINGS)))
     for number in map(int, numbers.split(",")):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            events = [FromRank(rank=0, event={"progress": [at, 0.01]}) for at in range(messages)]
-            (folder / "here").write_bytes(msgspec.json.encode(here) + b"\n")
-            (folder / "events").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in events))
-            row = _measured(number, 0 if real else messages, here, None if real else folder)
+            if trials:
+                row = _run(Played(folder, [DONE] * number), trials)
+            elif real:
+                row = _measured(Real(folder, number), 0)
+            else:
+                events = [FromRank(rank=0, event={"progress": [at, 0.01]}) for at in range(messages)]
+                (folder / "events").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in events))
+                row = _measured(Played(folder, [EVENTS] * number), messages)
             print("  ".join(f"{text:>14}" for text in row), flush=True)
 
 
-def _measured(number: int, messages: int, here: Here, played: Path | None) -> list[str]:
+def _measured(played: Played, messages: int) -> list[str]:
     """Start agents, hear their events, and end them; returns a row of the table."""
-    heard = 0
+    heard, number = 0, len(played.names)
 
     def hear(event: object) -> None:
         nonlocal heard
         heard += 1
 
-    nodes = Nodes(tuple(f"node{at}" for at in range(number)), OnThisMachine(played), here.installed)
     times = [(time.monotonic(), _cpu_s())]
-    with agents(nodes) as found:
-        assert not any(agent.lost for agent in found)
+    with closing(played.agents()) as agents, agents.on(played.names) as found:
         times.append((time.monotonic(), _cpu_s()))
         if messages:
             for agent in found:
@@ -95,8 +94,27 @@ def _measured(number: int, messages: int, here: Here, played: Path | None) -> li
         tuple(after - before for before, after in zip(*pair, strict=True)) for pair in pairwise(times)
     )
     rates = [f"{heard / heard_s:,.0f}", f"{heard_cpu_s / heard * 1e6:.1f} µs"] if heard else ["-", "-"]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return [str(number), f"{answered_s:.2f} s", f"{answered_cpu_s:.2f} s", *rates, f"{ended_s:.2f} s", f"{memory} MiB"]
+    answered = [f"{answered_s:.2f} s", f"{answered_cpu_s:.2f} s"]
+    return [str(number), *answered, *rates, f"{ended_s:.2f} s", f"{_peak_MiB()} MiB"]
+
+
+def _run(played: Played, trials: int) -> list[str]:
+    """Make trials of all nodes; returns a row of the table."""
+    request = Request(task="profile", framework="toy", cases=(played.case(),))
+    logs = [played.folder / f"{name}.log" for name in played.names]
+    nodes = Nodes(tuple(played.names), played.agents())
+    start_s, start_cpu_s = time.monotonic(), _cpu_s()
+    with closing(nodes.agents):
+        for _ in range(trials):
+            ending = converse_with_ranks(request, {}, LIMIT_S, logs, lambda _: None, nodes)
+            assert ending.exit == 0, ending
+    a_trial_s, a_trial_cpu_s = (time.monotonic() - start_s) / trials, (_cpu_s() - start_cpu_s) / trials
+    figures = [len(played.names), trials, len(played.steps())]
+    return [*map(str, figures), f"{a_trial_s:.2f} s", f"{a_trial_cpu_s:.2f} s", f"{_peak_MiB()} MiB"]
+
+
+def _peak_MiB() -> int:  # noqa: N802 - a unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def _cpu_s() -> float:

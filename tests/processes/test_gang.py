@@ -286,20 +286,6 @@ def pair(rank=1):
     return Address(host, port, token), thread, leader
 
 
-def test_a_stranger_who_finds_the_port_is_no_rank():
-    address, thread, leader = pair()
-    with socket.create_connection((address.host, address.port)) as stranger:
-        stranger.sendall(b"open sesame 1\n")
-        assert stranger.recv(10) == b""
-    follower = gang.join(1, 2, address)
-    thread.join(10)
-    leader[0].send({"a": [1]})
-    assert follower.tell(None) == {"a": [1]}
-    assert (leader[0].ranks, follower.ranks, follower.rank) == (2, 2, 1)
-    follower.close()
-    leader[0].close()
-
-
 def test_a_lost_peer_is_an_error_of_its_own():
     address, thread, leader = pair()
     with socket.create_connection((address.host, address.port)) as peer:

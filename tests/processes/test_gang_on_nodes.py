@@ -114,10 +114,15 @@ def one(done):
     return record
 
 
-def test_the_ranks_of_all_nodes_make_one_record(run, rack):
-    done = run(*TOY, "--ms=2", "--blocks=4", "--json")
+def test_the_ranks_of_all_nodes_make_one_record_and_all_trials_take_one_step_a_node(run, rack, tmp_path):
+    script = tmp_path / "count"
+    script.write_text(f'#!/bin/sh\necho "$RACK_NODE" >>{tmp_path}/steps\nexec "$@"\n')
+    script.chmod(0o755)
+    counted = {f"RACK_BEFORE_{node}": str(script) for node in ("left", "right")}
+    done = run(*TOY, "--ms=2", "--blocks=4", "--trials=2", "--json", env=counted)
     assert done.returncode == 0, done.stderr
-    record = one(done)
+    assert sorted((tmp_path / "steps").read_text().split()) == ["left", "right"]
+    record, _ = json.loads(done.stdout)
     assert (record["case"]["devices"], record["case"]["nodes"], record["case"]["ranks"]) == (4, 2, 4)
     assert [(rank["rank"], rank["node"]) for rank in record["ranks"]] == [(0, 0), (1, 0), (2, 1), (3, 1)]
     durations = [rank["duration_ns"] for rank in record["ranks"]]
@@ -217,6 +222,41 @@ def test_a_killed_agent_is_a_lost_node(rack, toy_folder, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lost", "messages"),
+    [
+        ("right", ["node right was lost, and with it rack job 7 on left, right"]),
+        (
+            "",
+            [
+                "node right was lost: its agent was ended by SIGKILL",
+                "node right was lost: its agent ended with status 5: no such node",
+            ],
+        ),
+    ],
+    ids=["known", "refused"],
+)
+def test_a_run_stops_when_nothing_can_be_started_on_a_lost_node(
+    rack, toy_folder, tmp_path, monkeypatch, lost, messages
+):
+    """Either the launcher knows that it is lost, or it starts nothing there any more."""
+    script = tmp_path / "once"
+    script.write_text(f'#!/bin/sh\nmkdir {tmp_path}/started && exec "$@"\necho "no such node" >&2\nexit 5\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("RACK_BEFORE_right", str(script))
+    monkeypatch.setenv("RACK_LOST", lost)
+    with started(rack, toy_folder, tmp_path, "--trials=3") as process:
+        wait_for_ranks(rack, tmp_path)["right"].kill()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert f"{messages[-1]}: {len(messages) - 1} of 3 trials are stored in " in said
+    errors = [json.loads(path.read_text())["error"] for path in sorted(tmp_path.glob("results/*/2*.json"))]
+    assert [(error["kind"], error["node"], error["rank"]) for error in errors] == [("node", "right", 2)] * len(messages)
+    assert [error["message"] for error in errors] == messages
+    none_left(rack)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
@@ -256,13 +296,18 @@ def test_nothing_is_left_when_the_parent_ends(rack, toy_folder, tmp_path, number
     none_left(rack)
 
 
-def test_an_agent_that_never_starts_is_a_lost_node_with_what_its_command_said(run, rack, tmp_path):
+def test_a_launcher_that_refuses_to_start_an_agent_stops_the_run_and_no_node_is_lost(run, rack, tmp_path):
     script = tmp_path / "refuse"
-    script.write_text('#!/bin/sh\necho "error: no such node" >&2\nexit 3\n')
+    script.write_text('#!/bin/sh\necho "error: step limit reached" >&2\nexit 3\n')
     script.chmod(0o755)
-    error = one(run(*TOY, "--json", env={"RACK_BEFORE_right": str(script)}))["error"]
-    assert (error["kind"], error["node"], error["rank"]) == ("node", "right", None)
-    assert error["message"] == "node right was lost: its agent ended with status 3: error: no such node"
+    done = run(*TOY, "--trials=3", env={"RACK_BEFORE_right": str(script)})
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if "error:" in line]
+    assert line.endswith(
+        "nothing can be started on node right: its agent ended with status 3: error: step limit reached; "
+        "fix this, then continue with --resume"
+    )
+    assert list(tmp_path.glob("results/*/2*.json")) == []
     none_left(rack)
 
 

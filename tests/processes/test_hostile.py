@@ -108,7 +108,7 @@ def hostile(cli, tmp_path, monkeypatch, toy_folder):
         pytest.param(
             "memory float", "part.memory.device_peak_bytes: Expected `int | null`, got `float`", marks=pytest.mark.slow
         ),
-        ("stray", r"a line that is no event: hello\x1b[31m"),
+        ("stray", r"a line that is not an event: hello\x1b[31m"),
         ("list", "an event: Expected `object`, got `array`"),
         ("unknown", "an event: Object contains unknown field `surprise`"),
         ("long", "a line of more than 64 MiB"),

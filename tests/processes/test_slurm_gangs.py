@@ -50,7 +50,7 @@ LINES = """
 import json, sys
 from pathlib import Path
 from benchmarker import Case
-from benchmarker.agent.remote import Nodes, RemoteRank, agents
+from benchmarker.agent.remote import Agents, RemoteRank
 from benchmarker.hooks.launchers import allocation, load_launcher
 from benchmarker.machine.software import installed
 from benchmarker.worker.pipes import listen
@@ -58,10 +58,10 @@ from benchmarker.worker.protocol import Request
 
 folder = Path(sys.argv[1])
 case = Case(problem="nap", framework="toy", device="cpu", params={}, devices=4, nodes=2, ranks=4)
-nodes = Nodes(tuple(allocation().nodes), load_launcher("slurm"), installed())
+agents = Agents(load_launcher("slurm"), allocation(), installed())
 lengths = []
 for number in range(5):
-    with agents(nodes) as found:
+    with agents.on(allocation().nodes) as found:
         for at, agent in enumerate(found):
             ranks = [
                 RemoteRank(rank, agent, lambda event: lengths.append(len(event.get("info", {}).get("name", ""))))
@@ -69,8 +69,9 @@ for number in range(5):
             ]
             requests = [Request(task="describe", framework="toy", cases=(case,), rank=rank.number) for rank in ranks]
             agent.begin(ranks, requests, [folder / f"{number}.{rank.number}.log" for rank in ranks])
-        listen(found, float("inf"), lambda: False)
-        print([(rank.status, rank.fault) for agent in found for rank in agent.ranks.values()], flush=True)
+        listen(found, float("inf"), lambda: all(agent.is_over for agent in found))
+    print([(rank.status, rank.fault) for agent in found for rank in agent.ranks.values()], flush=True)
+agents.close()
 (folder / "lengths.json").write_text(json.dumps(sorted(lengths)))
 """
 """Four ranks on two nodes tell something long at the same time, five times."""
@@ -87,7 +88,7 @@ def none_left(slurm: Slurm) -> Iterator[Callable[[], None]]:
     """Waits until no process of a job is left, nor what waits for its end; so does the end of each test."""
 
     def wait() -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60  # an agent of a node that Slurm has lost ends after 45 s
         while left := slurm.left():
             assert time.monotonic() < deadline, left
             time.sleep(0.2)
@@ -246,6 +247,21 @@ def test_a_killed_agent_is_a_lost_node_and_the_job_goes_on(slurm, submit, progra
     assert (error["kind"], error["node"], error["rank"]) == ("node", nodes[1], 2)
     assert error["message"].startswith(f"node {nodes[1]} was lost: its agent ended with status 137")
     assert told(program, slurm, job)["state"] == "stopped"
+    none_left()
+
+
+def test_a_rank_that_lost_its_peer_is_not_blamed_for_a_lost_node(slurm, submit, none_left) -> None:
+    """Rank 0 loses its connections to the second node at once; Slurm says nothing of it for minutes."""
+    job = submit("time=5", settings="nodes = 2", blocks=100_000)
+    nodes = begun(job)
+    agents = [each for each in slurm.left() if "benchmarker.agent" in each.cmdline() and each.name() != "srun"]
+    (of_second,) = [each for each in agents if each.environ().get("SLURMD_NODENAME") == nodes[1]]
+    of_second.parent().kill()  # the daemon of the step, with which the link is gone
+    slurm.wait(job["job"], "COMPLETED", "FAILED", limit_s=90)
+    (record,) = records(job)
+    error = record["error"]
+    assert (error["kind"], error["node"], error["rank"], error["stage"]) == ("node", nodes[1], 2, "timed")
+    assert error["message"].startswith(f"node {nodes[1]} was lost: its agent ")
     none_left()
 
 

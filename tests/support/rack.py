@@ -33,6 +33,9 @@ RACK = """
         def address(self, node):
             return os.environ.get("RACK_ADDRESS", "127.0.0.1")
 
+        def lost_nodes(self, allocation):
+            return os.environ.get("RACK_LOST", "").split()
+
         def directives(self, name, log, nodes):
             return []
 

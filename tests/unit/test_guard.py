@@ -2,12 +2,13 @@
 
 import signal
 import subprocess
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarker import guard
-from benchmarker.agent.remote import Nodes, agents
+from benchmarker.agent.remote import Agents
 from benchmarker.api.errors import TerminatedError, terminate
 from benchmarker.fleet.links import run_links
 from benchmarker.fleet.parent import run_stage
@@ -61,7 +62,11 @@ class Launcher:
 
 
 def test_an_agent_is_ended_though_its_start_was_interrupted(begun):
-    with pytest.raises(KeyboardInterrupt), agents(Nodes(("left", "right"), Launcher(), None)):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        closing(Agents(Launcher(), None, None)) as agents,
+        agents.on(("left", "right")),
+    ):
         raise AssertionError("the interrupt was lost")
     (process,) = begun
     assert process.poll() is not None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from unit.fleet.test_values import asked
 
+from benchmarker import UserError
 from benchmarker.fleet import folder, parent
 from benchmarker.fleet.folder import NodeState
 
@@ -47,3 +49,14 @@ def test_nodes_that_stay_silent_are_given_up_and_named(tmp_path: Path, monkeypat
     parent.run_stage(tmp_path, fleet, 0, 0.5, progress)
     assert 1 <= time.monotonic() - start < 20
     assert sorted(progress.said) == ["n1: ended early, after 1 of 4 trials", "n2: did not start"]
+
+
+def test_a_stage_that_the_launcher_refuses_is_no_trouble_of_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = SimpleNamespace(command=lambda *_: ["sh", "-c", "echo 'srun: error: Step limit reached' >&2; exit 1"])
+    monkeypatch.setattr(parent.launchers, "load_launcher", lambda _: refused)
+    progress = Said()
+    with pytest.raises(UserError, match=r"^the launcher started nothing on 2 nodes: srun: error: Step limit reached; "):
+        parent.run_stage(tmp_path, asked(["n1", "n2"]), 0, 0.5, progress)
+    assert progress.said == []

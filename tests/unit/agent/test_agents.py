@@ -1,0 +1,178 @@
+"""The agents of a run: one step a node, what a refused step does, and who is gone when a rank has lost its peer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.played_agents import DONE, LOST_PEER, Played
+
+from benchmarker import UserError
+from benchmarker.agent import conversation, remote
+from benchmarker.agent.conversation import converse_with_ranks
+from benchmarker.agent.messages import Begin, End
+from benchmarker.agent.remote import Agents, LostNodeError, Nodes
+from benchmarker.hooks import launchers
+from benchmarker.worker.launch import Ending, ending_text
+from benchmarker.worker.protocol import Request
+
+SILENT = "while :; do IFS= read -r line || exit; done"
+"""What an agent does whose link has died."""
+
+
+def converse(played: Played, agents: Agents) -> tuple[Ending, list[str]]:
+    """A trial of all nodes: how it ended, and the failures that were told."""
+    told: list[str] = []
+    request = Request(task="profile", framework="toy", cases=(played.case(),))
+    logs = [played.folder / f"{name}.log" for name in played.names]
+    ending = converse_with_ranks(
+        request,
+        {},
+        30,
+        logs,
+        lambda event: told.append(event["failure"]["message"]) if "failure" in event else None,
+        Nodes(tuple(played.names), agents),
+    )
+    return ending, told
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait shorter."""
+    monkeypatch.setattr(conversation, "GATHER_S", 0.1)
+    monkeypatch.setattr(conversation, "LATE_S", 0.6)
+    monkeypatch.setattr(conversation, "AGAIN_S", 1.0)
+    monkeypatch.setattr(conversation, "GRACE_S", 0.1)
+    monkeypatch.setattr(remote, "END_S", 0.3)
+
+
+def test_all_trials_take_one_step_on_each_node(tmp_path: Path) -> None:
+    played = Played(tmp_path, [DONE] * 16)
+    with closing(played.agents()) as agents:
+        for _ in range(10):
+            assert converse(played, agents)[0].exit == 0
+        started = list(agents._by_node.values())
+    assert played.steps() == played.names
+    assert all(agent.process.poll() is not None for agent in started)
+
+
+def test_a_node_whose_agent_was_lost_gets_another_one(tmp_path: Path) -> None:
+    played = Played(tmp_path, [DONE, DONE])
+    with closing(played.agents()) as agents:
+        assert converse(played, agents)[0].exit == 0
+        agents._by_node["1"].process.kill()
+        assert converse(played, agents)[0].exit == 0
+    assert played.steps() == ["0", "1", "1"]
+
+
+class Refusing(Played):
+    """Starts nothing on the second node."""
+
+    def command(self, nodes, program):
+        refusal = ["/bin/sh", "-c", "echo 'srun: error: Step limit reached for this job' >&2; exit 1"]
+        return refusal if nodes == ["1"] else super().command(nodes, program)
+
+
+def test_a_refused_step_stops_the_run_and_says_why_and_is_no_lost_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Refusing(tmp_path, [DONE, DONE])
+    why = "its agent ended with status 1: srun: error: Step limit reached for this job"
+    with (
+        closing(played.agents()) as agents,
+        pytest.raises(UserError, match=f"^nothing can be started on node 1: {why}; fix this"),
+    ):
+        converse(played, agents)
+    monkeypatch.setattr(launchers, "lost_nodes", lambda _: ["1"])
+    with closing(played.agents()) as agents, pytest.raises(LostNodeError, match=f"^node 1 was lost: {why}$"):
+        converse(played, agents)
+
+
+@pytest.mark.usefixtures("_soon")
+@pytest.mark.parametrize(
+    ("begin", "down", "text"),
+    [
+        (SILENT, [], "node 1 was lost: its agent did not answer within 1 s"),
+        ("sleep 0.3; exit 9", [], "node 1 was lost: its agent ended with status 9"),
+        (
+            """sleep 0.3; tell 1 '"status":-9'""",
+            [],
+            "rank 1 on 1: the worker was ended by SIGKILL; the system may have run out of memory",
+        ),
+        (":", ["1"], "node 1 was lost: its agent is on a node that the launcher says is down"),
+    ],
+    ids=["link", "agent", "rank", "launcher"],
+)
+def test_a_rank_that_has_lost_its_peer_is_not_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: str, down: list[str], text: str
+) -> None:
+    monkeypatch.setattr(launchers, "lost_nodes", lambda _: down)
+    played = Played(tmp_path, [LOST_PEER, begin])
+    with closing(played.agents()) as agents:
+        ending, told = converse(played, agents)
+    assert (ending.rank, ending.node, told) == (1, "1", [])
+    assert ending_text(ending, tmp_path / "none") == text
+
+
+@pytest.mark.usefixtures("_soon")
+def test_a_lost_connection_is_told_where_nobody_is_gone(tmp_path: Path) -> None:
+    played = Played(tmp_path, [LOST_PEER, ":"])
+    with closing(played.agents()) as agents:
+        ending, told = converse(played, agents)
+    assert (ending.lost, told) == ("", ["rank 0 on 0: reset by peer"])
+
+
+@pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b'{"type":"Begin"}', b"[" * 100_000], ids=range(4))
+def test_an_agent_that_is_told_what_is_not_valid_says_so_and_ends(line: bytes) -> None:
+    start = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "benchmarker.agent"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout and process.stdin and process.stderr
+        assert b'"type":"Here"' in process.stdout.readline()
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()  # and the pipe stays open
+        assert process.wait(10) == 1
+        (said,) = process.stderr.read().decode().splitlines()
+    assert said.startswith("the agent was told what is not valid: ")
+    assert len(said) < 200
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_an_agent_that_is_not_told_of_the_end_of_a_trial_ends(tmp_path: Path, is_ended: bool) -> None:
+    """As on a node that the launcher has lost: standard input stays open, and nothing comes."""
+    script = "from benchmarker.agent import __main__ as agent; agent.FORGOTTEN_S = 0.5; agent.main()"
+    request = Request(task="describe", framework="none", cases=(Played(tmp_path, [""]).case(),))
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        for message in (Begin([request], [str(tmp_path / "log")]), *([End()] if is_ended else [])):
+            process.stdin.write(msgspec.json.encode(message) + b"\n")
+        process.stdin.flush()
+        while b'"type":"Over"' not in process.stdout.readline():
+            pass
+        try:
+            assert process.wait(5 if not is_ended else 1.5) == 0
+            assert not is_ended
+        except subprocess.TimeoutExpired:
+            assert is_ended
+        process.stdin.close()
+        assert process.wait(5) == 0
+
+
+def test_an_agent_that_sends_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(remote, "LINE_BYTES", 1 << 20)
+    played = Played(tmp_path, [DONE, "head -c 9000000 /dev/zero; sleep 0.2"])
+    with closing(played.agents()) as agents:
+        ending, _ = converse(played, agents)
+    assert ending.lost == "node 1 was lost: its agent sent a line of more than 2 MiB"
