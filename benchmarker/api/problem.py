@@ -215,7 +215,10 @@ class Problem(ABC):
     def collectives(
         self, params: Any, mode: Mode, precision: str, parallel: Parallel, devices: int
     ) -> tuple[Collective, ...]:
-        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none."""
+        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none.
+
+        If `parallel` is `none`, devices that divide no work exchange nothing, unless the problem is made of them.
+        """
         return ()
 
     def refuse(self, params: Any, mode: Mode) -> None:

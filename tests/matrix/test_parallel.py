@@ -181,7 +181,7 @@ def test_exchanged_bytes_are_those_of_the_literature():
     assert (scatter.op, scatter.count, scatter.bytes) == ("reduce_scatter", 13, 4 * weights)
     (tp,) = PROBLEM.collectives(small, "training", "mixed_bf16", "tp", 4)
     assert (tp.op, tp.count, tp.bytes) == ("all_reduce", 48, 48 * 8 * 1024 * 768 * 2)
-    assert PROBLEM.collectives(small, "training", "fp32", "none", 1) == ()
+    assert PROBLEM.collectives(small, "training", "fp32", "none", 2) == ()
     assert PROBLEMS["llama"].collectives(LLAMA, "inference", "fp32", "tp", 2) == ()
 
 

@@ -97,14 +97,18 @@ def collectives(
     """
     if devices == 1 or mode != "training":
         return ()
-    if parallel == "dp":
-        return (Collective("all_reduce", 1, weight_bytes),)
-    if parallel == "fsdp":
-        # The weights of the blocks are gathered twice; the others are kept from the forward to the backward pass.
-        return (
-            Collective("all_gather", 2 * blocks + 1, weight_bytes + blocks * block_bytes),
-            Collective("reduce_scatter", blocks + 1, weight_bytes),
-        )
-    # Attention and MLP each sum their results, and in the backward pass the gradients of their inputs.
-    sums = blocks * (5 if recompute else 4)
-    return (Collective("all_reduce", sums, sums * sum_bytes),)
+    match parallel:
+        case "dp":
+            return (Collective("all_reduce", 1, weight_bytes),)
+        case "fsdp":
+            # Blocks' weights are gathered twice; the others are kept from the forward to the backward pass.
+            return (
+                Collective("all_gather", 2 * blocks + 1, weight_bytes + blocks * block_bytes),
+                Collective("reduce_scatter", blocks + 1, weight_bytes),
+            )
+        case "tp":
+            # Attention and MLP each sum their results, and in the backward pass the gradients of their inputs.
+            sums = blocks * (5 if recompute else 4)
+            return (Collective("all_reduce", sums, sums * sum_bytes),)
+        case "none":  # each device trains by itself
+            return ()
