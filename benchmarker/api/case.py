@@ -23,6 +23,8 @@ Profiling = Literal["no", "yes", "separable"]
 
 
 MODES: tuple[Mode, ...] = ("inference", "forward_backward", "training")
+EXECUTIONS = ("eager", "compiled")
+"""How steps run, not compiled and compiled, in a framework that has no words of its own."""
 
 
 class Measuring(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,6 +65,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
     the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
+    `executions` are the framework's words for how its steps can run: of two, `compile` chooses the second.
     `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
     processes that do so: either one for all devices of a node, or one for each, with `threads` CPU threads of its own.
     They run on `nodes` of an allocation, as many on each. With `each`, they do not compute together: each does all of
@@ -76,6 +79,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     precision: str = "fp32"
     mode: Mode = "inference"
     compile: bool = False
+    executions: list[str] = []
     params: dict[str, bool | Whole | float | str]
     seed: Count = 0
     threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
@@ -85,6 +89,11 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nodes: Positive = 1
     ranks: Positive = 1
     measuring: Measuring = Measuring()
+
+    @property
+    def execution(self) -> str:
+        """How a step runs, in the framework's word: eager, compiled, jitted."""
+        return (self.executions or EXECUTIONS)[-1 if self.compile else 0]
 
     @property
     def ranks_per_node(self) -> int:

@@ -37,7 +37,8 @@ class FrameworkInfo:
     compiled: always, never, or as requested with `--compile`. `libraries` maps each distribution to its version.
     `variables` names the environment variables that change its speed; a record keeps those that are set. `gang` states
     how several devices compute together: by a process for each, by one for those of each node, by one for all, which
-    are then on one node, or not at all.
+    are then on one node, or not at all. `executions` are its words for how a step runs, which tables print: if it is
+    not compiled, and if it is, of which one may be missing. Without any, the words are eager and compiled.
     """
 
     name: str
@@ -47,6 +48,7 @@ class FrameworkInfo:
     libraries: Mapping[str, str]
     variables: tuple[str, ...] = ()
     gang: Literal["process_per_device", "process_per_node", "one_process", "none"] = "none"
+    executions: tuple[str, ...] = ()
 
 
 StepMarker = Callable[[int], AbstractContextManager[object]]

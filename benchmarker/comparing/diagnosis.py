@@ -16,8 +16,9 @@ from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from benchmarker.api.case import Case
     from benchmarker.records.profile import Scope
     from benchmarker.records.record import Record
 
@@ -86,6 +87,20 @@ def threads(groups: Sequence[Sequence[Record]]) -> str:
         f"{framework} {number}" if frameworks else str(number) for framework, number in sorted(set(chosen))
     )
     return f"CPU threads differ: {named}; --threads=N sets them in every framework"
+
+
+def executions(cases: Iterable[Case]) -> str:
+    """Report that some frameworks compile their steps and others do not, and what compiles them; empty if not so."""
+    several: dict[str, list[Case]] = {}
+    for case in cases:
+        several.setdefault(case.framework, []).append(case)
+    eager = [of[0] for of in several.values() if not any(case.compile for case in of)]
+    compiled = [of[0] for of in several.values() if all(case.compile for case in of)]
+    if not (eager and compiled):
+        return ""
+    one, other = (", ".join(dict.fromkeys(case.execution for case in side)) for side in (eager, compiled))
+    able = [case.framework for case in eager if len(case.executions) > 1 and (case.devices == 1 or case.each)]
+    return f"{one} against {other}" + (f": add --compile for {', '.join(able)}" if able else "")
 
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:

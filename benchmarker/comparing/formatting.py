@@ -186,7 +186,11 @@ class Change:
 
 
 def sentence(each: Comparison | GeometricMean, terms: Terms) -> str:
-    """Return the verdict as a sentence: `torch is 27% faster than jax (±3%)`."""
+    """Return the verdict as a sentence, `torch is 27% faster than jax (±3%)`, and if only one side is compiled."""
+    return "; ".join(filter(None, [_sentence(each, terms), each.execution]))
+
+
+def _sentence(each: Comparison | GeometricMean, terms: Terms) -> str:
     a, b = short(each.baseline), short(each.contender)
     change = Change.of(each, terms.words)
     if change is None:
@@ -238,7 +242,7 @@ def measure(metric: str) -> str:
 
 def short(name: str) -> str:
     """Shorten the name of a side or of a case: factors whose values say what they are lose their name."""
-    return re.sub(r"(^|\s)(framework|problem|precision|device|mode|result)=(?=\S)", r"\1", name)
+    return re.sub(r"(^|\s)(framework|execution|problem|precision|device|mode|result)=(?=\S)", r"\1", name)
 
 
 def _is_factor(ratio: float) -> bool:

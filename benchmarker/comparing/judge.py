@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import structs
 
+from benchmarker.comparing.diagnosis import executions
 from benchmarker.comparing.disturbances import provisional
 from benchmarker.comparing.formatting import few_runs
 from benchmarker.comparing.geometric_mean import BY_RUN, Mean
@@ -76,7 +77,7 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
     metric = a.metric or b.metric
     interval = test.interval(1 - tested.alpha) if test else None
     outcome = judge(test.estimate, p, p_same, rules.alpha) if test else "undecided"
-    disturbed = provisional(*((side.name, [side.records]) for side in (a, b))) if rules.level == "trial" else None
+    disturbed = _most_disturbed(tested)
     runs = len(a.runs), len(b.runs)
     blocks = [len(record.blocks.duration_ns) for record in (*a.records, *b.records) if record.blocks]
     return Comparison(
@@ -109,11 +110,23 @@ def _comparison(tested: Tested, p: float, p_same: float, family: int) -> Compari
         design_effect=_design_effect(a, b) if rules.metric.startswith("step_time") else None,
         low_noise_ratio=_low_noise(tested) if test and rules.metric == STEP_TIME else None,
         verdict=word(outcome, metric),
-        provisional=_joined(disturbed, few_runs(tested.method, runs)),
+        provisional=provisional_of(tested),
+        execution=_execution([tested.match]),
         enough=enough(test, tested.margin, tested.alpha / family) if test and outcome == "undecided" else None,
         looks=tested.looks if len(tested.looks) > 1 else [],
         notes=[*_disturbed(disturbed), *notes_on(tested, family)],
     )
+
+
+def provisional_of(tested: Tested) -> str | None:
+    """Return why what is said of two sides is provisional: most trials were disturbed, or there is one run; or None."""
+    runs = len(tested.baseline.runs), len(tested.contender.runs)
+    return _joined(_most_disturbed(tested), few_runs(tested.method, runs))
+
+
+def _most_disturbed(tested: Tested) -> str | None:
+    sides = tested.baseline, tested.contender
+    return provisional(*((side.name, [side.records]) for side in sides)) if tested.rules.level == "trial" else None
 
 
 def word(outcome: Outcome, metric: Metric | None) -> Verdict:
@@ -206,10 +219,17 @@ def _geometric_mean(group: Sequence[Tested], mean: Mean, p: float, p_same: float
         p_adjusted=p if mean.interval else None,
         verdict=verdict,
         provisional=_joined(disturbed, few_runs(mean.method, mean.runs)),
+        execution=_execution([each.match for each in group]),
         enough=needed,
         runs=mean.runs,
         notes=[*_disturbed(disturbed), *notes_on_mean(mean, verdict, needed, alpha)],
     )
+
+
+def _execution(matches: Sequence[Match]) -> str:
+    """Return that one side of matches compiles its steps and the other does not; empty if both do the same."""
+    sides = [side for match in matches for side in (match.baseline, match.contender)]
+    return executions(side.records[0].case for side in sides)
 
 
 def _joined(*reasons: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -135,10 +135,10 @@ def _axis(group: Sequence[Configuration]) -> str:
 def _following(axes: Sequence[str], cases: Sequence[Case]) -> set[str]:
     """Return the factors that differ because an axis does.
 
-    Each problem has its own parameters, and some frameworks compile every step.
+    Each problem has its own parameters, and each framework its own way to run a step.
     """
     parameters = {name for case in cases for name in case.params} if "problem" in axes else set()
-    return parameters | ({"compile"} if "framework" in axes else set())
+    return parameters | ({"execution"} if "framework" in axes else set())
 
 
 def _nearest(one: Configuration, name: str, others: Sequence[Configuration], axes: Sequence[str]) -> str:
@@ -169,10 +169,9 @@ def by(
     axis = ",".join(axes)
     group_of = configurations(records)
     apart = {*axes, *_following(axes, [record.case for record in records])}
-    both = compiled_and_not([each.factors for each in group_of])
     groups: dict[tuple[tuple[str, Value], ...], dict[tuple[str, ...], list[Record]]] = {}
     valued = [
-        (each, record, value_of(axes, {**environment_of(record), **each.factors}, both))
+        (each, record, value_of(axes, {**environment_of(record), **each.factors}))
         for each in group_of
         for record in each.records
     ]
@@ -222,27 +221,23 @@ def by(
 
 
 def axes_of(records: Sequence[Record], axis: str) -> list[str]:
-    """Return the axes that --by names, as records spell them. Raises `UserError` if no record has one of them."""
+    """Return the axes that --by names, as records spell them; of frameworks, also how they run steps if that differs.
+
+    Raises `UserError` if no record has one of them.
+    """
     known = {name: None for record in records for name in (*factors(record.case), *environment_of(record))}
     names = {name.replace("-", "_"): name for name in known}
     asked = [name.strip().replace("-", "_") for name in axis.split(",")]
     if unknown := [name for name in asked if name not in names]:
         raise UserError(f"--by={unknown[0]}: the records have no such factor; they have: {', '.join(known)}")
-    return list(dict.fromkeys(names[name] for name in asked))
+    axes = dict.fromkeys(names[name] for name in asked)
+    unlike = "framework" in axes and len({record.case.execution for record in records}) > 1
+    return list(axes | {"execution": None} if unlike else axes)
 
 
-def compiled_and_not(several: Iterable[Factors]) -> set[Value]:
-    """Return the frameworks that occur both with and without `compile`."""
-    found: dict[bool, set[Value]] = {True: set(), False: set()}
-    for each in several:
-        found[bool(each["compile"])].add(each["framework"])
-    return found[True] & found[False]
-
-
-def value_of(axes: Sequence[str], these: Factors, both: Collection[Value]) -> tuple[str, ...]:
-    """Return the value of each axis as text; a framework in `both` is told apart from itself with `compile`."""
-    compiled = " compiled" if these["compile"] and these["framework"] in both else ""
-    return tuple(f"{text(these.get(name))}{compiled if name == 'framework' else ''}" for name in axes)
+def value_of(axes: Sequence[str], these: Factors) -> tuple[str, ...]:
+    """Return the value of each axis as text."""
+    return tuple(text(these.get(name)) for name in axes)
 
 
 def side_name(axes: Sequence[str], values: Sequence[str]) -> str:
@@ -292,10 +287,11 @@ def within(records: Sequence[Record]) -> Matching:
 
 
 def _value(option: str, axes: Sequence[str], named: str, values: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the named value, ignoring upper and lower case."""
-    for value in values:
-        if ",".join(value).casefold() == named.casefold():
-            return value
+    """Return the named value, ignoring upper and lower case; how steps run, the last axis, need not be named."""
+    for end in (None, *([-1] if axes[-1] == "execution" else [])):
+        fitting = [value for value in values if ",".join(value[:end]).casefold() == named.casefold()]
+        if len(fitting) == 1:
+            return fitting[0]
     raise UserError(f"{option}={named}: no record has {','.join(axes)}={named}; there are: {_listed(values)}")
 
 

@@ -54,7 +54,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     independent blocks. `enough` is the number of rounds (or trials, or runs per side) that would likely decide. `looks`
     are the numbers of rounds after which the run could stop early, for which intervals are wider. `timed_blocks` is
     null if the compared values come from a profile. `provisional` is the reason if the verdict is provisional: most
-    trials of a side were disturbed, or a side that was not interleaved has one run.
+    trials of a side were disturbed, or a side that was not interleaved has one run. `execution` says that one side
+    compiles its steps and the other does not, and what compiles them; it is empty if both do the same.
     """
 
     case: dict[str, Value]
@@ -87,6 +88,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     low_noise_ratio: float | None
     verdict: Verdict
     provisional: str | None
+    execution: str = ""
     enough: int | None
     looks: list[int]
     notes: list[str]
@@ -95,8 +97,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
 class GeometricMean(Struct, frozen=True, kw_only=True):
     """The geometric mean of the ratios contender over baseline, over all cases of a family, with its interval.
 
-    `provisional`, `enough` and `runs` are those of a comparison; if runs are the unit, those without every case are not
-    counted.
+    `provisional`, `execution`, `enough` and `runs` are those of a comparison; if runs are the unit, those without every
+    case are not counted.
     """
 
     baseline: str
@@ -111,6 +113,7 @@ class GeometricMean(Struct, frozen=True, kw_only=True):
     p_adjusted: float | None
     verdict: Verdict
     provisional: str | None
+    execution: str = ""
     enough: int | None
     runs: tuple[int, int]
     notes: list[str]

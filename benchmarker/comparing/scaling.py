@@ -2,8 +2,9 @@
 
 The series are found from the records. With strong scaling the step of all numbers of devices has the same work; with
 weak scaling each device has the work that one alone has. The speed-up S(p) is the ratio of the samples in the same
-time, p devices over one, which is T(1) / T(p) with strong scaling; the efficiency is S(p) / p. T are medians of step
-times. Intervals are those of `compare`: paired by round where the trials were interleaved.
+time, p devices over one; the efficiency is S(p) / p. With strong scaling S(p) is the ratio of step times T(1) / T(p),
+with weak scaling p times that. The ratio and its interval are those of `compare`: where the trials were interleaved,
+the Hodges-Lehmann ratio of the pairs, one a round, which is not the quotient of the medians that stand beside it.
 
 Where the records have a local phase, the efficiency is split into factors of one cause each:
 
@@ -21,13 +22,14 @@ from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
 from benchmarker.comparing import disturbances
+from benchmarker.comparing.judge import provisional_of
 from benchmarker.comparing.matching import Match
 from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
 from benchmarker.comparing.scaling_doubts import crowded, doubts, host, unlike_exchanges
 from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.hooks import names
-from benchmarker.records.local_times import averaged, local_times
+from benchmarker.records.local_times import averaged, local_times, slowest_text
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import STEP_TIME
 
@@ -167,7 +169,7 @@ def _series(
 def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
     devices, samples, ok = _case(each).devices, _samples(each), _ok(each)
     step_s = median(value for record in ok if (value := derive(record)[STEP_TIME].value) is not None)
-    speedup, method = Ratio(1.0), METHOD_OF_ONE
+    speedup, method, why = Ratio(1.0), METHOD_OF_ONE, None
     if each is not one:
         match = Match({}, Side("1 device", one.records), Side(f"{devices} devices", each.records))
         tested = Tested(match, Rules(), derive)
@@ -175,6 +177,7 @@ def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
         ends = tested.test.interval(LEVEL) if tested.test else None
         low, high = (math.exp(-ends[1]), math.exp(-ends[0])) if ends else (None, None)
         speedup, method = Ratio(math.exp(-tested.shift.estimate), low, high) * (samples / _samples(one)), tested.method
+        why = provisional_of(tested)
     split, unsplit = (None, "") if each is one else _split(one, ok, samples / _samples(one), derive)
     return Point(
         devices=devices,
@@ -185,6 +188,7 @@ def _point(one: Configuration, each: Configuration, derive: Derive) -> Point:
         samples_per_s_per_device=samples / step_s / devices,
         speedup=speedup,
         efficiency=speedup * (1 / devices),
+        provisional=why,
         split=split,
         unsplit=unsplit,
     )
@@ -206,8 +210,8 @@ def _split(
         imbalance=times.imbalance,
         communication=times.communication,
         product=size * times.contention * times.imbalance * times.communication,
-        slowest=times.slowest,
-        score=times.scores[times.slowest],
+        slowest=None if times.crowded else times.slowest,
+        score=None if times.crowded else times.scores[times.slowest],
         step_s=times.synchronised_s,
     ), ""
 
@@ -228,6 +232,7 @@ def _devices(group: Configuration) -> Devices | None:
             Device(device=number, alone_s=alone_s, together_s=together_s, score=score)
             for number, (alone_s, together_s, score) in rows
         ],
+        slowest=slowest_text(times),
         notes=[
             *([ONE_TRIAL] if len(found) == 1 else []),
             *crowded([group]),

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing import disturbances
 from benchmarker.comparing.formatting import DOUBTS
 from benchmarker.formatting import count, rounded, si
-from benchmarker.records.local_times import STRAGGLER, longer
+from benchmarker.records.local_times import STRAGGLER, cores_of_more_devices, longer
 
 if TYPE_CHECKING:
     from benchmarker.comparing.scaling_results import Point
     from benchmarker.records.configurations import Configuration
 
-BEYOND = 1.05
-"""An efficiency above this gets a note."""
-WHY_SLOW = "other work, its number of threads, or data that fits a cache only in parts"
 UNLIKE = 0.05
 """Largest relative difference between the efficiency and the product of its factors without a note."""
 
@@ -25,8 +22,7 @@ def crowded(groups: Sequence[Configuration]) -> list[str]:
     """Return a note for each number of cores that processors are divided into more devices than."""
     several: dict[int, list[str]] = {}
     for record in (group.records[0] for group in groups):
-        cores = sum(machine.cpu.usable_cores for machine in record.machines or [record.machine])
-        if record.case.device == "cpu" and record.case.devices > cores:
+        if (cores := cores_of_more_devices(record)) is not None:
             several.setdefault(cores, []).append(str(record.case.devices))
     return [
         f"{', '.join(devices)} devices on {count(cores, 'core')}: more devices than cores measure time-sharing, not "
@@ -53,29 +49,49 @@ def doubts(groups: Sequence[Configuration], points: Sequence[Point]) -> list[str
             "difference between nodes counts too"
         )
     found += crowded(groups)
-    if beyond := [str(point.devices) for point in points if (point.efficiency.low or point.efficiency.value) > BEYOND]:
-        found.append(
-            f"{', '.join(beyond)} devices: efficiency above 100%: the run on one device was slow because of {WHY_SLOW}"
-        )
     found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
         found.append("too few trials for an interval; --trials=6 or more give one")
     about: dict[str, list[str]] = {}
-    for devices, text in _of_points(points):
+    for devices, text in (*_beyond(groups, points), *_of_points(points)):
         about.setdefault(text, []).append(str(devices))
     found += [f"{', '.join(devices)} devices: {text}" for text, devices in about.items()]
     disturbed = disturbances.count(group.records for group in groups)
     return [*found, str(disturbed)] if disturbed.number else found
 
 
+def _beyond(groups: Sequence[Configuration], points: Sequence[Point]) -> Iterator[tuple[int, str]]:
+    """Yield what to look at first where the efficiency is above 100%, by number of devices."""
+    disturbed = disturbances.count([groups[0].records])
+    one, *several = map(_threads, groups)
+    for threads, point in zip(several, points[1:], strict=True):
+        if not point.is_beyond:
+            continue
+        if disturbed.number:
+            look = f"the disturbed trials of one device: {disturbed.advice}"
+        elif one < threads:
+            look = f"the threads, {one} of one device and {threads} here; --threads sets them"
+        else:
+            look = "one device by itself again (was it slow?), then whether only a share of the work fits a cache"
+        yield point.devices, f"the efficiency is above 100%; look first at {look}"
+
+
+def _threads(group: Configuration) -> int:
+    """Return the CPU threads of all processes of a trial; 0 if they are unknown or compute elsewhere."""
+    on_cpu = [record for record in group.records if record.case.device == "cpu" and record.error is None]
+    return on_cpu[0].case.ranks * (on_cpu[0].software.threads or 0) if on_cpu else 0
+
+
 def _of_points(points: Sequence[Point]) -> Iterator[tuple[int, str]]:
-    """Yield why efficiencies are not split, or what should make one doubt how, and stragglers, by number of devices."""
+    """Yield what makes points provisional, stragglers, and why they are not split or what makes one doubt how."""
     for point in points:
+        if point.provisional and point.provisional != DOUBTS.get(point.method):
+            yield point.devices, f"provisional: {point.provisional}"
         if (split := point.split) is None:
             if point.unsplit:
                 yield point.devices, point.unsplit
             continue
-        if split.score < STRAGGLER:
+        if split.score is not None and split.score < STRAGGLER:
             yield point.devices, f"device {split.slowest} is a straggler: {longer(split.score)} on the fastest"
         if abs(split.product / point.efficiency.value - 1) > UNLIKE:
             yield (

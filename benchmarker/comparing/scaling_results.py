@@ -12,7 +12,9 @@ from benchmarker.formatting import count, rounded
 from benchmarker.hooks import names
 from benchmarker.planning.scaling import Scaling
 from benchmarker.records.configurations import Value
-from benchmarker.records.local_times import described
+
+BEYOND = 1.05
+"""An efficiency without an interval is doubted above this."""
 
 
 class Ratio(Struct, frozen=True):
@@ -31,8 +33,8 @@ class Ratio(Struct, frozen=True):
 class Split(Struct, frozen=True, kw_only=True):
     """The factors of an efficiency, geometric means over trials, and their product.
 
-    `slowest` is the number of the slowest device, `score` the time of the fastest over its own. `step_s` is the step of
-    all devices in the local phase.
+    `slowest` is the number of the slowest device, `score` the time of the fastest over its own; both are null if there
+    are more devices than cores. `step_s` is the step of all devices in the local phase.
     """
 
     size: float
@@ -40,14 +42,16 @@ class Split(Struct, frozen=True, kw_only=True):
     imbalance: float
     communication: float
     product: float
-    slowest: int
-    score: float
+    slowest: int | None
+    score: float | None
     step_s: float
 
 
 class Point(Struct, frozen=True, kw_only=True):
     """What so many devices do together: `samples` in each step of `step_s`, the median over `trials`.
 
+    The speed-up is the ratio of the samples in the same time that `compare` would give: the Hodges-Lehmann ratio of the
+    step times by `method`, not the quotient of the medians. `provisional` is the reason if it is provisional.
     `split` is null for one device, and if there is no local phase, with the reason in `unsplit`.
     """
 
@@ -59,8 +63,15 @@ class Point(Struct, frozen=True, kw_only=True):
     samples_per_s_per_device: float
     speedup: Ratio
     efficiency: Ratio
+    provisional: str | None
     split: Split | None
     unsplit: str
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the efficiency is above the ideal by more than its interval; without one, by more than `BEYOND`."""
+        end = self.efficiency.low
+        return self.efficiency.value > BEYOND if end is None else end > 1
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -90,12 +101,16 @@ class Device(Struct, frozen=True, kw_only=True):
 
 
 class Devices(Struct, frozen=True, kw_only=True):
-    """The devices of a case in which each does the work of one, geometric means over trials; `notes` are doubts."""
+    """The devices of a case in which each does the work of one, geometric means over trials; `notes` are doubts.
+
+    `slowest` says which of them is the slowest, and by how much.
+    """
 
     name: str
     case: dict[str, Value]
     trials: int
     devices: list[Device]
+    slowest: str
     notes: list[str]
 
 
@@ -127,12 +142,18 @@ def shared_notes(several: Sequence[Series]) -> list[str]:
 
 
 def sentence(series: Series) -> str:
-    """Return what the series comes to: the speed-up and the efficiency with the most devices."""
+    """Return what the series comes to: the speed-up and the efficiency with the most devices, and signs of doubt."""
     most = series.points[-1]
     strategy = f" ({series.parallel})" if series.parallel != "none" else ""
+    signs = {
+        "provisional": most.provisional is not None,
+        "more than ideal": most.is_beyond,
+        "no interval": most.speedup.low is None,
+    }
+    doubts = [sign for sign, is_so in signs.items() if is_so]
     return (
         f"{series.scaling} scaling{strategy} to {count(most.devices, 'device')}: {shown(most.speedup)} times the speed "
-        f"of one, efficiency {shown(most.efficiency, percent=True)}"
+        f"of one, efficiency {shown(most.efficiency, percent=True)}" + (f" ({', '.join(doubts)})" if doubts else "")
     )
 
 
@@ -143,9 +164,3 @@ def shown(ratio: Ratio, *, percent: bool = False) -> str:
     if ratio.low is not None and ratio.high is not None:
         ends = f" [{rounded(scale * ratio.low, 3)}, {rounded(scale * ratio.high, 3)}]"
     return f"{rounded(scale * ratio.value, 3)}{unit}{ends}"
-
-
-def slowest_of(devices: Sequence[Device]) -> str:
-    """Say which device is the slowest, by how much, and whether it is a straggler."""
-    slowest = min(devices, key=lambda each: each.score)
-    return described(slowest.device, slowest.score)

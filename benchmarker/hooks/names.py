@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from benchmarker.api.case import Case, Measuring
+from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.hooks import parameters, registry
 from benchmarker.records.configurations import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _TITLED = ("problem", "mode")
 _OF_CASE = tuple(name for name in Case.__struct_fields__ if name not in (*_TITLED, "params", "measuring"))
-_OTHERS = (*_OF_CASE, *Measuring.__struct_fields__, "host", SIDE)
+_OTHERS = (*_OF_CASE, "execution", *Measuring.__struct_fields__, "host", SIDE)
 """Factors that no title contains; a command may group cases by host or by side too."""
-_KEPT = ("framework", "precision", "devices")
+_KEPT = ("framework", "execution", "precision", "devices")
 """Factors that a name contains wherever they differ, even if other factors already tell the cases apart."""
-_BARE = (*_TITLED, "framework", "precision", "device", SIDE)
+_BARE = (*_TITLED, "framework", "execution", "precision", "device", SIDE)
 """Factors whose values need no explanation."""
 _USUAL: Factors = {
-    "compile": False,
+    "execution": EXECUTIONS[0],
     "gpu": None,
     "devices": 1,
     "parallel": "none",
@@ -115,8 +115,6 @@ def word(name: str, value: Value) -> str:
     """Return a factor in a word or two: `bf16`, `2 threads`, `seed=1`."""
     if name in _BARE:
         return text(value)
-    if name == "compile":
-        return "compiled" if value else "not compiled"
     if name == "parallel":
         return "" if value == "none" else text(value)
     if name == "devices":
@@ -138,7 +136,7 @@ def _telling(cases: Sequence[Factors], told: Sequence[tuple[Value, ...]], differ
     for name in reversed(differ):
         fewer = [each for each in needed if each != name]
         if name not in _KEPT and kinds(fewer) == kinds(needed):
-            needed = fewer  # such as `compile`, which may depend on the framework
+            needed = fewer
     return needed
 
 
@@ -147,10 +145,18 @@ def _values(case: Factors, names: Collection[str]) -> tuple[Value, ...]:
 
 
 def _shared(same: Factors, head: str) -> str:
-    """Describe what cases share: what stands at the head, precision, framework, device, then what is not as usual."""
+    """Describe what cases share: what stands at the head, precision, framework, device, then what is not as usual.
+
+    Of several frameworks, how they run a step is told in any case.
+    """
     places = {"precision": "", "framework": "in ", "device": "on "}
     words = [head, *(f"{how}{text(same[name])}" for name, how in places.items() if name in same)]
-    more = [word(name, value) for name, value in same.items() if name in _USUAL and value != _USUAL[name]]
+    compared = {"execution"} if "framework" not in same else set()
+    more = [
+        word(name, value)
+        for name, value in same.items()
+        if name in compared or (name in _USUAL and value != _USUAL[name])
+    ]
     return ", ".join(filter(None, [" ".join(filter(None, words)), *more]))
 
 

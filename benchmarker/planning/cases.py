@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarker.api.case import Case, Measuring, Mode, Parallel
+from benchmarker.api.case import EXECUTIONS, Case, Measuring, Mode, Parallel
 from benchmarker.api.errors import UserError
 from benchmarker.api.framework import Device, FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
@@ -88,6 +88,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         raise UserError(f"{framework} does not compile; leave --compile out")
     if asked.gpu is not None and device.platform == "cpu":
         raise UserError(f"--gpus={asked.gpu} is given, but {framework} would run on the CPU: it sees no GPU")
+    executions = {"never": EXECUTIONS[:1], "optional": EXECUTIONS, "always": EXECUTIONS[1:]}[ability.info.compile]
     return Case(
         problem=asked.problem,
         framework=framework,
@@ -96,6 +97,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         precision=asked.precision,
         mode=asked.mode,
         compile=ability.info.compile == "always" or asked.compile,
+        executions=list(ability.info.executions or executions),
         params=values,
         seed=asked.seed,
         threads=asked.threads,

@@ -201,6 +201,7 @@ def ceilings_of(searched: Sequence[Record], measured: Sequence[Record], method: 
                 device=device,
                 host=first.machine.host,
                 framework=case.framework,
+                execution=case.execution,
                 version=first.software.libraries.get(case.framework, ""),
                 precision=case.precision,
                 value=median(rates),

@@ -66,7 +66,7 @@ class Costs(Struct, frozen=True):
 
         Raises `UserError` if there is no entry for the side, or several.
         """
-        names = dict.fromkeys(filter(None, (role, name, name.partition("=")[2])))
+        names = dict.fromkeys(filter(None, (role, name, name.partition("=")[2].partition(" execution=")[0])))
         given = [each for each in names if each in self.sides]
         who = f"the {role} ({name})" if role else name
         if not given:

@@ -59,10 +59,9 @@ def of_axis(
     first = matching.by(records, axis, baseline, contender, side_of).matches
     names = tuple(dict.fromkeys(name for match in first for name in (match.baseline.name, match.contender.name)))
     axes = matching.axes_of(records, axis)
-    both = matching.compiled_and_not([factors(record.case) for record in records])
     values = {}
     for record in records:
-        value = matching.value_of(axes, {**environment_of(record), **factors(record.case)}, both)
+        value = matching.value_of(axes, {**environment_of(record), **factors(record.case)})
         values[matching.side_name(axes, value)] = ",".join(value)
     made = _every_pair(
         names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
@@ -70,7 +69,7 @@ def of_axis(
     found: dict[str | None, list[Unrun]] = {}
     for each in unrun:
         known = factors(each.case)
-        name = matching.side_name(axes, matching.value_of(axes, known, both)) if known.keys() >= set(axes) else None
+        name = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None
         found.setdefault(name, []).append(each)
     return Sides(names, made, tuple(found.get(name, []) for name in names), found.get(None, []))
 

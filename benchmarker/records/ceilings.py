@@ -60,6 +60,7 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     If it is `thorough`, that is the median and the range over `trials` processes that measured the best size again; if
     it is `quick`, those of the blocks of the best size in one process, and there is no run with its records.
+    `execution` is how the framework ran it, in its own word.
 
     `value`, `low` and `high` are in FLOP/s or bytes/s. `precision` is the type in which products were computed, or the
     type of the numbers that were moved. `params` are those of the best among `searched` sizes. `measured_at` is the
@@ -71,6 +72,7 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     device: DeviceKey
     host: str
     framework: str
+    execution: str = ""
     version: str
     precision: str
     value: Annotated[float, Meta(gt=0)]

@@ -22,6 +22,7 @@ Factors = Mapping[str, Value]
 _OF_CASE = (
     "problem",
     "framework",
+    "execution",
     "mode",
     "precision",
     "device",
@@ -31,7 +32,6 @@ _OF_CASE = (
     "parallel",
     "each",
     "threads",
-    "compile",
 )
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
 """Settings of a case that do not affect what is timed."""

@@ -23,7 +23,8 @@ class LocalTimes:
 
     `alone_s` has the median of each device while it is alone, `together_s` while all work at once; `mean_s` and
     `longest_s` are the medians over turns of the mean of all and of the longest. `synchronised_s` is that of the
-    slowest rank of the whole step.
+    slowest rank of the whole step. `crowded` if the devices are more than the cores of their processors: which of them
+    is the slowest then depends on who had to wait for a core.
     """
 
     alone_s: tuple[float, ...]
@@ -31,6 +32,7 @@ class LocalTimes:
     mean_s: float
     longest_s: float
     synchronised_s: float
+    crowded: bool = False
 
     @property
     def mean_alone_s(self) -> float:
@@ -78,7 +80,14 @@ def local_times(record: Record) -> LocalTimes | None:
         mean_s=median(map(fmean, local.together_ns)) / unit,
         longest_s=median(map(max, local.together_ns)) / unit,
         synchronised_s=median(map(max, local.synchronised_ns)) / unit,
+        crowded=cores_of_more_devices(record) is not None,
     )
+
+
+def cores_of_more_devices(record: Record) -> int | None:
+    """Return the number of cores of the processors that are divided into more devices; None if each device has one."""
+    cores = sum(machine.cpu.usable_cores for machine in record.machines or [record.machine])
+    return cores if record.case.device == "cpu" and record.case.devices > cores else None
 
 
 def averaged(several: Sequence[LocalTimes]) -> LocalTimes:
@@ -89,17 +98,16 @@ def averaged(several: Sequence[LocalTimes]) -> LocalTimes:
         mean_s=geometric_mean(each.mean_s for each in several),
         longest_s=geometric_mean(each.longest_s for each in several),
         synchronised_s=geometric_mean(each.synchronised_s for each in several),
+        crowded=any(each.crowded for each in several),
     )
 
 
 def slowest_text(times: LocalTimes) -> str:
-    """Say which device is the slowest, by how much, and whether it is a straggler."""
-    return described(times.slowest, times.scores[times.slowest])
-
-
-def described(device: int, score: float) -> str:
-    """Return a device and how much slower it is than the fastest: `device 2, +30%, score 0.77`."""
-    return f"device {device}, {longer(score)}, score {score:.2f}{', a straggler' if score < STRAGGLER else ''}"
+    """Say which device is the slowest, by how much, and whether it is a straggler: `device 2, +30%, score 0.77`."""
+    if times.crowded:
+        return "none is named, because they are more than the cores"
+    score = times.scores[times.slowest]
+    return f"device {times.slowest}, {longer(score)}, score {score:.2f}{', a straggler' if score < STRAGGLER else ''}"
 
 
 def longer(score: float) -> str:

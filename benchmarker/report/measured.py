@@ -73,7 +73,7 @@ def _properties(record: Record) -> Iterable[tuple[str, str]]:
         gpu = next((each for each in machine.gpus if each.uuid == device.uuid), None)
         yield "driver", (gpu and gpu.driver) or ""
         yield "power limit", si(gpu.power_limit_W, "W") if gpu and gpu.power_limit_W else ""
-    yield "framework", record.case.framework
+    yield "framework", f"{record.case.framework} {record.case.execution}"
     yield from list(software.libraries.items())[:MOST_LIBRARIES]
     yield "Python", software.python
     yield "benchmarker", software.benchmarker + (f" ({software.commit})" if software.commit else "")

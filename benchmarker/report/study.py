@@ -138,8 +138,8 @@ class Study:
     def apart(self) -> set[str]:
         """The factors that name sides and not cases: those in which matches differ, frameworks if there is no match."""
         if not self.matches:
-            several = len(self.results) == 1 and len({record.case.framework for record in self.records}) > 1
-            return {"framework"} if several else set()
+            differ = varying([factors(record.case) for record in self.records]) if len(self.results) == 1 else []
+            return {"framework", "execution"}.intersection(differ) if "framework" in differ else set()
         return {
             name
             for match in self.matches
@@ -160,7 +160,7 @@ class Study:
     def _similar(self, record: Record, sides: Collection[str]) -> str:
         """Return the side that a trial without a counterpart would be on."""
         known = factors(record.case)
-        own = [f"{name}={text(known[name])}" for name in sorted(self.apart & known.keys())]
+        own = [f"{name}={text(known[name])}" for name in known if name in self.apart]
         return next((side for side in sides if {*side.split()} <= {*own}), " ".join(own))
 
     def case_of(self, match: Match) -> str:

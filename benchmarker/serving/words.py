@@ -28,7 +28,8 @@ def named_load(load: Load) -> str:
         return f"{load.model} at {load.endpoint}"
     case = load.engine.case
     return (
-        f"{load.model} in {case.framework}, {case.precision}, {load.engine.slots} slots, on {load.engine.device.name}"
+        f"{load.model} in {case.framework} {case.execution}, {case.precision}, {load.engine.slots} slots, "
+        f"on {load.engine.device.name}"
     )
 
 

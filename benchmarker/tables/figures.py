@@ -18,7 +18,6 @@ from benchmarker.hooks.names import word
 from benchmarker.records.configurations import text
 from benchmarker.records.sides import Side
 from benchmarker.stats.median_interval import median_spreads
-from benchmarker.tables.grid import words
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
@@ -218,7 +217,7 @@ def baseline_of(grid: Grid, wanted: str) -> Baseline:
         if wanted in (text(column[at]), f"{name}={text(column[at])}")
     }
     if not found:
-        values = dict.fromkeys(value for column in grid.columns for value in words(grid.column_factors, column))
+        values = dict.fromkeys(text(value) for column in grid.columns for value in column)
         raise UserError(f"--difference={wanted}: no column has this value; there are: {', '.join(values)}")
     if len(found) > 1:
         several = " or ".join(f"{grid.column_factors[at]}={text(value)}" for at, value in found.items())
@@ -226,7 +225,8 @@ def baseline_of(grid: Grid, wanted: str) -> Baseline:
     ((at, value),) = found.items()
     base = {column: (*column[:at], value, *column[at + 1 :]) for column in grid.columns if column[at] != value}
     columns = {column: of for column, of in base.items() if of in grid.columns}
-    return Baseline(word(grid.column_factors[at], value), columns)
+    name = grid.column_factors[at]
+    return Baseline(grid.told(name, value, word(name, value)), columns)
 
 
 def _compared(grid: Grid, pairs: Sequence[tuple[Place, Place]], rules: Rules, derive: Derive) -> Judged:

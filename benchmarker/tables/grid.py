@@ -36,18 +36,31 @@ MOST_VALUES = 4
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The factors of rows and columns, their values in the order of the plans, and the trials of each cell."""
+    """The factors of rows and columns, their values in the order of the plans, and the trials of each cell.
+
+    `executions` says how each framework runs its steps, if they do so in unlike ways that no axis tells.
+    """
 
     row_factors: tuple[str, ...]
     column_factors: tuple[str, ...]
     rows: tuple[Key, ...]
     columns: tuple[Key, ...]
     cells: Mapping[Place, tuple[Record, ...]]
+    executions: Mapping[Value, Value]
+
+    def told(self, name: str, value: Value, said: str) -> str:
+        """Return what is said of the value of a factor; of a framework, also how it runs its steps: `torch eager`."""
+        return f"{said} {self.executions[value]}" if name == "framework" and value in self.executions else said
+
+    def words(self, column: Key) -> list[str]:
+        """Return the heading of a column, a word or two for each factor."""
+        named = zip(self.column_factors, column, strict=True)
+        return [self.told(name, value, word(name, value)) for name, value in named]
 
     def name(self, place: Place) -> str:
         """Return the name of a cell by the headings of its row and its column: `small 128, jax fp32`."""
-        row, column = map(text, place[0]), words(self.column_factors, place[1])
-        return ", ".join(filter(None, (" ".join(row), " ".join(column)))) or "the only cell"
+        row = [self.told(name, value, text(value)) for name, value in zip(self.row_factors, place[0], strict=True)]
+        return ", ".join(filter(None, (" ".join(row), " ".join(self.words(place[1]))))) or "the only cell"
 
     @property
     def shared(self) -> str:
@@ -55,11 +68,6 @@ class Grid:
         cases = [factors(records[0].case) for records in self.cells.values()]
         common = common_words(map(title, cases)).rstrip(",")
         return names(cases, (*self.row_factors, *self.column_factors), [common] * len(cases)).shared
-
-
-def words(of: Sequence[str], key: Key) -> list[str]:
-    """Return the values of factors in a word or two each: `jax`, `2 threads`, `seq_len=128`."""
-    return [word(name, value) for name, value in zip(of, key, strict=True)]
 
 
 def grid(groups: Sequence[Configuration], rows: str | None, columns: str | None) -> Grid:
@@ -95,11 +103,19 @@ def grid(groups: Sequence[Configuration], rows: str | None, columns: str | None)
         _in_order([row for row, _ in cells]),
         _in_order([column for _, column in cells]),
         {place: tuple(several) for place, several in cells.items()},
+        _executions(cases) if "execution" not in (*left, *above) else {},
     )
     factors_of = {record.trial_id: each.factors for each in groups for record in each.records}
     for place, several in made.cells.items():
         _refuse_several(made, place, [factors_of[record.trial_id] for record in several])
     return made
+
+
+def _executions(cases: Sequence[Factors]) -> dict[Value, Value]:
+    """Return how each framework runs its steps; empty if all do so alike, or if one does so in several ways."""
+    ways = {(case["framework"], case["execution"]) for case in cases}
+    found = dict(ways)
+    return found if len(found) == len(ways) and len(set(found.values())) > 1 else {}
 
 
 def _refuse_several(made: Grid, place: Place, cases: Sequence[Factors]) -> None:

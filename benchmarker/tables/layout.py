@@ -11,7 +11,7 @@ from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import decimals, scale
 from benchmarker.records.configurations import text
 from benchmarker.tables.figures import PARAMETERS
-from benchmarker.tables.grid import described, words
+from benchmarker.tables.grid import described
 from benchmarker.tables.notes import notes_on, what_bold_means
 from benchmarker.tables.sheet import Cell, Column, Sheet
 
@@ -85,7 +85,8 @@ def _heading(figures: Figures, unit: str) -> str:
 def _label(grid: Grid, at: int, name: str) -> _Part:
     values = [row[at] for row in grid.rows]
     is_number = all(type(value) in (int, float) for value in values)
-    return _Part(Column((name,), is_number), [Cell(text(value)) for value in values], {name: values})
+    cells = [Cell(grid.told(name, value, text(value))) for value in values]
+    return _Part(Column((name,), is_number), cells, {name: values})
 
 
 def _is_of_row(grid: Grid, value: Value) -> bool:
@@ -113,7 +114,7 @@ def _of_row(grid: Grid, figures: Figures) -> _Part:
 def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: bool) -> _Part:
     """Return the column of a value; `alone` if it is the only one, so that its name stands in the title."""
     figures, (size, unit) = value.figures, _unit(value.figures)
-    groups = words(grid.column_factors, column)
+    groups = grid.words(column)
     found = [figures.cells.get((row, column)) for row in grid.rows]
     cells = []
     for row, each in zip(grid.rows, found, strict=True):
@@ -133,7 +134,7 @@ def _value(grid: Grid, value: Value, column: Key, *, alone: bool, intervals: boo
 def _difference(grid: Grid, value: Value, column: Key, base: Key, *, alone: bool, intervals: bool) -> list[_Part]:
     """Return the columns of the difference from the column `base`: in percent, and in the unit of the value."""
     figures, (size, unit) = value.figures, _unit(value.figures)
-    groups = words(grid.column_factors, column)
+    groups = grid.words(column)
     judged = dict(zip(value.difference.places, value.difference.comparisons, strict=True))
     compared = [judged.get((row, column)) for row in grid.rows]
     changes = [_change(*(figures.cells.get((row, at)) for at in (base, column))) for row in grid.rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarker.comparing.diagnosis import doubts, threads
+from benchmarker.comparing.diagnosis import doubts, executions, threads
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
@@ -53,8 +53,9 @@ def notes_on(grid: Grid, values: Sequence[Measured], rules: Rules, *, intervals:
                 notes.setdefault(note, []).append(what)
         found += [f"{about}{' and '.join(kinds)}: {note}" for note, kinds in notes.items()]
     found += _on_others(grid)
-    if differ := threads(list(grid.cells.values())):
-        found.append(differ)
+    found += filter(
+        None, [executions(records[0].case for records in grid.cells.values()), threads(list(grid.cells.values()))]
+    )
     for note, places in _on_cells(grid, values).items():
         found.append(f"{_places(grid, places)}: {note}")
     return found
@@ -116,7 +117,7 @@ def _on_methods(judged: Judged) -> list[str]:
 def _on_others(grid: Grid) -> list[str]:
     """Return the factors of neither axis in which cells differ, although they do not follow from those of the axes."""
     axes = {*grid.row_factors, *grid.column_factors}
-    following = {"compile"} if "framework" in axes else set()
+    following = {"execution"} if "framework" in axes and grid.executions else set()
     cases = [records[0].case for records in grid.cells.values()]
     known = [factors(case) for case in cases]
     derived = [_derived(case, axes) for case in cases]

@@ -67,7 +67,7 @@ def test_the_ceiling_is_of_the_new_trials_alone():
     (found,) = ceilings_of(searched, [*measured, broken])
     assert (found.value, found.low, found.high) == (8000.0, 4000.0, 16000.0)
     assert (found.trials, found.searched, found.params, found.run_id) == (3, 2, {"m": 20}, "again")
-    assert (found.resource, found.framework, found.version) == ("compute", "toy", "1.0")
+    assert (found.resource, found.framework, found.execution, found.version) == ("compute", "toy", "eager", "1.0")
 
 
 def test_nothing_is_final_where_all_failed():

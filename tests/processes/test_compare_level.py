@@ -302,7 +302,7 @@ def test_the_command_shows_scopes_and_kernels(cli, stored):
     assert done.returncode == 1, done.stderr
     tally, heading, columns, mlp, attn, *_ = done.stdout.splitlines()
     assert tally == "2 comparisons: 1 slower, 1 same"
-    assert heading == "scope time median, medians over trials; 10 rounds; nap ms=1.0 fp32 on cpu"
+    assert heading == "scope time median, medians over trials; 10 rounds; nap ms=1.0 fp32 on cpu, eager"
     assert re.split("  +", columns) == ["scope", "phase", "x", "y", "verdict on y", "B/A"]
     assert re.split("  +", mlp)[:2] == ["mlp", "forward"]
     assert re.split("  +", mlp)[4] == "takes 20.00% longer (±0.00%)"

@@ -8,10 +8,11 @@ import json
 import pytest
 
 RUN = ("run", "--framework=toy", "--problem=team", "--power=none", "--samples=8")
+CARDS = {"TOY_CARD": "GPU-a,GPU-b,GPU-c,GPU-d"}
 
 
 def measured(cli, *words):
-    done = cli(*RUN, *words, "--json")
+    done = cli(*RUN, *words, "--json", env=CARDS)
     assert done.returncode == 0, done.stderr
     return sorted(json.loads(done.stdout), key=lambda record: record["case"]["devices"])
 
@@ -40,7 +41,7 @@ def test_one_turn_of_each_device_is_the_least(cli):
 
 def test_a_planted_straggler_is_found_and_the_factors_multiply_to_the_efficiency(cli):
     """Of 4 ranks, one sleeps 30% longer than 40 ms; then all exchange for 20 ms. Alone, 1 device sleeps 160 ms."""
-    words = ("--ms=20", "--exchange-ms=20", "--slow-rank=2", "--blocks=12", "--devices=1,4")
+    words = ("--ms=20", "--exchange-ms=20", "--slow-rank=2", "--blocks=12", "--devices=1,4", "--device=cuda")
     _, four = measured(cli, *words)
     assert value(four, "straggler_score") == pytest.approx(1 / 1.3)
     assert value(four, "imbalance") == pytest.approx((3 + 1.3) / 4 / 1.3)
@@ -65,7 +66,8 @@ def test_a_planted_straggler_is_found_and_the_factors_multiply_to_the_efficiency
 
 
 def test_a_score_below_the_bound_is_a_straggler(cli):
-    _, record = measured(cli, "--devices=1,2", "--ms=4", "--slow-rank=0", "--slower=0.5", "--blocks=4")
+    words = ("--ms=4", "--slow-rank=0", "--slower=0.5", "--blocks=4", "--device=cuda")
+    _, record = measured(cli, "--devices=1,2", *words)
     assert value(record, "straggler_score") == pytest.approx(1 / 1.5)
     assert ", a straggler" in cli("show", f"results/{record['run_id']}/{record['trial_id']}.json").stdout
     assert "note: 2 devices: device 0 is a straggler: +50% on the fastest" in cli("scaling", "results").stdout

@@ -210,7 +210,7 @@ def _row(each: Ceiling) -> list[str]:
         str(each.device),
         each.resource,
         each.precision,
-        each.framework,
+        f"{each.framework} {each.execution}".strip(),
         *(si(value, _unit(each)) for value in (each.value, each.low, each.high)),
         each.method,
         text(each.trials),

@@ -10,7 +10,7 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
 from benchmarker.cli.options.results import pool_option, print_mixed, read_sides
-from benchmarker.comparing.diagnosis import skewed
+from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, part, si
 from benchmarker.hooks.metrics import load_metrics
@@ -75,7 +75,8 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
         for (point, each), own in zip(points, cases.cells, strict=True)
     ]
     print_table([*cases.headings, *metrics, ""], rows, drop=metrics[:0:-1], wide=wide)
-    for note in skewed([record for group in groups for record in group.records]):
+    unlike = executions(point.configuration.records[0].case for point, _ in points)
+    for note in filter(None, [unlike, *skewed([record for group in groups for record in group.records])]):
         print_text(f"note: {note}", "  ")
     if alone := sum(len(each.points) == 1 for each in fronts):
         print_text(

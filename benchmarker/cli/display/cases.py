@@ -24,17 +24,21 @@ class CaseColumns:
 
 
 def case_columns(cases: Sequence[Factors], *, wide: bool) -> CaseColumns:
-    """Print what the cases share; return side, name and framework of each, and if `wide` all factors that differ."""
+    """Print what the cases share; return side, name and framework of each, and if `wide` all factors that differ.
+
+    Frameworks that run their steps in unlike ways have the word for theirs beside them: `torch eager`.
+    """
     differ = varying(cases)
-    apart = [name for name in differ if name in (SIDE, "framework")]
-    made = names(cases, apart)
+    way = [name for name in differ if name in ("framework", "execution")] if "framework" in differ else []
+    made = names(cases, [*way, SIDE])
     columns = {SIDE: [str(case[SIDE]) for case in cases]} if SIDE in differ else {}
     columns |= {"case": list(made.each)} if any(made.each) else {}
-    shown = [name for name in (differ if wide else apart) if name != SIDE]
-    columns |= {name: [text(case.get(name)) for case in cases] for name in shown}
     if wide:
+        columns |= {name: [text(case.get(name)) for case in cases] for name in differ if name != SIDE}
         alike = [name for name, value in cases[0].items() if name not in differ and value != DEFAULTS.get(name)]
         print_text(label(cases[0], alike))
-    elif made.shared:
-        print_text(made.shared)
+    else:
+        columns |= {"framework": [" ".join(text(case[name]) for name in way) for case in cases]} if way else {}
+        if made.shared:
+            print_text(made.shared)
     return CaseColumns(list(columns), [list(row) for row in zip(*columns.values(), strict=True)] or [[] for _ in cases])

@@ -16,7 +16,7 @@ from benchmarker.cli.display.cases import CaseColumns, case_columns
 from benchmarker.cli.display.energy import sensed_rows
 from benchmarker.cli.display.machine import machine_rows
 from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.comparing.diagnosis import skewed, threads
+from benchmarker.comparing.diagnosis import executions, skewed, threads
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import clean, count, si
@@ -91,8 +91,9 @@ def print_cases(
     for group, own in zip(groups, cases.cells, strict=True):
         for line in _failures(group, " ".join(own) or name_of(group.factors)):
             print_text(line, "  ")
-    if differ := threads([group.records for group in groups]):
-        print_text(differ, "  ")
+    for differ in (executions(group.records[0].case for group in groups), threads([group.records for group in groups])):
+        if differ:
+            print_text(differ, "  ")
     if not chosen:
         _print_exchanges(groups, cases, wide)
 

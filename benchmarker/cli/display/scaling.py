@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.cli.display.output import print_table, print_text
-from benchmarker.comparing.scaling_results import sentence, shared_notes, shown, slowest_of
+from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
 from benchmarker.formatting import count, rounded, si
 from benchmarker.records.local_times import longer
 
@@ -51,7 +51,7 @@ def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
             for each in case.devices
         ]
         print_table(["device", "alone", "all at once", "contention", "score"], rows, wide=wide)
-        print_text(f"  slowest: {slowest_of(case.devices)}", "    ")
+        print_text(f"  slowest: {case.slowest}", "    ")
         for note in case.notes:
             print_text(f"  note: {note}", "    ")
         click.echo()
@@ -81,8 +81,7 @@ def _print(series: Series, notes: Sequence[str], *, wide: bool) -> None:
             [
                 str(devices),
                 *map(_percent, (each.size, each.contention, each.imbalance, each.communication, each.product)),
-                f"{each.slowest}, {longer(each.score)}",
-                f"{each.score:.2f}",
+                *(["-", "-"] if each.score is None else [f"{each.slowest}, {longer(each.score)}", f"{each.score:.2f}"]),
             ]
             for devices, each in split
         ]

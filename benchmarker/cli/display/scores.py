@@ -45,7 +45,8 @@ def print_scores(scores: Scores, left_out: Sequence[str], *, wide: bool = False,
                 colour = COLOURS[each.mean.verdict] if each.mean else "red"
                 print_text(f"{each.metric}, {coverage([each], scores)}: {said}", "  ", colour)
     means = [mean for ranking in scores.rankings for mean in ranking.pairs]
-    for doubt in dict.fromkeys(few_runs(mean.method, mean.runs) for mean in means):
+    unlike = [mean.execution for mean in means] if len(scores.scores) > 1 else []
+    for doubt in dict.fromkeys([*unlike, *(few_runs(mean.method, mean.runs) for mean in means)]):
         if doubt:
             print_text(doubt, "  ")
     for side in scores.sides:

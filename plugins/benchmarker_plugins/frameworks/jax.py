@@ -69,6 +69,7 @@ def describe_framework() -> FrameworkInfo:
         libraries=libraries,
         variables=_VARIABLES,
         gang="process_per_node",
+        executions=("jitted",),
     )
 
 

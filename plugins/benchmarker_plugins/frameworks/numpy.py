@@ -22,6 +22,7 @@ def describe_framework() -> FrameworkInfo:
         compile="never",
         libraries={"numpy": np.__version__, "scipy": metadata.version("scipy")},
         variables=("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS"),
+        executions=("eager",),
     )
 
 

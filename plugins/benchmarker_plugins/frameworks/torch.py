@@ -88,6 +88,7 @@ def describe_framework() -> FrameworkInfo:
         libraries={"torch": str(torch.__version__)},
         variables=_VARIABLES,
         gang="process_per_device",
+        executions=("eager", "compiled"),
     )
 
 

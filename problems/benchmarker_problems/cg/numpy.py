@@ -1,4 +1,8 @@
-"""CG in SciPy: its sparse product, and BLAS for the rest."""
+"""CG in SciPy: its sparse product, and its BLAS for the rest.
+
+NumPy's own BLAS is left alone (no `@` of vectors): both have a pool of threads, which wait for work by spinning, so
+that calls of one and of the other by turns take the cores from each other.
+"""
 
 from itertools import cycle
 
@@ -17,20 +21,20 @@ def build_workload(params: CgParams, data: Data) -> Workload:
     """Build a step: the iterations for one right-hand side."""
     matrix = make_matrix(data.weights)
     batches = cycle([batch["b"] for batch in data.batches])
-    (axpy,) = get_blas_funcs(["axpy"], [data.batches[0]["b"]])
+    dot, axpy, scal = get_blas_funcs(["dot", "axpy", "scal"], [data.batches[0]["b"]])
 
-    def step() -> tuple[np.ndarray, np.ndarray]:
+    def step() -> tuple[np.ndarray, np.floating]:
         b_N = next(batches)
         x_N, r_N, p_N = np.zeros_like(b_N), b_N.copy(), b_N.copy()
-        rho = r_N @ r_N
+        rho = dot(r_N, r_N)
         for _ in range(params.iterations):
             q_N = matrix @ p_N
-            alpha = rho / (p_N @ q_N + TINY)
+            alpha = rho / (dot(p_N, q_N) + TINY)
             axpy(p_N, x_N, a=alpha)
             axpy(q_N, r_N, a=-alpha)
-            before, rho = rho, r_N @ r_N
-            p_N *= rho / (before + TINY)
-            p_N += r_N
+            before, rho = rho, dot(r_N, r_N)
+            scal(rho / (before + TINY), p_N)
+            axpy(r_N, p_N)
         return x_N, np.sqrt(rho)
 
     return Workload(step, lambda result: {"x": result[0], "residual_norm": result[1]})

@@ -49,7 +49,7 @@ def cells(text):
 def test_a_case_is_a_line_with_the_median_and_the_interval_of_its_trials(command, stored):
     stored(*trials(STEPS), *trials([2 * step for step in STEPS], 1, framework="other"))
     shared, headings, one, two = cells(command("show", "results").stdout)
-    assert shared == ["nap ms=1.0 fp32 on cpu"]
+    assert shared == ["nap ms=1.0 fp32 on cpu, eager"]
     assert headings[:4] == ["framework", "step time", "95% interval", "samples/s"]
     assert one[:3] == ["toy", "1.25 s", "1–1.5 s"]  # the extremes of six trials are the interval
     assert two[:3] == ["other", "2.5 s", "2–3 s"]
@@ -164,7 +164,7 @@ def test_trials_are_lines_if_asked_for(command, stored):
 def test_wide_adds_all_parameters_and_spreads(command, stored):
     stored(*trials([1.0, 1.0], params={"ms": 1.0}), *trials([2.0, 2.0], 1, params={"ms": 2.0}))
     shared, headings, one, _ = cells(command("show", "results", "--wide").stdout)
-    assert shared[0].startswith("problem=nap framework=toy mode=inference precision=fp32 device=cpu")
+    assert shared[0].startswith("problem=nap framework=toy execution=eager mode=inference precision=fp32 device=cpu")
     assert headings[:4] == ["case", "ms", "step time", "range"]
     assert "samples/s range" in headings
     assert one[:2] == ["nap ms=1.0", "1.0"]

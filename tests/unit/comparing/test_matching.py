@@ -113,12 +113,19 @@ def test_the_baseline_is_what_was_asked_for_first():
 
 def test_frameworks_that_always_compile_are_compared_with_those_that_do_not():
     cases = [{"framework": "x", "compile": True}, {"framework": "y"}]
-    assert names(matching.by(records("r", *cases), "framework", None)) == [({}, "framework=x", "framework=y")]
+    x, y = "framework=x execution=compiled", "framework=y execution=eager"
+    assert names(matching.by(records("r", *cases), "framework", None)) == [({}, x, y)]
+    assert names(matching.by(records("r", *cases), "framework", "Y", "x")) == [({}, y, x)]
     both = [*cases, {"framework": "y", "compile": True}]
     assert names(matching.by(records("r", *both), "framework", None)) == [
-        ({}, "framework=x", "framework=y"),
-        ({}, "framework=x", "framework=y compiled"),
+        ({}, x, y),
+        ({}, x, "framework=y execution=compiled"),
     ]
+    assert names(matching.by(records("r", *both), "framework", "y,compiled", "x")) == [
+        ({}, "framework=y execution=compiled", x)
+    ]
+    with pytest.raises(UserError, match=r"framework,execution=y; there are: x,compiled, y,eager, y,compiled"):
+        matching.by(records("r", *both), "framework", "y")
 
 
 def test_by_the_environment_of_the_trials():
@@ -185,7 +192,10 @@ def test_one_parameter_or_precision_within_a_run_needs_no_name():
 
 def test_frameworks_of_one_run_are_compared_though_some_compile():
     three = records("r", {"framework": "x", "compile": True}, {"framework": "y"}, {"framework": "z"})
-    assert [match.contender.name for match in matching.within(three).matches] == ["framework=y", "framework=z"]
+    assert [match.contender.name for match in matching.within(three).matches] == [
+        "framework=y execution=eager",
+        "framework=z execution=eager",
+    ]
 
 
 def test_an_experiment_of_the_same_with_itself_has_two_sides():

@@ -225,10 +225,56 @@ def test_each_strategy_is_a_series_of_its_own():
     assert labels(found(trials(ONE), trials(TWO, 2)).series)[0] == ["strong"]
 
 
-def test_more_than_ideal_is_doubted():
-    notes = found(trials(ONE), trials([0.3] * 6, 2)).series[0].notes
-    assert any(note.startswith("2 devices: efficiency above 100%") for note in notes)
-    assert not any("above 100%" in note for note in found(trials(ONE), trials(TWO, 2)).series[0].notes)
+def test_more_than_ideal_is_doubted_in_the_headline_and_what_to_look_at_first_is_told():
+    series = found(trials(ONE), trials([0.3] * 6, 2)).series[0]
+    assert sentence(series).endswith("efficiency 173% [150, 200] (more than ideal)")
+    assert [note for note in series.notes if "above 100%" in note] == [
+        "2 devices: the efficiency is above 100%; look first at one device by itself again (was it slow?), then "
+        "whether only a share of the work fits a cache"
+    ]
+    (few,) = found(trials(ONE), trials([0.45, 0.6, 0.44, 0.4, 0.6, 0.44], 2)).series
+    assert few.points[1].efficiency.value > 1.05 > 1 > few.points[1].efficiency.low
+    for usual in (few, *found(trials(ONE), trials(TWO, 2)).series):
+        assert sentence(usual).endswith("]")
+        assert not any("above 100%" in note for note in usual.notes)
+
+
+def test_more_than_ideal_with_fewer_threads_on_one_device_is_told_by_them():
+    software = make_record().software
+    one = trials(ONE, software=msgspec.structs.replace(software, threads=1))
+    both = trials([0.3] * 6, 2, case={"ranks": 2}, software=msgspec.structs.replace(software, threads=2))
+    assert "look first at the threads, 1 of one device and 4 here; --threads sets them" in "".join(
+        found(one, both).series[0].notes
+    )
+
+
+def test_a_speed_up_from_disturbed_trials_is_provisional_as_in_every_other_command():
+    busy = {"interference": msgspec.structs.replace(QUIET, duration_s=2.0, other_busy_cores=1.5)}
+    (series,) = found(trials([1.344], **busy), trials([0.06], 2)).series
+    assert sentence(series) == (
+        "strong scaling to 2 devices: 22.4 times the speed of one, efficiency 1120% "
+        "(provisional, more than ideal, no interval)"
+    )
+    notes = "\n".join(series.notes)
+    assert "2 devices: provisional: 1 of 1 trial of 1 device were disturbed" in notes
+    assert "look first at the disturbed trials of one device: stop other work on the machine" in notes
+    (apart,) = found(trials(ONE), trials(TWO, 2, run="other")).series
+    assert sentence(apart).endswith("(provisional)")
+
+
+def test_no_straggler_is_named_among_more_devices_than_cores():
+    cores = make_record().machine.cpu.usable_cores
+    for devices in (cores + 2, 2):
+        together = [4] * (devices - 1) + [8]
+        late = Local(1, [[10]] * devices, [together] * devices, list(range(devices)), [4] * devices)
+        card = {"case": {"device": "cuda"}, "number": devices}
+        for more, is_named in (({}, devices <= cores), (card, True)):
+            one = {**more, "number": 1} if more else {}
+            (series,) = found(trials(ONE, **one), trials(TWO, devices, local=late, **more)).series
+            assert any("is a straggler: +100%" in note for note in series.notes) == is_named
+            assert (series.points[1].split.slowest is not None) == is_named
+        (case,) = found(trials(TWO, devices, case={"each": True}, local=late)).devices
+        assert case.slowest.endswith(", a straggler" if devices <= cores else "because they are more than the cores")
 
 
 def test_frameworks_are_told_apart_by_labels_and_share_notes():

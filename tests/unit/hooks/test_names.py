@@ -70,7 +70,7 @@ def test_what_differs_is_appended_and_what_is_shared_is_said_once():
     ]
     made = names(cases, apart=["framework"])
     assert made.each == ("fp32", "bf16", "fp32", "bf16")
-    assert made.shared == "GEMM 1024×1024×1024 on cpu"
+    assert made.shared == "GEMM 1024×1024×1024 on cpu, eager"
     assert names(cases).each == ("jax fp32", "jax bf16", "torch fp32", "torch bf16")
     cases = [case(), case("stream", threads=2), case("stream", threads=2, precision="bf16")]
     assert names(cases).each == (
@@ -84,15 +84,17 @@ def test_what_differs_is_appended_and_what_is_shared_is_said_once():
         "STREAM triad n=2^25 fp32 default threads",
     )
     assert names([case(gpu=0, device="cuda", compile=True)]).shared == (
-        "GEMM 1024×1024×1024 fp32 in jax on cuda, gpu=0, compiled"
+        "GEMM 1024×1024×1024 fp32 in jax on cuda, compiled, gpu=0"
     )
 
 
-def test_a_factor_that_follows_from_another_is_not_named():
-    cases = [case(framework="jax", compile=True), case(framework="torch")]
-    assert names(cases).each == ("jax", "torch")
-    assert names(cases, apart=["framework"]).each == ("", "")
-    assert names([case(compile=True), case()]).each == ("compiled", "not compiled")
+def test_how_a_framework_runs_its_steps_is_named_in_its_own_word():
+    jitted = case(framework="jax", compile=True, executions=["jitted"])
+    assert names([jitted, case(framework="torch")]).each == ("jax jitted", "torch eager")
+    assert names([jitted, case(framework="torch")], apart=["framework", "execution"]).each == ("", "")
+    assert names([case(compile=True), case()]).each == ("compiled", "eager")
+    assert name(jitted) == "GEMM 1024×1024×1024 fp32 in jax on cpu, jitted"
+    assert name(case()) == "GEMM 1024×1024×1024 fp32 in jax on cpu"
 
 
 def test_the_number_of_devices_is_always_named_and_how_they_divide_the_work_where_it_differs():

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shlex
 
@@ -161,6 +162,25 @@ def test_compile_is_refused_where_nothing_compiles():
         make(ability(CPU, compiles="never"), compile=True)
     assert make(ability(CPU, compiles="always")).compile
     assert not make(ability(CPU)).compile
+
+
+@pytest.mark.parametrize(
+    ("compiles", "own", "expected"),
+    [
+        ("never", (), ["eager"]),
+        ("optional", (), ["eager", "compiled"]),
+        ("always", (), ["compiled"]),
+        ("always", ("jitted",), ["jitted"]),
+        ("optional", ("interpreted", "translated"), ["interpreted", "translated"]),
+    ],
+)
+def test_a_case_has_the_word_of_its_framework_for_how_a_step_runs(compiles, own, expected):
+    able = ability(CPU, compiles=compiles)
+    able = dataclasses.replace(able, info=dataclasses.replace(able.info, executions=own))
+    chosen = [
+        make(able, compile=compiled).execution for compiled in ((False,) if len(expected) == 1 else (False, True))
+    ]
+    assert chosen == expected
 
 
 def test_frameworks_on_different_devices_are_refused():

@@ -88,7 +88,8 @@ def test_keys_at_the_top_hold_for_each_side_unless_it_says_otherwise(tmp_path):
 
 def test_a_side_goes_by_its_role_its_name_or_its_value(tmp_path):
     costs = read(tmp_path, f'currency = "EUR"{SIDE}[side.jax]\npue = 1.1\n[side.baseline]\npue = 1.2')
-    assert costs.of("contender", "framework=jax").pue == 1.1
+    for name in ("framework=jax", "framework=jax execution=jitted"):
+        assert costs.of("contender", name).pue == 1.1
     with pytest.raises(
         UserError, match=r"names the baseline \(framework=jax\) twice, as baseline and jax; leave one out"
     ):

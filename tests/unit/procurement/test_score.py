@@ -352,7 +352,7 @@ def test_a_compiled_side_is_told_from_one_that_is_not():
     compiled = [msgspec.structs.replace(r, case=msgspec.structs.replace(r.case, compile=True)) for r in compiled]
     records = [*plain, *compiled, *side("c", [1.0], framework="x")]
     unrun = [Unrun("a", plain[0].case, 1), Unrun("b", compiled[0].case, 2)]
-    found = of_axis(records, unrun, "framework", "toy", "toy compiled")
+    found = of_axis(records, unrun, "framework", "toy,eager", "toy,compiled")
     assert [[each.trials for each in several] for several in found.unrun] == [[1], [2]]
 
 

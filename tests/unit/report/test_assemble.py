@@ -39,6 +39,19 @@ def doubts(page):
     return [each.text for each in page.doubts]
 
 
+def test_sides_have_the_word_for_their_execution_and_the_answer_says_what_compiles_the_eager_one(page_of, place, two):
+    records = two(A, [2 * each for each in A])
+    ways = {"one": {"compile": True, "executions": ["jitted"]}, "two": {"executions": ["eager", "compiled"]}}
+    cases = [msgspec.structs.replace(record.case, **ways[record.case.framework]) for record in records]
+    records = [msgspec.structs.replace(record, case=case) for record, case in zip(records, cases, strict=True)]
+    made = page_of(place(records))
+    (card,) = made.cards
+    assert card.sentence == (
+        "two eager takes 2x as long as one jitted (±0); eager against jitted: add --compile for two."
+    )
+    assert made.subtitle.startswith("execution and framework compared: one jitted, two eager · ")
+
+
 def test_the_answer_is_a_sentence_with_ratio_interval_and_rounds(page_of, place, two, parts):
     made = page_of(place(two(A, [2 * each for each in A])))
     (card,) = made.cards
@@ -49,7 +62,7 @@ def test_the_answer_is_a_sentence_with_ratio_interval_and_rounds(page_of, place,
         "framework compared: one, two · 16 trials · none failed · 2 configurations · 1 run · "
     )
     assert made.title == "nap, inference, fp32"
-    assert section(made, "measured").lead == ("One case: nap ms=1.0 fp32 on cpu.",)
+    assert section(made, "measured").lead == ("One case: nap ms=1.0 fp32 on cpu, eager.",)
     assert not made.doubts
     (row,) = parts(made)["Comparisons"].table.rows
     assert row[0] == "nap ms=1.0"
