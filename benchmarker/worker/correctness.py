@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,15 @@ ROUNDOFFS = 32
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How the outputs that one process has compare with the reference: the worst error, and both names by step."""
+    """How the outputs that one process has compare with the reference: the worst error, and both names by step.
+
+    `copies` has, for each device of the process, digests of the weights that all devices must have alike.
+    """
 
     worst: Check
     observed: tuple[tuple[str, ...], ...]
     expected: tuple[tuple[str, ...], ...]
+    copies: tuple[dict[str, str], ...] = ()
 
 
 def check(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Check:
@@ -64,16 +69,46 @@ def worst_of(ranks: Sequence[Compared]) -> Check:
     return max((rank.worst for rank in ranks), key=_share)
 
 
+def unlike_weights(ranks: Sequence[Compared]) -> str:
+    """Return which weight is not the same to the bit on all devices of several ranks; empty if there is none."""
+    devices = [copies for rank in ranks for copies in rank.copies]
+    for device, copies in enumerate(devices):
+        for name, digest in copies.items():
+            if digest != devices[0][name]:
+                return f"after {TRAINING_STEPS} steps, {name} of device {device} is not that of device 0"
+    return ""
+
+
 def compare(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Compared:
     """Compare the outputs that this process has with the reference; raises `RuntimeError` as `check` does."""
     steps = partial(steps_of, problem, params, case)
     reference = steps(data)
     bounds = bounds_of(problem, params, case, data, steps, reference)
-    return _compared([(expected, workload.outputs(workload.step())) for expected in reference], bounds)
+    compared = _compared(((expected, workload.outputs(workload.step())) for expected in reference), bounds)
+    if workload.weights is None:
+        return compared
+    return replace(compared, copies=tuple(map(_digests, workload.weights())))
 
 
-def _compared(outputs: Sequence[tuple[Outputs, Outputs]], bounds: Mapping[str, float]) -> Compared:
-    """Compare pairs of expected and observed outputs; an error is the worse the larger its share of its bound."""
+def compare_gradients(workload: Workload, data: Data, problem: Problem, params: Any) -> Compared:
+    """Compare the gradients that each device of this process has in a step in fp64 with those of the whole batch.
+
+    The losses of a few steps do not suffice: AdamW takes gradients that are too large by a factor for the right ones,
+    and in a short type a loss is hardly worse if each device trains by itself. Raises `RuntimeError` as `check` does,
+    and if the workload has no gradients.
+    """
+    if workload.gradients is None:
+        raise RuntimeError("it divides a training step, but has no Workload.gradients to check the exchange by")
+    exact = next(problem.reference(params, data, "forward_backward"))
+    bound = problem.bound(params, "forward_backward", "fp64")
+    return _compared([(exact, gradients) for gradients in workload.gradients()], dict.fromkeys(exact, bound))
+
+
+def _compared(outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, float]) -> Compared:
+    """Compare pairs of expected and observed outputs, each before the next step, which may overwrite them.
+
+    An error is the worse the larger its share of its bound.
+    """
     worst = Check(error=-1.0, output="", bound=1.0, ok=False)
     names: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for expected, observed in outputs:
@@ -99,7 +134,8 @@ def drawn(problem: Problem, params: Any, precision: str, seed: int, batches: int
 def steps_of(problem: Problem, params: Any, case: Case, data: Data) -> list[Outputs]:
     """Return the outputs of the reference in each step that a check compares."""
     reference = problem.reference(params, data, case.mode)
-    return [next(reference) for _ in range(TRAINING_STEPS if case.mode == "training" else problem.check_steps(params))]
+    steps = TRAINING_STEPS if case.mode == "training" else problem.check_steps(params)
+    return [next(reference, {}) for _ in range(steps)]
 
 
 def bounds_of(
@@ -138,6 +174,10 @@ def bounds_of(
 def _kind(name: str, exact: np.ndarray) -> str:
     """Return with which outputs one has its bound in common: those whose names end alike, or all if it is small."""
     return name.rpartition(".")[2] if exact.size >= FEW else ""
+
+
+def _digests(weights: Mapping[str, np.ndarray]) -> dict[str, str]:
+    return {name: blake2b(value.tobytes(), digest_size=8).hexdigest() for name, value in weights.items()}
 
 
 def _whole(value: np.ndarray) -> np.ndarray:
