@@ -6,6 +6,7 @@ import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from benchmarker.api.case import Case
@@ -68,15 +69,16 @@ class Bench:
         self.problem: Problem = self.hooks.make_problem().on(1 if case.each else case.devices, case.parallel)
         self.params = parameters.convert(self.problem.params, case.params)
 
-    def data(self, size: Any, batches: int) -> Data:
+    def data(self, size: Any, batches: int, precision: str | None = None) -> Data:
         """Weights and inputs from the case's seed; SFC64 is NumPy's fastest generator."""
         rng = np.random.Generator(np.random.SFC64(self.case.seed))
-        return self.problem.data(size, self.case.precision, rng, batches)
+        return self.problem.data(size, precision or self.case.precision, rng, batches)
 
-    def build(self, size: Any, data: Data) -> Workload:
-        """The workload of this case at a size."""
+    def build(self, size: Any, data: Data, precision: str | None = None) -> Workload:
+        """The workload of this case at a size; another precision than the case's takes `Framework.fp64`."""
+        case = msgspec.structs.replace(self.case, precision=precision or self.case.precision)
         workload: Workload = self.hooks.build_workload(
-            framework=self.framework, problem=self.problem, case=self.case, params=size, data=data
+            framework=self.framework, problem=self.problem, case=case, params=size, data=data
         )
         return workload
 
