@@ -26,6 +26,7 @@ import msgspec
 from benchmarker import guard
 from benchmarker.agent.messages import Begin, End, FromRank, Here, Over, Sense, Sensed, Sensing, ToAgent, ToRank, Where
 from benchmarker.api.errors import TerminatedError, terminate
+from benchmarker.files.json_text import as_json
 from benchmarker.machine import description, gpus
 from benchmarker.machine.software import installed
 from benchmarker.power.samplers import Readings, Sampling
@@ -189,7 +190,7 @@ class _Node:
         """Send a line, of either thread; if nobody reads any more, this process is to end."""
         try:
             with self._sending:
-                rest = memoryview(msgspec.json.encode(message) + b"\n")
+                rest = memoryview(as_json(message) + b"\n")
                 while rest:
                     rest = rest[self._output.write(rest) :]
         except BrokenPipeError:

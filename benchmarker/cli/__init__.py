@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
 from benchmarker.api.errors import TerminatedError, UserError, terminate
 from benchmarker.cli.groups import Group
-from benchmarker.formatting import clean, one_line
+from benchmarker.formatting import clean, one_line, shortened
 from benchmarker.version import __version__
 
 REFUSALS = {
@@ -25,6 +29,8 @@ REFUSALS = {
 
 Any other OSError is a bug.
 """
+LONGEST_ERROR = 2000
+"""Most characters of an error, for those that repeat what someone else wrote."""
 
 
 @click.group(
@@ -54,6 +60,7 @@ def main(args: list[str] | None = None) -> None:
     _open_standard_files()
     before = signal.signal(signal.SIGTERM, terminate)
     try:
+        _refuse_undecodable(sys.argv[1:] if args is None else args)
         status: Any = group.main(args, prog_name="benchmarker", standalone_mode=False)
     except UserError as error:
         _fail(f"error: {error}", 2)
@@ -78,14 +85,31 @@ def main(args: list[str] | None = None) -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+def _refuse_undecodable(args: Sequence[str]) -> None:
+    """Raise `UserError` for a name that is not UTF-8, because no record, JSON or page could hold it."""
+    with suppress(OSError):  # the current folder may be gone
+        args = [*args, str(Path.cwd())]
+    for name in (*args, os.environ.get("TMPDIR", "")):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{name} is not valid UTF-8; rename it") from None
+
+
 def _open_standard_files() -> None:
-    """Open those of the three standard files that are closed: otherwise a record would get their number."""
+    """Open those of the three standard files that are closed: otherwise a record would get their number.
+
+    What their encoding cannot express is escaped, such as the name of a file that is not UTF-8.
+    """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:
@@ -97,6 +121,6 @@ def _drop_output() -> None:
 
 
 def _fail(text: str, status: int) -> None:
-    """Print the text without control characters, so that a name in it cannot control the terminal, and exit."""
-    click.echo("benchmarker: " + "\n".join(clean(line) for line in text.split("\n")), err=True)
+    """Print the text on one line, without control characters: a name in it cannot control the terminal; and exit."""
+    click.echo(f"benchmarker: {shortened(clean(text), LONGEST_ERROR)}", err=True)
     sys.exit(status)

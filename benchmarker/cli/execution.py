@@ -16,6 +16,7 @@ from benchmarker.cli.display.records import as_plain, print_cases
 from benchmarker.cli.options.case import PAUSE_S
 from benchmarker.cli.preview import duration, preview, print_left_out
 from benchmarker.comparing import disturbances
+from benchmarker.formatting import clean
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
@@ -120,5 +121,5 @@ def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation |
     if found.number:
         print_text(f"{found}; {found.advice}", "  ", err=as_json)
     if not as_json:
-        click.echo(f"\nrecords: {folder.path}", err=True)
+        click.echo(f"\nrecords: {clean(str(folder.path))}", err=True)
     return 1 if any(record.error for record in records) else 0

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarker.files import regular
+from benchmarker.files.json_text import as_json
 
 _T = TypeVar("_T", bound=Struct)
 
@@ -62,7 +63,7 @@ def whole(path: Path) -> Iterator[BufferedRandom]:
 
 def encode(value: Struct) -> bytes:
     """Encode a record or a plan as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    return msgspec.json.format(as_json(value), indent=1) + b"\n"
 
 
 def decode(path: Path, read: Callable[[bytes], _T]) -> _T | Fault:

@@ -90,6 +90,7 @@ def _nvidia_smi(query: str) -> list[list[str]]:
             ["nvidia-smi", query, "--format=csv,noheader,nounits"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_TIMEOUT_S,
             check=True,
             env={**os.environ, "LC_ALL": "C"},

@@ -24,6 +24,7 @@ from msgspec import Struct
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.problem import Support
 from benchmarker.files import atomic
+from benchmarker.files.json_text import as_json
 from benchmarker.hooks import registry
 from benchmarker.machine import gpus
 from benchmarker.planning.cases import Ability
@@ -62,7 +63,7 @@ def write(problem: str, framework: str, environment: Environment, ability: Abili
     path = _path(problem, framework, environment)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write(path, msgspec.json.encode(kept))
+        atomic.write(path, as_json(kept))
 
 
 def folder() -> Path:
@@ -77,7 +78,7 @@ def _decode(content: bytes) -> Kept:
 
 def _path(problem: str, framework: str, environment: Environment) -> Path:
     """Return the file of an answer; each host, Python and choice of GPUs has its own."""
-    asked = msgspec.json.encode([problem, framework, sorted(environment.items()), gethostname(), sys.prefix])
+    asked = as_json([problem, framework, sorted(environment.items()), gethostname(), sys.prefix])
     return folder() / f"{hashlib.sha256(asked).hexdigest()[:16]}.json"
 
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.api.meter import Channel, Meter, NoMeterError, Reading, Reason, Unavailable
+from benchmarker.files.json_text import as_json
 from benchmarker.hooks import registry
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def main() -> None:
     request = msgspec.json.decode(control.makefile("rb").readline(), type=Request)
     for name in request.meters:
         meter, found = _open(name, request.device)
-        control.sendall(msgspec.json.encode(found) + b"\n")
+        control.sendall(as_json(found) + b"\n")
     if meter and request.hz:
         _sample(meter, request, control, output)
     os._exit(0)  # everything is written; a driver's own clean-up may hang

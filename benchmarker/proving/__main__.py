@@ -6,8 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
-
 from benchmarker.api.claim import NotHereError, Outcome, Setting
 from benchmarker.files import atomic
 from benchmarker.proving.proof import Entry, load_proof
@@ -22,7 +20,7 @@ def main(suite: str, name: str, device: str, folder: str, path: str) -> None:
     except NotHereError as reason:
         outcome = Outcome("not here", reason=str(reason))
     entry = Entry.of(claim, outcome, device, time.monotonic() - start)
-    atomic.write(Path(path), msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    atomic.write(Path(path), atomic.encode(entry))
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def prove(
         entries=entries,
         left=left,
     )
-    atomic.write(folder / "summary.json", msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    atomic.write(folder / "summary.json", atomic.encode(summary))
     atomic.write(folder / "summary.md", as_markdown(summary).encode())
     return summary
 
@@ -167,7 +167,7 @@ def _try(suite: str, claim: Claim, device: str, folder: Path) -> Entry:
     if entry := _entry(folder, claim, device):
         return entry
     entry = Entry.of(claim, Outcome("FAIL", reason=f"{why}; see {log}"), device, time.monotonic() - start)
-    atomic.write(path, msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    atomic.write(path, atomic.encode(entry))
     return entry
 
 

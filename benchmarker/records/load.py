@@ -19,6 +19,7 @@ from benchmarker.api.nulls import NULL_IS_AN_ANSWER, null_because
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
+from benchmarker.files.json_text import as_json
 from benchmarker.files.locks import locked
 from benchmarker.records.record import Check, DeviceInfo, Machine, Types
 from benchmarker.records.store import LOAD
@@ -27,6 +28,8 @@ Arrivals = Literal["poisson", "bursts", "trace"]
 FailureKind = Literal["refused", "status", "timeout", "cut", "invalid", "dropped"]
 Seconds = Annotated[float, Meta(ge=0)]
 Above = Annotated[float, Meta(gt=0)]
+MOST_TOKENS = 10_000_000
+"""Most tokens of a prompt or an answer that may be asked for."""
 
 
 class Lengths(Struct, frozen=True, forbid_unknown_fields=True):
@@ -180,7 +183,7 @@ def write(results: Path, load: Load) -> Path:
         results.mkdir(parents=True, exist_ok=True)
         with locked(results, wait=True):  # else a run that starts could sweep the folder while it is empty
             path.parent.mkdir(exist_ok=True)
-            atomic.write(path, msgspec.json.encode(load) + b"\n")
+            atomic.write(path, as_json(load) + b"\n")
     except OSError as error:
         raise UserError(f"cannot write to {results}: {error.strerror}; name another folder with --results") from error
     return path

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from benchmarker.files.json_text import as_json
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy, nodes
@@ -179,7 +180,7 @@ class RecordBuilder:
         fields["meters"] = sensed.meters if sensed else []
         fields = msgspec.to_builtins(fields)
         fields["reasons"] = {path: self._reason(path) for path in nulls(fields)}
-        return msgspec.json.decode(msgspec.json.encode(fields), type=Record)
+        return msgspec.json.decode(as_json(fields), type=Record)
 
     def _reason(self, path: str) -> str:
         """Why the value at `path` is null: what the meters reported, the stage that failed, or the declared reason."""

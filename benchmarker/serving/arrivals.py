@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
+from benchmarker.records.load import MOST_TOKENS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +96,6 @@ def _request(row: dict[str, str | None], where: str) -> Request:
         raise UserError(
             f"{where}: {error}; a line has arrival in s, prompt length and new tokens: 0.25,512,128"
         ) from None
-    if not (0 <= made.arrival_s < math.inf and made.prompt_len > 0 and made.new_tokens > 0):
-        raise UserError(f"{where}: an arrival is at 0 s or later, and lengths are 1 token or more")
+    if not (0 <= made.arrival_s < math.inf and all(0 < n <= MOST_TOKENS for n in (made.prompt_len, made.new_tokens))):
+        raise UserError(f"{where}: an arrival is at 0 s or later, and lengths are 1 to {MOST_TOKENS:,} tokens")
     return made

@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.formatting import one_line, shortened
+from benchmarker.api.numbers import Count
+from benchmarker.formatting import clean, one_line, shortened
 from benchmarker.records.load import Outcome
 from benchmarker.serving.arrivals import Request
 from benchmarker.serving.open_loop import RequestError, Usage, drive
 from benchmarker.serving.session import Send
 
+_T = TypeVar("_T")
 PromptKind = Literal["ids", "words"]
 IDS = (1_000, 10_000)
 """Range of the token ids of prompts: text in common vocabularies, whose special tokens are first or last."""
@@ -37,6 +39,12 @@ _WORDS = (
 """Common words; each is one token in common vocabularies."""
 MESSAGE = 200
 """Longest text of a server that is kept, in characters."""
+LONGEST = 2**18
+"""Most bytes of an event, or of a body that is no stream: some 50,000 tokens of text, or 1,000 models."""
+CHUNKS_PER_TOKEN = 16
+"""Most chunks with text for each requested token: not even one for each character of long words is more."""
+MODELS_S = 30.0
+"""Time in which a server must have listed its models."""
 
 
 class _Choice(Struct):
@@ -45,18 +53,18 @@ class _Choice(Struct):
 
 
 class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
 
 
 class _Event(Struct):
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: Any = None
+    error: Raw = Raw(b"null")
 
 
 class _Model(Struct):
-    id: str
+    id: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
 class _Models(Struct):
@@ -83,6 +91,7 @@ def base_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         known = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+        (parts.hostname or "").encode("idna")  # as the resolver will
     except ValueError:
         known = False
     if not known or parts.query or parts.fragment:
@@ -94,17 +103,23 @@ def base_url(text: str) -> str:
 async def only_model(url: str) -> str:
     """Return the name of the model that a server offers; raises `UserError` if it does not offer exactly one."""
     try:
-        async with _session(30.0) as session, session.get(f"{url}/models") as response:
-            content = await response.read()
-            if response.status != 200:
-                raise UserError(f"{url}/models answers with HTTP {response.status}; name the model with --model")
-        names = [each.id for each in msgspec.json.decode(content, type=_Models).data]
-    except aiohttp.ClientConnectorError as error:
-        raise UserError(_unreachable(url, _reason(error))) from error
-    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-        raise UserError(f"{url}/models does not list the models: {_reason(error)}; name one with --model") from error
+        async with (
+            asyncio.timeout(MODELS_S),
+            _session() as session,
+            _answered(session.get(f"{url}/models")) as response,
+        ):
+            content = await _beginning(response, LONGEST)
+        if len(content) > LONGEST:
+            raise RequestError("invalid", f"the answer is longer than {LONGEST >> 10} KiB")
+        names = [model.id for model in _decoded(content, _Models).data]
+    except RequestError as error:
+        if error.kind == "refused":
+            raise UserError(_unreachable(url, str(error))) from error
+        raise UserError(f"{url}/models does not list the models: {error}; name one with --model") from error
+    except TimeoutError as error:
+        raise UserError(f"{url}/models does not answer within {MODELS_S:g} s; name a model with --model") from error
     if len(names) != 1:
-        raise UserError(f"{url} offers {', '.join(names) or 'no model'}; name one with --model")
+        raise UserError(f"{url} offers {_said(', '.join(names)) or 'no model'}; name one with --model")
     return names[0]
 
 
@@ -145,7 +160,7 @@ async def connected(endpoint: Endpoint) -> AsyncIterator[Client]:
     """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    async with _session(None) as session:
+    async with _session() as session:
         yield Client(endpoint, session)
 
 
@@ -158,34 +173,65 @@ class Client:
 
     async def answer(self, request: Request, token: Callable[[float], None]) -> Usage:
         """Answer a request; see `Server`."""
-        try:
-            async with self.session.post(
-                f"{self.endpoint.url}/completions",
-                data=_body(self.endpoint, request),
-                headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
-            ) as response:
-                if response.status != 200:
-                    raise RequestError("status", f"HTTP {response.status}: {_quoted(await response.read())}")
-                if response.content_type != "text/event-stream":
-                    raise RequestError("invalid", f"the answer is {response.content_type}, not a stream of events")
-                return await _read(response.content, token)
-        except aiohttp.ClientConnectorError as error:
-            raise RequestError("refused", _reason(error)) from error
-        except TimeoutError:  # an OSError too
-            raise
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, OSError) as error:
-            raise RequestError("cut", "the connection ended before the answer did") from error
-        except aiohttp.ClientError as error:
-            raise RequestError("invalid", _reason(error)) from error
+        asked = self.session.post(
+            f"{self.endpoint.url}/completions",
+            data=_body(self.endpoint, request),
+            headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
+        )
+        async with _answered(asked) as response:
+            kind = response.headers.get("Content-Type", "of no type")
+            if kind.partition(";")[0].strip().lower() != "text/event-stream":
+                raise RequestError("invalid", f"the answer is {_said(kind)}, not a stream of events")
+            return await _read(response.content, token, CHUNKS_PER_TOKEN * request.new_tokens)
 
 
-async def _read(stream: aiohttp.StreamReader, token: Callable[[float], None]) -> Usage:
-    """Read events until the last; all tokens that one read returns arrived together."""
+@asynccontextmanager
+async def _answered(
+    asked: AbstractAsyncContextManager[aiohttp.ClientResponse],
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Yield the response to what was asked; raises `RequestError` for all that goes wrong until it has been read."""
+    try:
+        async with asked as response:
+            if response.status != 200:
+                raise RequestError(
+                    "status", f"HTTP {response.status}: {_quoted(await _beginning(response, 4 * MESSAGE))}"
+                )
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding.lower() != "identity":  # a few KiB could decode to GiB
+                raise RequestError("invalid", f"the answer is compressed ({_said(encoding)}), which was not asked for")
+            yield response
+    except aiohttp.ClientConnectorError as error:
+        raise RequestError("refused", _reason(error)) from error
+    except TimeoutError:  # an OSError too
+        raise
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, OSError) as error:
+        raise RequestError("cut", "the connection ended before the answer did") from error
+    except aiohttp.ClientError as error:
+        raise RequestError("invalid", _reason(error)) from error
+
+
+async def _beginning(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return a body; of one that is longer than `most` bytes, only a beginning that is longer too."""
+    content = bytearray()
+    async for data in response.content.iter_any():
+        content += data
+        if len(content) > most:
+            break
+    return bytes(content)
+
+
+async def _read(stream: aiohttp.StreamReader, token: Callable[[float], None], most: int) -> Usage:
+    """Read events until the last; all tokens that one read returns arrived together.
+
+    Raises `RequestError`, also for an endless event, and for more than `most` chunks with text.
+    """
     loop = asyncio.get_running_loop()
-    usage, is_finished, rest = Usage(), False, b""
+    usage, is_finished, rest, chunks = Usage(), False, b"", 0
     async for data in stream.iter_any():
         now = loop.time()
         *lines, rest = (rest + data).split(b"\n")
+        if max(map(len, (*lines, rest))) > LONGEST:
+            raise RequestError("invalid", f"an event is longer than {LONGEST >> 10} KiB")
         for line in lines:
             if not line.startswith(b"data:"):
                 continue
@@ -196,6 +242,9 @@ async def _read(stream: aiohttp.StreamReader, token: Callable[[float], None]) ->
             if event.usage:
                 usage = Usage(event.usage.prompt_tokens, event.usage.completion_tokens)
             if any(choice.text for choice in event.choices):
+                chunks += 1
+                if chunks > most:
+                    raise RequestError("invalid", f"more than {CHUNKS_PER_TOKEN} chunks for each requested token")
                 token(now)
             is_finished |= any(choice.finish_reason is not None for choice in event.choices)
     if not is_finished:
@@ -204,13 +253,17 @@ async def _read(stream: aiohttp.StreamReader, token: Callable[[float], None]) ->
 
 
 def _event(payload: bytes) -> _Event:
-    try:
-        event = msgspec.json.decode(payload, type=_Event)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError("invalid", f"an event is not as expected: {error}: {_quoted(payload)}") from error
-    if event.error is not None:
+    event = _decoded(payload, _Event)
+    if event.error != Raw(b"null"):
         raise RequestError("invalid", f"an error instead of a token: {_quoted(payload)}")
     return event
+
+
+def _decoded(content: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError("invalid", f"the answer is not as expected: {error}: {_quoted(content)}") from error
 
 
 def _body(endpoint: Endpoint, request: Request) -> bytes:
@@ -231,12 +284,17 @@ def _body(endpoint: Endpoint, request: Request) -> bytes:
     return msgspec.json.encode(body | {"ignore_eos": True} if endpoint.ignore_eos else body)
 
 
-def _session(timeout_s: float | None) -> aiohttp.ClientSession:
-    """Return a session without a limit of connections: one would make requests wait for the answers of others."""
+def _session() -> aiohttp.ClientSession:
+    """Return a session without a limit of connections: one would make requests wait for the answers of others.
+
+    Whoever uses it sets a deadline. It keeps no cookies, which a server could pile up, and decompresses nothing.
+    """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, force_close=True),
-        timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=None),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         headers={"Accept-Encoding": "identity"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
     )
 
 
@@ -247,8 +305,13 @@ def _unreachable(url: str, reason: str) -> str:
 def _reason(error: BaseException) -> str:
     """Return what the system said of an error, without the words of the library."""
     inner = getattr(error, "os_error", error)
-    return one_line(getattr(inner, "strerror", None) or str(inner)) or type(error).__name__
+    return _said(getattr(inner, "strerror", None) or str(inner)) or type(error).__name__
 
 
 def _quoted(content: bytes) -> str:
-    return shortened(one_line(content.decode(errors="replace")), MESSAGE) or "no text"
+    return _said(content[: 4 * MESSAGE].decode(errors="replace")) or "no text"
+
+
+def _said(text: str) -> str:
+    """Return a server's text in at most MESSAGE characters, without line breaks and control characters."""
+    return shortened(clean(one_line(text)), MESSAGE)

@@ -9,7 +9,8 @@ of the step, or the end of the path of the step before if that is later:
 - From a launch call, the path continues on the host's thread, back to the last call in which that thread waited for the
   device. Such a call waited for the work that ended last before it returned.
 - While the host is in no op and no call, it may wait for a busy device without a call, or work. It waited if it did
-  nothing for 30 µs and more, until less than 30 µs after all work had ended; otherwise it is unknown what it did.
+  nothing for 30 µs and more until all work had ended, and went on less than 30 µs, or a tenth of that time, after that;
+  otherwise it is unknown what it did.
 - The path ends where it reaches work of an earlier step.
 """
 
@@ -32,6 +33,8 @@ from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 _QUERY = re.compile(r"(Event|Stream)Query")
 """Calls in which the host asks whether work has ended, as one that waits does again and again."""
+_TENTH = 10
+"""A wait without a call ends late, by up to one part in so many: other code runs before the next op."""
 _NEVER = np.iinfo(np.int64).min
 KINDS = ("host", "launch delay", "kernel", "copy", "stream wait", "event wait", "sync", "unknown")
 """What a segment of the path is: the host working; from the begin of a launch call to that of its work; work on the
@@ -189,8 +192,9 @@ class _Walk:
                 continue
             work = self._awaited(pieces[0].begin, pieces[-1].end)
             if work >= 0 and work not in seen:
-                if self.end[work] < pieces[-1].end:
-                    found.append(Segment(step, "sync", -1, int(self.end[work]), pieces[-1].end))
+                ended, end = int(self.end[work]), pieces[-1].end
+                if ended < end:
+                    found.append(Segment(step, "sync" if end - ended < KERNEL_WAIT_NS else "host", -1, ended, end))
                 return found, work
             for piece in pieces:
                 found += [
@@ -203,7 +207,8 @@ class _Walk:
         """The work that the host waited for in a time in which it was in no op and no call; -1 if that is not clear."""
         place = int(np.searchsorted(self.busy.first, end)) - 1
         ended = int(self.busy.last[place]) if place >= 0 else _NEVER
-        if not begin + KERNEL_WAIT_NS <= ended <= end < ended + KERNEL_WAIT_NS:
+        late = max(KERNEL_WAIT_NS, (ended - begin) // _TENTH)
+        if not begin + KERNEL_WAIT_NS <= ended <= end < ended + late:
             return -1
         since, until = self.busy.until(np.array([begin, ended]))
         return self._ended(ended - 1, ended) if 2 * (until - since) > ended - begin else -1

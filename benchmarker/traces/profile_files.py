@@ -11,6 +11,7 @@ import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import regular
+from benchmarker.formatting import clean
 from benchmarker.hooks import names as naming
 from benchmarker.records import sides, store
 from benchmarker.records.configurations import factors
@@ -146,7 +147,7 @@ def configurations(several: Sequence[Profile]) -> list[str]:
     """The side and configuration of each trace, by the factors that differ; the file if any trace has no record."""
     records = [each.record for each in several if each.record]
     if len(records) < len(several):
-        return [str(each.path) for each in several]
+        return [clean(str(each.path)) for each in several]
     named = naming.names([factors(each.case) for each in records])
     short = named.each if any(named.each) or any(each.side for each in several) else named.whole
     made = _apart(short, ["separable" * each.case.measuring.separable for each in records])

@@ -15,6 +15,7 @@ from benchmarker.api.case import Case, Mode
 from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.numbers import Count
 from benchmarker.api.problem import Support
+from benchmarker.files.json_text import as_json
 from benchmarker.formatting import clean
 from benchmarker.power.window import Line
 from benchmarker.records.record import (
@@ -192,7 +193,7 @@ class Events:
 
     def send(self, **event: Any) -> None:
         """Send one event."""
-        self._file.write(msgspec.json.encode(event) + b"\n")
+        self._file.write(as_json(event) + b"\n")
         self._file.flush()
 
 

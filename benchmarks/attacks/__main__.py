@@ -11,6 +11,10 @@
 - job-script: names of folders, options and words that would run something in the script of a job. They must arrive as
   they are, or be refused.
 - scheduler: Slurm's programs print nonsense, or what they should with damage.
+- server: `serve-load` meets a server that sends floods, bombs, drips, odd figures and text. It must say little, stay
+  below 200 MB, and read again what it stored.
+- paths: names that are not UTF-8, have line breaks, escape sequences or commands of a shell, or are too long, in every
+  path of every command.
 - port: strangers come to the port of a gang before, between and after its ranks. Injection: one is taken for a rank, or
   is told something. Hang: the ranks are delayed. Lost: a rank finds the port closed.
 
@@ -30,9 +34,11 @@ import click
 import files
 import job_files
 import job_script
+import paths
 import port
 import runs
 import scheduler_output
+import server
 from tally import Tally, begin_peak, end_peak
 
 KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
@@ -42,6 +48,8 @@ KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
     "job-files": (300, job_files.attacks),
     "job-script": (500, job_script.attacks),
     "scheduler": (300, scheduler_output.attacks),
+    "server": (100, server.attacks),
+    "paths": (1000, paths.attacks),
     "port": (300, port.attacks),
 }
 """The kinds of attack: how many by default, and what makes them."""

@@ -1,5 +1,6 @@
 """`serve-load` against a server on the loopback interface, in the test's process."""
 
+import itertools
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import socket
 import sys
 
 import pytest
+from support.raw_server import ANSWER, END, HEAD, TOKEN, answering
 from support.serving import openai
 
 from benchmarker.records import load as loads
@@ -182,6 +184,31 @@ def test_a_stored_load_is_shown_again(serve, command, tmp_path):
     path, _ = stored(tmp_path)
     assert command("serve-load", f"--show={path}").stdout == first.stdout
     assert command("serve-load", f"--show={path.parent}").stdout == first.stdout
+
+
+HOSTILE = {
+    HEAD + b'\r\ndata: {"usage": {"completion_tokens": -5}}\n\n' + TOKEN + END: "Expected `int` >= 0",
+    HEAD + b'\r\ndata: {"usage": {"prompt_tokens": %d}}\n\n' % 2**63 + TOKEN + END: "Expected `int` <= ",
+    HEAD + b'\r\ndata: {"usage": {"prompt_tokens": %d}}\n\n' % 10**400 + TOKEN + END: "Expected `int` <= ",
+    HEAD + b'\r\ndata: {"choices": [{"text": "\xff"}]}\n\n' + END: "'utf-8' codec",
+    HEAD + b"\r\n" + TOKEN * 100 + END: "more than 16 chunks for each requested token",
+    HEAD + b"\r\n" + b"x" * 2**20: "an event is longer than 256 KiB",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/\xff\x1b[2J\r\n\r\n": r"the answer is text/\xdcff\x1b[2J",
+    b"HTTP/1.1 500 no\r\n\r\n" + b"\x1b[2J\n" * 2**18: r"HTTP 500: \x1b[2J",
+    b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 2**16: "headers",
+}
+
+
+def test_whatever_a_server_sends_the_load_is_stored_and_can_be_read(command, tmp_path):
+    answers = itertools.chain([ANSWER], itertools.cycle(HOSTILE))
+    with answering(lambda _: [next(answers)]) as url:
+        done = command("serve-load", f"--endpoint={url}", "--model=toy", *QUICK, "--rate=60", "--timeout=20s")
+    path, load = stored(tmp_path)
+    messages = [each.failure.message for each in load.steps[0].outcomes]
+    assert done.returncode == 1
+    assert all(any(words in message for message in messages) for words in HOSTILE.values())
+    assert all(message.isprintable() and len(message) < 400 for message in messages)
+    assert command("serve-load", f"--show={path}").stdout == done.stdout
 
 
 def free_port():

@@ -1,4 +1,6 @@
-"""Command lines that are parsed, but not run."""
+"""Command lines that are parsed, and those in which a path stands."""
+
+from collections.abc import Iterator
 
 import click
 
@@ -23,3 +25,17 @@ def parsed(*words: str) -> click.Context:
         name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
         context = command.make_context(name, rest, parent=context)
     return context
+
+
+def with_path(name: str, path: str, sound: str) -> Iterator[tuple[str, ...]]:
+    """The command lines of a command in which one path, each in turn, is `path`; other arguments are `sound` paths."""
+    command = named(name)
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    for tried in command.params:
+        if isinstance(tried.type, click.Path):
+            option = [] if tried in arguments else [f"{tried.opts[-1]}={path}"]
+            words = [
+                path if param is tried else sound if isinstance(param.type, click.Path) else "SELECT 1"
+                for param in arguments
+            ]
+            yield (*name.split(), *option, *words)

@@ -24,6 +24,7 @@ from benchmarker.cli.options.types import Design, Duration, Integer, Share, rena
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.stopping import Referee
+from benchmarker.formatting import clean
 from benchmarker.hooks import launchers
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.machine import gpus
@@ -144,7 +145,7 @@ def command(
     else:
         print_family(family, verbose=verbose())
         print_text(f"  {referee.ended}", "    ")
-        click.echo(f"\nrecords: {folder.path}", err=True)
+        click.echo(f"\nrecords: {clean(str(folder.path))}", err=True)
     (comparison,) = family.comparisons
     return 1 if 0 in comparison.trials else status_of([comparison], unwanted, strict)
 

@@ -142,7 +142,7 @@ def command(
         records = measured
     _print(found, as_json)
     if thorough:
-        click.echo(f"\nrecords: {folder}", err=True)
+        click.echo(f"\nrecords: {clean(str(folder))}", err=True)
     for record in records:
         if record.error:
             click.echo(clean(f"failed: {record.trial_id}: {record.error.message}"), err=True)

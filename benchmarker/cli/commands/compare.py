@@ -140,7 +140,7 @@ def command(
         from benchmarker.report.plots import boxes
 
         boxes(made.matches, plot)
-        click.echo(f"plot: {plot}", err=True)
+        click.echo(clean(f"plot: {plot}"), err=True)
     described = classically or (level == "trial" and any(each.method == "none" for each in family.comparisons))
     tables = [table for match in made.matches if (table := classical(match))] if described else []
     if as_json:

@@ -43,7 +43,7 @@ def command(results: tuple[Path, ...], watch: bool, wide: bool, as_json: bool) -
         print_json([_plain(run) for run in runs])
         return
     if not runs:
-        click.echo(f"no run below {', '.join(map(str, results))} was submitted")
+        print_text(f"no run below {', '.join(map(str, results))} was submitted")
         return
     _print(runs, wide)
     while watch and any(run.state in ("pending", "running") for run in runs):

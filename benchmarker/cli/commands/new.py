@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from benchmarker.api.errors import UserError
+from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 
 PLAN = """\
@@ -41,12 +42,12 @@ def command(file: Path) -> None:
     if file.suffix != ".toml":
         raise UserError(f"{file}: a plan is a TOML file; name it {file.with_suffix('.toml').name}")
     frameworks = [plugin.name for plugin in registry.registered("framework").values() if not registry.trouble(plugin)]
-    plan = PLAN.format(name=file, frameworks=json.dumps(frameworks))
+    plan = PLAN.format(name=clean(str(file)), frameworks=json.dumps(frameworks))
     try:
-        with file.open("x") as created:
+        with file.open("x", encoding="utf-8") as created:
             created.write(plan)
     except FileExistsError:
         raise UserError(f"{file} exists already; name another file") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {file}: `benchmarker plan show {file}` says what it would run")
+    click.echo(clean(f"wrote {file}: `benchmarker plan show {file}` says what it would run"))

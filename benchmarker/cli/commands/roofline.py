@@ -114,7 +114,7 @@ def command(
         from benchmarker.report.plots import roofs
 
         roofs(found, output)
-        click.echo(f"plot: {output}", err=True)
+        click.echo(clean(f"plot: {output}"), err=True)
     if as_json:
         print_json({"rooflines": found, "without": reasons})
     else:

@@ -11,6 +11,7 @@ from benchmarker.cli.display.output import json_option, print_json, wide_option
 from benchmarker.cli.display.scaling import print_scalings
 from benchmarker.cli.options.results import pool_option, read_sides
 from benchmarker.comparing.scaling import scalings
+from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
 from benchmarker.records.sides import by_side
@@ -55,7 +56,7 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool, wide: bo
         from benchmarker.report.plots import speedups
 
         speedups(found.series, output)
-        click.echo(f"plot: {output}", err=True)
+        click.echo(clean(f"plot: {output}"), err=True)
     if as_json:
         print_json(found)
     else:

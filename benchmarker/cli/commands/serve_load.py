@@ -20,6 +20,7 @@ from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
+from benchmarker.formatting import clean
 from benchmarker.machine.description import describe
 from benchmarker.records import load as loads
 from benchmarker.records import store
@@ -274,7 +275,7 @@ def _finish(load: Load, path: Path | None, as_json: bool) -> int:
     """Print a load, and where it is stored if it could be; return the exit status."""
     print_load(load, path, as_json=as_json)
     if path:
-        click.echo(f"\nload: {path}", err=True)
+        click.echo(f"\nload: {clean(str(path))}", err=True)
     found = found_rate(load)
     if found:
         return 1 if found.rate is None else 0

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json
+from benchmarker.cli.display.output import json_option, print_json, print_text
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.devices import Numbers
 from benchmarker.cli.options.types import Folder
+from benchmarker.formatting import clean
 from benchmarker.hooks.launchers import load_launcher
 from benchmarker.records import store
 from benchmarker.records.job import LOG, SCRIPT, job_of
@@ -96,8 +97,8 @@ def command(
         _print_json([_plain(path, job) for path, job in submitted])
         return
     for path, job in submitted:
-        click.echo(f"{name} job {job.number}: {path}")
-    click.echo(f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints", err=True)
+        click.echo(clean(f"{name} job {job.number}: {path}"))
+    print_text(f"`benchmarker jobs {results}` shows the state, {LOG} in the folder of a run what it prints", err=True)
 
 
 def _print_json(jobs: Sequence[dict[str, str | None]]) -> None:

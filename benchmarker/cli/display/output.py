@@ -16,6 +16,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarker.cli.display import table
+from benchmarker.files.json_text import as_json
 from benchmarker.formatting import clean
 from benchmarker.tables.formats import csv_text
 
@@ -34,14 +35,14 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON on standard output."""
-    _print_json(msgspec.json.format(msgspec.json.encode(value), indent=1))
+    _print_json(msgspec.json.format(as_json(value), indent=1))
 
 
 def print_json_list(values: Iterable[Any]) -> None:
     """Print values as `print_json` prints a list of them, one after the other, because all together may be large."""
     opening = "[\n "
     for value in values:
-        encoded = msgspec.json.format(msgspec.json.encode(value), indent=1)
+        encoded = msgspec.json.format(as_json(value), indent=1)
         _print_json(opening.encode() + encoded.replace(b"\n", b"\n "), nl=False)
         opening = ",\n "
     click.echo("[]" if opening[0] == "[" else "\n]")
@@ -49,7 +50,7 @@ def print_json_list(values: Iterable[Any]) -> None:
 
 def print_json_line(value: Any) -> None:
     """Print a value as JSON on one line of standard output."""
-    _print_json(msgspec.json.encode(value))
+    _print_json(as_json(value))
 
 
 def _print_json(encoded: bytes, *, nl: bool = True) -> None:

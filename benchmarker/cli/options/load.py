@@ -9,10 +9,9 @@ import click
 
 from benchmarker.cli.options.types import LARGEST_NUMBER
 from benchmarker.formatting import duration_s
-from benchmarker.records.load import Lengths, Slo
+from benchmarker.records.load import MOST_TOKENS, Lengths, Slo
 
 LATENCIES = tuple(name.removesuffix("_s") for name in Slo.__struct_fields__)
-MOST_TOKENS = 10_000_000
 
 
 class Range(NamedTuple):

@@ -8,6 +8,7 @@ from support.launched import host, step, trace, wait, work
 
 from benchmarker.traces.critical_path import KINDS, critical_path, summed
 from benchmarker.traces.ingest import ingest
+from benchmarker.traces.wall_time import bound_of
 
 SHARED = Path(__file__).parents[4] / "shared/traces"
 EVENT = "cudaStreamWaitEvent"
@@ -154,6 +155,7 @@ def test_a_host_that_waits_without_a_call_waits_for_the_device(tmp_path, calls):
         ("sync", "", 1000, 1010),
     ]
     assert shares(tmp_path, *events)["kernel"] == 0.982
+    assert bound_of(trace(tmp_path, *events).events).shares["kernel"] == pytest.approx(0.982, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +165,15 @@ def test_a_host_that_waits_without_a_call_waits_for_the_device(tmp_path, calls):
         ((5, 100), 150, ["unknown", "host"]),  # the host goes on long after the device has ended
         ((5, 28), 30, ["unknown", "host"]),  # too short for a wait
         ((5, 130), 140, ["kernel", "sync"]),
+        ((5, 500), 540, ["kernel", "host"]),  # late, but by less than a tenth of the wait
         (None, 150, ["host"]),  # the device does nothing
     ],
 )
 def test_the_time_of_a_host_that_does_nothing_while_the_device_works_is_not_the_hosts(tmp_path, ran, then, kinds):
     events = [
-        step(0, 0, 400),
+        step(0, 0, 600),
         work((1, 2), ran, "before") if ran else host("cpu_op", "aten::view", 1, 2),
-        work((then, then + 2), (then + 5, 410), "after", stream=8),
+        work((then, then + 2), (then + 5, 610), "after", stream=8),
     ]
     found = [(kind, begin) for kind, _, begin, _ in path(tmp_path, *events)]
     between = [kind for kind, begin in found if 2 <= begin < then and kind != "launch delay"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from benchmarker.formatting import clean
 from benchmarker.traces.perfetto.annotated_file import write
 
 
@@ -25,5 +26,5 @@ def command(result: Path, output: Path | None) -> None:
     next to the event table and is only rewritten if RESULT is newer.
     """
     written = write(result, output)
-    click.echo(str(written))
+    click.echo(clean(str(written)))
     click.echo("open it at https://ui.perfetto.dev; the trace stays in the browser and is not sent anywhere", err=True)

@@ -64,8 +64,6 @@ def command(
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other; give one of them")
-    if not _encodable(statement):
-        raise UserError("the SQL is not valid UTF-8; use only characters that UTF-8 can encode")
     traces: dict[str, Trace] = {}
     if perfetto or engine or download:
         headings, rows = _from_perfetto(results, statement, engine, download)
@@ -112,14 +110,6 @@ def _from_perfetto(
         _tell(_lost(dropped))
     columns = [_values(found.iloc[:, at]) for at in range(len(found.columns))]
     return found.columns.tolist(), list(zip(*columns, strict=True))
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _only_once(headings: Sequence[str]) -> None:

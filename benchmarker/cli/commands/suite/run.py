@@ -21,7 +21,7 @@ from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import dry_run_option, spread_options, store_options
 from benchmarker.cli.options.types import Duration, Folder, Integer
-from benchmarker.formatting import count
+from benchmarker.formatting import clean, count
 from benchmarker.planning import suites
 from benchmarker.proving.proof import load_proof, proofs, prove
 
@@ -157,7 +157,7 @@ def _prove(
         print_json(summary)
     counts = Counter(entry.verdict for entry in summary.entries)
     said = [f"{counts[verdict]} {verdict}" for verdict in ("PASS", "FAIL", "not here")]
-    click.echo(f"\n{', '.join(said)}; {folder / 'summary.md'}", err=True)
+    click.echo(f"\n{', '.join(said)}; {clean(str(folder / 'summary.md'))}", err=True)
     if summary.left:
         click.echo(
             f"{count(len(summary.left), 'test is', 'tests are')} left; the same command continues: "

@@ -387,6 +387,7 @@ gemm           batched_matrix_multiplication_kernel_64x64
 gemm           matrixMulCUDA
 control        event_wait
 memory         dma_request
+elementwise    customized_fba_mul_const-dtype_Float
 elementwise    EigenMetaKernel
 elementwise    void Eigen::internal::EigenMetaKernel<{EIGEN}TensorCwiseBinaryOp<Eigen::internal::scalar_product_op>
 elementwise    void Eigen::internal::EigenMetaKernel<{EIGEN}TensorSelectOp<TensorBroadcastingOp>
