@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -94,6 +94,10 @@ class Framework(ABC):
     @abstractmethod
     def peak_memory_bytes(self) -> int | None:
         """Peak number of bytes allocated on the device so far; None if the framework does not count them."""
+
+    def fp64(self) -> AbstractContextManager[object]:
+        """Return a context in which workloads in fp64 are built and run, whatever the precision of the framework is."""
+        return nullcontext()
 
     def profile(self, folder: Path) -> AbstractContextManager[StepMarker]:
         """Return a context that traces the work within it to a file in `folder`; it provides a `StepMarker`.

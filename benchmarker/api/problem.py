@@ -131,6 +131,12 @@ class Workload:
     every sequence is on the host. `local` makes steps with the same work without communication: one for each device of
     this process, with the share that the device has in `step`. They are run after everything else, each in a thread of
     its own if there are several, and may leave the state of `step` useless.
+
+    Where several devices divide a training step, all ranks call the last two for the check, and both return a mapping
+    for each device of this process. `weights` returns the weights that a device has whole, as they are now. `gradients`
+    runs a step and returns its loss, and the gradients with which the device updates its weights, under the names that
+    `Problem.reference` uses in `forward_backward`; those that are divided are gathered. It may leave the state of
+    `step` useless.
     """
 
     step: Callable[[], Any]
@@ -139,6 +145,8 @@ class Workload:
     verify: Callable[[Any], str | None] = lambda _: None
     tokens: Callable[[], Iterator[Token]] | None = None
     local: Callable[[], Sequence[Callable[[], Any]]] | None = None
+    weights: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None
+    gradients: Callable[[], Sequence[Mapping[str, np.ndarray]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +223,10 @@ class Problem(ABC):
     def collectives(
         self, params: Any, mode: Mode, precision: str, parallel: Parallel, devices: int
     ) -> tuple[Collective, ...]:
-        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none."""
+        """Return what the devices must exchange in a step by formula, one of each kind; empty if there is none.
+
+        If `parallel` is `none`, devices that divide no work exchange nothing, unless the problem is made of them.
+        """
         return ()
 
     def refuse(self, params: Any, mode: Mode) -> None:
@@ -269,9 +280,10 @@ class Problem(ABC):
         raise NotImplementedError
 
     def bound(self, params: Any, mode: Mode, precision: str) -> float:
-        """Return the largest relative error at which an output counts as correct.
+        """Return a relative error at which an output counts as correct in any case.
 
-        A problem that amplifies rounding by its nature states a larger bound, and why.
+        If weights, inputs or factors have a shorter type than the sums, a check allows what rounding them does to the
+        reference. A problem in which this depends on chance states a larger bound, and why.
         """
         return PRECISIONS[precision].bound
 
@@ -294,6 +306,10 @@ class Problem(ABC):
     @abstractmethod
     def small(self, params: Any) -> Any:
         """Return parameters of the same problem at a size that the reference computes in well under a second."""
+
+    def in_fp64(self, params: Any) -> Any:
+        """Return parameters of the same computation that implementations support in fp64; by default the same."""
+        return params
 
     @abstractmethod
     def reference(self, params: Any, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:

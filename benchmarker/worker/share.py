@@ -18,7 +18,7 @@ from benchmarker.power.window import Gauge
 from benchmarker.records.record import Memory
 from benchmarker.worker import timing
 from benchmarker.worker.bench import BATCHES
-from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare
+from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare, compare_gradients
 
 if TYPE_CHECKING:
     from benchmarker.api.framework import StepMarker
@@ -56,6 +56,14 @@ class Share:
         size = bench.problem.small(bench.params)
         data = bench.data(size, TRAINING_STEPS)
         return compare(bench.build(size, data), data, bench.problem, size, bench.case)
+
+    def compare_gradients(self) -> Compared:
+        """Compare the gradients of devices that divide a training step, in fp64 at the small size."""
+        bench = self._bench
+        size = bench.problem.in_fp64(bench.problem.small(bench.params))
+        data = bench.data(size, 1, "fp64")
+        with bench.framework.fp64():
+            return compare_gradients(bench.build(size, data, "fp64"), data, bench.problem, size)
 
     def build(self) -> int:
         """Build the workload; returns the FLOPs that it recomputes."""

@@ -20,7 +20,7 @@ from benchmarker.power.window import Edges, Gauge
 from benchmarker.records.record import Blocks, CostPart, Local, Memory, StoppedBy, TokenTimes
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.correctness import worst_of
+from benchmarker.worker.correctness import unlike_weights, worst_of
 from benchmarker.worker.gang import Follower, Leader, LostPeerError, join, lead
 from benchmarker.worker.local import local_phase
 from benchmarker.worker.protocol import OfCase
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from benchmarker.api.case import Case, Measuring
     from benchmarker.api.problem import Workload
+    from benchmarker.records.record import Check
     from benchmarker.worker.parent import Parent
     from benchmarker.worker.protocol import Events, Request
 
@@ -183,15 +184,24 @@ def _together(ranks: list[Memory]) -> Memory:
 
 
 def _check_one(team: Solo, stages: Stages) -> bool:
-    found = worst_of(team.all("compare"))
+    case, ranks = team.bench.case, team.all("compare")
+    found = worst_of(ranks)
     stages.send(part={"check": found})
-    if not found.ok:
-        stages.fail(
-            "check",
-            f"wrong result: {found.output} is off by {found.error:.3g} (relative, against float64); "
-            f"the bound for {team.bench.case.precision} is {found.bound:.3g}",
-        )
-    return found.ok
+    trouble = _off(found, case.precision)
+    if not trouble and case.parallel != "none":
+        trouble = unlike_weights(ranks) or _off(worst_of(team.all("compare_gradients")), "fp64")
+        trouble = trouble and f"exchange between devices: {trouble}"
+    if trouble:
+        stages.fail("check", f"wrong result: {trouble}")
+    return not trouble
+
+
+def _off(found: Check, precision: str) -> str:
+    """Return what is wrong according to a check; empty if nothing is."""
+    if found.ok:
+        return ""
+    how = f"{found.output} is off by {found.error:.3g} (relative, against float64)"
+    return f"{how}; the bound for {precision} is {found.bound:.3g}"
 
 
 def _build_one(team: Solo, stages: Stages) -> None:

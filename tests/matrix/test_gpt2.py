@@ -84,12 +84,12 @@ def jax_training(size, data, batches):
 
     from benchmarker_problems.gpt2.jax import functions
     from benchmarker_problems.steps import ADAMW
-    from benchmarker_problems.steps.jax import adamw, initial_state, training, training_step
+    from benchmarker_problems.steps.jax import TrainingStep, adamw, initial_state, training
 
     optimizer = adamw(ADAMW)
     weights = {name: jax.numpy.asarray(weight) for name, weight in data.weights.items()}
     update = partial(training, functions(size, "float32", "xla")[1], optimizer, 1)
-    return training_step(update, initial_state(weights, optimizer, "fp32"), iter(batches))
+    return TrainingStep(update, initial_state(weights, optimizer, "fp32"), iter(batches))
 
 
 def test_training_in_jax_leaves_the_weights_on_the_host_alone():

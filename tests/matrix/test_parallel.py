@@ -181,7 +181,7 @@ def test_exchanged_bytes_are_those_of_the_literature():
     assert (scatter.op, scatter.count, scatter.bytes) == ("reduce_scatter", 13, 4 * weights)
     (tp,) = PROBLEM.collectives(small, "training", "mixed_bf16", "tp", 4)
     assert (tp.op, tp.count, tp.bytes) == ("all_reduce", 48, 48 * 8 * 1024 * 768 * 2)
-    assert PROBLEM.collectives(small, "training", "fp32", "none", 1) == ()
+    assert PROBLEM.collectives(small, "training", "fp32", "none", 2) == ()
     assert PROBLEMS["llama"].collectives(LLAMA, "inference", "fp32", "tp", 2) == ()
 
 
@@ -404,7 +404,8 @@ def test_jax_exchanges_and_holds_what_the_formula_says_if_tensor_parallel(params
 def wrongly_divided(framework, name, params, devices):
     """The check of `tp` with queries, keys and values divided as if they were one result."""
     what = NAMES[type(params)]
-    import_module(f"benchmarker_problems.{what}.{name}").by_device = lambda data, *_: data
+    module = {"gpt2": "gpt2", "llama": "decoder"}[what]
+    import_module(f"benchmarker_problems.{module}.{name}").by_device = lambda data, *_: data
     workload, made = built(framework, name, PROBLEMS[what].on(devices, "tp").small(params), "tp", devices)
     return check(workload, *made)
 
@@ -422,9 +423,12 @@ def test_the_check_finds_heads_that_are_divided_wrongly(framework, params):
 def test_equal_parts_of_a_fused_layer_have_a_share_of_every_result():
     case = Case(problem="gpt2", framework="torch", device="cpu", params={}, devices=2, parallel="tp")
     weights = {"h.0.attn_qkv.bias": np.array([1, 2, 3, 4, 5, 6, 7, 8]), "h.0.mlp_fc.bias": np.arange(4)}
-    found = parallel.by_device(Data(weights, ()), {"attn_qkv": [4, 2, 2]}, case).weights
+    fused = {"attn_qkv": [4, 2, 2]}
+    found = parallel.by_device(Data(weights, ()), fused, case).weights
     assert found["h.0.attn_qkv.bias"].tolist() == [1, 2, 5, 7, 3, 4, 6, 8]
     assert found["h.0.mlp_fc.bias"].tolist() == [0, 1, 2, 3]
+    gradient = {"d_h.0.attn_qkv.bias": found["h.0.attn_qkv.bias"]}
+    assert parallel.in_order(gradient, fused, case)["d_h.0.attn_qkv.bias"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

@@ -244,6 +244,16 @@ class JaxFramework(Framework):
         return sum(known) if len(known) == len(peaks) else None
 
     @contextmanager
+    def fp64(self) -> Iterator[None]:
+        """Let JAX have 64-bit types, which it does not by default."""
+        before = jax.config.values["jax_enable_x64"]
+        jax.config.update("jax_enable_x64", True)
+        try:
+            yield
+        finally:
+            jax.config.update("jax_enable_x64", before)
+
+    @contextmanager
     def profile(self, folder: Path) -> Iterator[StepMarker]:
         """Run JAX's profiler without its Python tracing, which would slow the steps."""
         options = jax.profiler.ProfileOptions()

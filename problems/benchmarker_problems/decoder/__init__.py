@@ -270,6 +270,10 @@ class Decoder(Problem):
         outside = 2 * p.batch_size * p.seq_len * p.d_model * p.vocab_size + p.n_layer * self.unrepeated_flops(p)
         return flops + self.cost(p, "inference", "fp32").flops - outside
 
+    def fused_widths(self, params: Any) -> dict[str, list[int]]:
+        """Return the widths of the results of a layer that computes several: of queries, keys and values."""
+        return {"attn_qkv": [heads * params.head_dim for heads in params.heads]}
+
     def weight_shapes(self, params: DecoderParams) -> Shapes:
         """Return the shape of every weight by name, in order of use; a `kernel` is [inputs, outputs]."""
         p = params
@@ -323,6 +327,10 @@ class Decoder(Problem):
             batch_size=3 * params.microbatches * (self.devices if divides_batch(self.parallel) else 1),
             **lengths,
         )
+
+    def in_fp64(self, params: Any) -> Any:
+        """Return the same step with attention by products: fused ones may have no fp64."""
+        return replace(params, impl="matmul")
 
     def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""

@@ -29,6 +29,7 @@ from benchmarker_problems.generation import jax as generation
 from benchmarker_problems.generation.jax import NO_FUSED_CACHE
 from benchmarker_problems.layers.jax import cross_entropy, devices_along, product_by_output, rope, rows_from, summing
 from benchmarker_problems.layers.reference import rope_tables
+from benchmarker_problems.parallel import by_device, in_order
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
@@ -134,6 +135,8 @@ def build(
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(case, p, mlp), p.cache_shape)
     logits_of, loss_of = functions(p, mlp, dtype, kernel, AXIS if case.parallel == "tp" else None)
+    fused = problem.fused_widths(p)
+    data = by_device(data, fused, case)
     return workload(
         framework,
         case,
@@ -145,6 +148,7 @@ def build(
         microbatches=p.microbatches,
         recomputed_flops=problem.recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
         division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
+        in_order=partial(in_order, fused=fused, case=case),
     )
 
 

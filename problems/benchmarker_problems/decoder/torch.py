@@ -22,6 +22,7 @@ from benchmarker_problems.decoder.reference import RMS_NORM_EPS
 from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.layers.reference import rope_tables
 from benchmarker_problems.layers.torch import cross_entropy, product, rope
+from benchmarker_problems.parallel import by_device, in_order
 from benchmarker_problems.parallel.torch import averaging, divide, with_local
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
@@ -160,7 +161,8 @@ def build(
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, types, device = params, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
-    model, tables = loaded(framework, case, p, data, block)
+    fused = problem.fused_widths(p)
+    model, tables = loaded(framework, case, p, by_device(data, fused, case), block)
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(model, tables), p.cache_shape)
     bias_TT = causal_bias(p.seq_len, compute_dtype, device)
@@ -182,5 +184,6 @@ def build(
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
         recomputed_flops=problem.recomputed_flops(p, scores=scores),
+        in_order=partial(in_order, fused=fused, case=case),
     )
     return with_local(made, framework, lambda silent: build(silent, problem, case, params, data, block))

@@ -21,12 +21,12 @@ from benchmarker_problems.dlrm import DlrmParams, pair_positions
 from benchmarker_problems.dlrm.reference import BAGS, LEARNING_RATE, TABLES
 from benchmarker_problems.steps import DONE, fixed_loss_scale
 from benchmarker_problems.steps.jax import (
+    TrainingStep,
     Weights,
     forward_backward,
     forward_backward_step,
     inference_step,
     loss_and_gradients,
-    training_step,
 )
 
 
@@ -139,7 +139,7 @@ def build_workload(framework: JaxFramework, case: Case, params: DlrmParams, data
     elif case.mode == "forward_backward":
         step = forward_backward_step(partial(gradients_step, loss_of, loss_scale, scale_left), weights, batches)
     else:
-        step = training_step(partial(training, loss_of, loss_scale), weights, batches)
+        step = TrainingStep(partial(training, loss_of, loss_scale), weights, batches)
 
     def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
         return {

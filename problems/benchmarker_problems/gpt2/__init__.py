@@ -300,6 +300,10 @@ class Gpt2(Problem):
             **small_lengths(params),
         )
 
+    def in_fp64(self, params: Gpt2Params) -> Gpt2Params:
+        """Return the same step with attention by products: fused ones may have no fp64."""
+        return replace(params, impl="matmul")
+
     def accelerator_defaults(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the defaults on accelerators; in a phase, without the length and attention of whole sequences."""
         return accelerator_defaults(self.accelerator, given)

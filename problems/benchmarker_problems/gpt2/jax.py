@@ -26,7 +26,7 @@ from benchmarker_problems.layers.jax import (
     product_by_output,
     rows_from,
 )
-from benchmarker_problems.parallel import STRATEGIES, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
 from benchmarker_problems.parallel.jax import division
 from benchmarker_problems.quantization.jax import dense
 from benchmarker_problems.steps import DONE
@@ -84,7 +84,8 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
     if p.phase != "none":
         return generation.workload(framework, case, p, data, continuing(case, p), p.cache_shape)
     logits_of, loss_of = functions(p, dtype, kernel, AXIS if case.parallel == "tp" else None)
-    data = by_device(data, fused_widths(p), case)
+    fused = fused_widths(p)
+    data = by_device(data, fused, case)
     return workload(
         framework,
         case,
@@ -96,6 +97,7 @@ def build_workload(framework: JaxFramework, case: Case, params: Gpt2Params, data
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=recomputes_scores(p.impl, kernel)),
         division=division(case.parallel, framework.mesh, loss_of, data.weights, "h."),
+        in_order=partial(in_order, fused=fused, case=case),
     )
 
 

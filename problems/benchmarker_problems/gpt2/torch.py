@@ -19,7 +19,7 @@ from benchmarker_problems.generation import torch as generation
 from benchmarker_problems.gpt2 import Gpt2Params, fused_widths, recomputed_flops
 from benchmarker_problems.gpt2.reference import LAYER_NORM_EPS
 from benchmarker_problems.layers.torch import TransformerBlock, cross_entropy, product
-from benchmarker_problems.parallel import STRATEGIES, by_device
+from benchmarker_problems.parallel import STRATEGIES, by_device, in_order
 from benchmarker_problems.parallel.torch import NO_LOSS_SCALING, averaging, divide, with_local
 from benchmarker_problems.quantization.torch import UNSUPPORTED, linear
 from benchmarker_problems.steps import DONE
@@ -81,10 +81,11 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights; or a phase."""
     p, types, device = params, PRECISIONS[case.precision], framework.device
     compute_dtype = DTYPES[types.compute]
+    fused = fused_widths(p)
     model = load(
         framework,
         lambda: Gpt2Model(p),
-        by_device(data, fused_widths(p), case),
+        by_device(data, fused, case),
         DTYPES[types.parameter],
         lambda model: divide(model, model.h, case.parallel, framework.mesh),
     )
@@ -110,6 +111,7 @@ def build_workload(framework: TorchFramework, case: Case, params: Gpt2Params, da
         terms=p.batch_size * p.seq_len,
         microbatches=p.microbatches,
         recomputed_flops=recomputed_flops(p, scores=scores),
+        in_order=partial(in_order, fused=fused, case=case),
     )
     return with_local(made, framework, lambda silent: build_workload(silent, case, params, data))
 

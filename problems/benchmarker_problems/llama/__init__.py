@@ -149,7 +149,7 @@ class Llama(Decoder):
 
     def fused_widths(self, params: LlamaParams) -> dict[str, list[int]]:
         """Return the widths of queries, keys and values, and of the gate and the other factor."""
-        return {"attn_qkv": [heads * params.head_dim for heads in params.heads], "mlp_fc": [params.d_ff] * 2}
+        return {**super().fused_widths(params), "mlp_fc": [params.d_ff] * 2}
 
     def mlp_flops(self, params: LlamaParams, tokens: int) -> int:
         """Return the FLOPs of the products."""

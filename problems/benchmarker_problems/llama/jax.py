@@ -15,7 +15,7 @@ from benchmarker_problems.attention.jax import Kernel
 from benchmarker_problems.decoder.jax import SUPPORT, build, engine
 from benchmarker_problems.layers.jax import devices_along, summing, swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
-from benchmarker_problems.parallel import STRATEGIES, by_device
+from benchmarker_problems.parallel import STRATEGIES
 from benchmarker_problems.quantization.jax import dense
 
 
@@ -39,7 +39,6 @@ def mlp(h_BTC: Array, x_BTC: Array, params: LlamaParams, dtype: Any, axis: str |
 @hookimpl
 def build_workload(framework: JaxFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    data = by_device(data, problem.fused_widths(params), case)
     return build(framework, problem, case, params, data, mlp)
 
 

@@ -10,7 +10,7 @@ from benchmarker_problems import decoder
 from benchmarker_problems.decoder.torch import SUPPORT, build, engine
 from benchmarker_problems.layers.torch import swiglu
 from benchmarker_problems.llama import Llama, LlamaParams
-from benchmarker_problems.parallel import STRATEGIES, by_device
+from benchmarker_problems.parallel import STRATEGIES
 from benchmarker_problems.parallel.torch import NO_LOSS_SCALING
 from benchmarker_problems.quantization.torch import linear
 
@@ -43,7 +43,6 @@ class Block(decoder.torch.Block):
 @hookimpl
 def build_workload(framework: TorchFramework, problem: Llama, case: Case, params: LlamaParams, data: Data) -> Workload:
     """Build a step: the logits; the loss and its gradients; or the loss and an update of the weights."""
-    data = by_device(data, problem.fused_widths(params), case)
     return build(framework, problem, case, params, data, Block)
 
 

@@ -10,7 +10,7 @@
 The modules beside this one do it in each framework.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
@@ -65,18 +65,33 @@ def by_device(data: Data, fused: Mapping[str, Sequence[int]], case: Case) -> Dat
     `fused` has the widths of the results by the layer's own name. Afterwards equal parts of the last axis contain an
     equal share of every result: of queries, keys and values [q, k, v] for two devices, [q₁, k₁, v₁, q₂, k₂, v₂].
     """
-    if case.parallel != "tp":
-        return data
+    return replace(data, weights=_reordered(data.weights, fused, case, lambda order: order))
 
-    def reordered(name: str, value: np.ndarray) -> np.ndarray:
+
+def in_order(arrays: Mapping[str, np.ndarray], fused: Mapping[str, Sequence[int]], case: Case) -> dict[str, np.ndarray]:
+    """Return weights that are ordered `by_device`, or their gradients, in their own order again."""
+    return _reordered(arrays, fused, case, np.argsort)
+
+
+def _reordered(
+    arrays: Mapping[str, np.ndarray],
+    fused: Mapping[str, Sequence[int]],
+    case: Case,
+    order_of: Callable[[np.ndarray], np.ndarray],
+) -> dict[str, np.ndarray]:
+    found = dict(arrays)
+    for name, value in arrays.items():
         *_, layer, _ = ["", *name.split(".")]
-        if layer not in fused:
-            return value
-        results = np.split(value, np.cumsum(fused[layer])[:-1], axis=-1)
-        shares = [np.split(result, case.devices, axis=-1) for result in results]
-        return np.concatenate([share for device in zip(*shares, strict=True) for share in device], axis=-1)
+        if case.parallel == "tp" and layer in fused:
+            found[name] = value[..., order_of(_by_device(fused[layer], case.devices))]
+    return found
 
-    return replace(data, weights={name: reordered(name, value) for name, value in data.weights.items()})
+
+def _by_device(widths: Sequence[int], devices: int) -> np.ndarray:
+    """Return the positions of the outputs of a fused layer in their order by device."""
+    results = np.split(np.arange(sum(widths)), np.cumsum(widths)[:-1])
+    shares = [np.split(result, devices) for result in results]
+    return np.concatenate([share for of_device in zip(*shares, strict=True) for share in of_device])
 
 
 def collectives(
@@ -97,14 +112,18 @@ def collectives(
     """
     if devices == 1 or mode != "training":
         return ()
-    if parallel == "dp":
-        return (Collective("all_reduce", 1, weight_bytes),)
-    if parallel == "fsdp":
-        # The weights of the blocks are gathered twice; the others are kept from the forward to the backward pass.
-        return (
-            Collective("all_gather", 2 * blocks + 1, weight_bytes + blocks * block_bytes),
-            Collective("reduce_scatter", blocks + 1, weight_bytes),
-        )
-    # Attention and MLP each sum their results, and in the backward pass the gradients of their inputs.
-    sums = blocks * (5 if recompute else 4)
-    return (Collective("all_reduce", sums, sums * sum_bytes),)
+    match parallel:
+        case "dp":
+            return (Collective("all_reduce", 1, weight_bytes),)
+        case "fsdp":
+            # Blocks' weights are gathered twice; the others are kept from the forward to the backward pass.
+            return (
+                Collective("all_gather", 2 * blocks + 1, weight_bytes + blocks * block_bytes),
+                Collective("reduce_scatter", blocks + 1, weight_bytes),
+            )
+        case "tp":
+            # Attention and MLP each sum their results, and in the backward pass the gradients of their inputs.
+            sums = blocks * (5 if recompute else 4)
+            return (Collective("all_reduce", sums, sums * sum_bytes),)
+        case "none":  # each device trains by itself
+            return ()

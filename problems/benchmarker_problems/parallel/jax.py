@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax import Array, lax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec, Sharding
 
 from benchmarker import Parallel
 from benchmarker_plugins.frameworks.jax import AXIS
@@ -16,6 +16,8 @@ from benchmarker_problems.parallel import COLUMNS, ROWS
 Weights = dict[str, Array]
 Loss = Callable[..., Array]
 """From the weights by name, and the arrays of a batch by name."""
+NOT_DIVIDED = PartitionSpec()
+"""Of an array that is whole on every device."""
 
 
 class Division(NamedTuple):
@@ -87,14 +89,29 @@ def _tensor_parallel(mesh: Mesh, loss_of: Loss, shapes: Mapping[str, tuple[int, 
         *_, layer, own = ["", *name.split(".")]
         if layer in COLUMNS:
             return PartitionSpec(AXIS) if own == "bias" else PartitionSpec(None, AXIS)
-        return PartitionSpec(AXIS) if layer in ROWS and own == "kernel" else PartitionSpec()
+        return PartitionSpec(AXIS) if layer in ROWS and own == "kernel" else NOT_DIVIDED
 
     specs = {name: spec(name) for name in shapes}
-    return _mapped(mesh, lambda weights, batch: loss_of(weights, **batch), specs, PartitionSpec())
+    return _mapped(mesh, lambda weights, batch: loss_of(weights, **batch), specs, NOT_DIVIDED)
 
 
 def _mapped(
     mesh: Mesh, own_loss_of: Callable[..., Array], specs: Mapping[str, PartitionSpec], batch: PartitionSpec
 ) -> Division:
-    mapped = jax.shard_map(own_loss_of, mesh=mesh, in_specs=(specs, batch), out_specs=PartitionSpec())
+    mapped = jax.shard_map(own_loss_of, mesh=mesh, in_specs=(specs, batch), out_specs=NOT_DIVIDED)
     return Division(specs, batch, lambda weights, **arrays: mapped(weights, arrays))
+
+
+def whole(arrays: Weights, everywhere: Sharding) -> Weights:
+    """Return arrays that every device has whole; where they are divided, the shares of all are gathered."""
+    made: Weights = jax.jit(lambda arrays: arrays, out_shardings=everywhere)(arrays)
+    return made
+
+
+def copies(arrays: Weights) -> list[Weights]:
+    """Return the arrays that are not divided, as each device of this process has them."""
+    shards = {name: array.addressable_shards for name, array in arrays.items() if array.is_fully_replicated}
+    return [
+        {name: shard.data for name, shard in zip(shards, of_device, strict=True)}
+        for of_device in zip(*shards.values(), strict=True)
+    ]

@@ -3,7 +3,7 @@
 Their modules take half a second to import: only a process that is in a gang does so.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,26 @@ def averaging(model: nn.Module, parallel: Parallel, framework: TorchFramework) -
     if parallel != "dp" or not framework.sends:
         return model
     return nn.parallel.DistributedDataParallel(model, device_mesh=framework.mesh)
+
+
+def gathered(gradient: Tensor) -> Tensor:
+    """Return a whole gradient, for which all ranks give their shares if it is divided."""
+    from torch.distributed.tensor import DTensor
+
+    return gradient.full_tensor() if isinstance(gradient, DTensor) else gradient
+
+
+def whole(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights that are not divided, as this rank has them."""
+    from torch.distributed.tensor import DTensor
+
+    found = {}
+    for name, weight in weights.items():
+        if not isinstance(weight, DTensor):
+            found[name] = weight
+        elif all(placement.is_replicate() for placement in weight.placements):
+            found[name] = weight.to_local()
+    return found
 
 
 def with_local(made: Workload, framework: TorchFramework, build: Callable[[TorchFramework], Workload]) -> Workload:

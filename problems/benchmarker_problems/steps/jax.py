@@ -6,9 +6,10 @@ its loss. In mixed precision the weights are fp32, and the model casts them for 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from jax.sharding import PartitionSpec
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
-from benchmarker_problems.parallel.jax import Division
+from benchmarker_problems.parallel.jax import NOT_DIVIDED, Division, copies, whole
 from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 Weights = dict[str, Array]
@@ -72,15 +73,17 @@ def workload(
     microbatches: int = 1,
     recomputed_flops: int = 0,
     division: Division | None = None,
+    in_order: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = dict,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes the weights and those arrays of a batch that `inputs` names, `loss_of` the weights and all. The
     loss is a mean over `terms`. With backward, gradients are summed over `microbatches` parts of the batch. On several
-    devices, weights and batches are divided, and the loss is computed, as `division` says.
+    devices, weights and batches are divided, and the loss is computed, as `division` says; `in_order` undoes the order
+    in which devices divide weights.
     """
     types = PRECISIONS[case.precision]
-    specs, batch_spec, loss_of = division or Division({}, PartitionSpec(), loss_of)
+    specs, batch_spec, loss_of = division or Division({}, NOT_DIVIDED, loss_of)
     spec_of = defaultdict(PartitionSpec, specs)
     weights = {
         name: framework.divided(weight, spec_of[name], DTYPES[types.parameter]) for name, weight in data.weights.items()
@@ -96,32 +99,52 @@ def workload(
     )
     loss_scale = fixed_loss_scale(terms) if types.compute == "fp16" else 1.0
     scale_left = loss_scale if types.parameter == "fp16" else 1.0
-    local = None
+
+    def outputs(result: Mapping[str, Array]) -> dict[str, np.ndarray]:
+        return {
+            name: np.asarray(value, np.float64) / (scale_left if name.startswith("d_") else 1)
+            for name, value in result.items()
+        }
+
     if case.mode == "inference":
-        step = inference_step(output, output_of, weights, batches, inputs)
-    elif case.mode == "forward_backward":
+        return Workload(inference_step(output, output_of, weights, batches, inputs), outputs)
+    if case.mode == "forward_backward":
         function = partial(forward_backward, loss_of, loss_scale, scale_left, microbatches)
-        step = forward_backward_step(function, weights, batches)
-    else:
-        optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
+        return Workload(forward_backward_step(function, weights, batches), outputs, recomputed_flops)
+
+    def step_of(
+        optimizer: optax.GradientTransformation, update: Callable[..., tuple[State, Array]], weights: Weights
+    ) -> TrainingStep[State]:
         initial = partial(initial_state, optimizer=optimizer, precision=case.precision)
         # Steps are compiled for the devices of their arrays: the first state must be as bound to them as those to come.
         shardings = jax.tree_util.tree_map_with_path(
             lambda path, _: framework.sharding(spec_of[getattr(path[-1], "key", "")]), jax.eval_shape(initial, weights)
         )
         state = jax.jit(initial, out_shardings=shardings, donate_argnums=0)(weights)
-        update = partial(training, loss_of, optimizer, microbatches)
-        step = training_step(update, state, batches, shardings)
-        if case.parallel == "dp":
-            local = partial(local_steps, framework, case.precision, data, optimizer, update)
+        return TrainingStep(update, state, batches, shardings)
 
-    def outputs(result: dict[str, Array]) -> Mapping[str, np.ndarray]:
-        return {
-            name: np.asarray(value, np.float64) / (scale_left if name.startswith("d_") else 1)
-            for name, value in result.items()
-        }
+    optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
+    update = partial(training, loss_of, optimizer, microbatches)
+    step = step_of(optimizer, update, weights)
+    made = Workload(step, outputs, recomputed_flops)
+    if case.parallel == "none":
+        return made
 
-    return Workload(step, outputs, recomputed_flops if case.mode != "inference" else 0, local=local)
+    def gradients() -> list[Mapping[str, np.ndarray]]:
+        keeping = step_of(KEEPING, partial(training, loss_of, KEEPING, microbatches), step.state[0])
+        result = keeping() | {f"d_{name}": gradient for name, gradient in keeping.state[1].items()}
+        return [in_order(outputs(of_device)) for of_device in copies(whole(result, framework.sharding(NOT_DIVIDED)))]
+
+    # On GPUs, XLA adds up the gradients of a row in no fixed order, so what devices compute each for itself may differ.
+    alike = case.parallel == "dp" or framework.platform == "cpu"
+    return replace(
+        made,
+        local=partial(local_steps, framework, case.precision, data, optimizer, update)
+        if case.parallel == "dp"
+        else None,
+        weights=(lambda: [outputs(of_device) for of_device in copies(step.state[0])]) if alike else None,
+        gradients=gradients,
+    )
 
 
 def local_steps(
@@ -144,7 +167,7 @@ def local_steps(
             for batch in data.batches
         ]
         state = jax.device_put(initial_state(weights, optimizer, precision), device)
-        return training_step(update, state, cycle(batches))
+        return TrainingStep(update, state, cycle(batches))
 
     return [of_device(number, device) for number, device in framework.own.items()]
 
@@ -235,6 +258,13 @@ def sgd(settings: Sgd) -> optax.GradientTransformation:
     )
 
 
+KEEPING = optax.GradientTransformation(
+    lambda weights: jax.tree.map(jnp.zeros_like, weights),
+    lambda gradients, *_: (jax.tree.map(jnp.zeros_like, gradients), gradients),
+)
+"""No optimizer: it leaves the weights as they are, and keeps the gradients as its state."""
+
+
 def training(
     loss_of: Callable[..., Any],
     optimizer: optax.GradientTransformation,
@@ -286,18 +316,20 @@ def forward_backward_step(function: Callable[..., dict[str, Array]], weights: We
     return lambda: function(weights, **next(batches))
 
 
-def training_step(
-    function: Callable[..., tuple[_State, Array]], state: _State, batches: Batches, shardings: Any = None
-) -> Step:
-    """Return the step that computes the loss of the next batch and updates the state, reusing its memory.
+class TrainingStep(Generic[_State]):
+    """The step that computes the loss of the next batch and updates the state, reusing its memory.
 
     `shardings` are those of the state on several devices, which it keeps.
     """
-    function = jax.jit(function, donate_argnums=0, out_shardings=(shardings, None))
 
-    def step() -> dict[str, Array]:
-        nonlocal state
-        state, loss = function(state, **next(batches))
+    def __init__(
+        self, function: Callable[..., tuple[_State, Array]], state: _State, batches: Batches, shardings: Any = None
+    ) -> None:
+        self.state = state
+        self._function = jax.jit(function, donate_argnums=0, out_shardings=(shardings, None))
+        self._batches = batches
+
+    def __call__(self) -> dict[str, Array]:
+        """Run the step; returns the loss before the update."""
+        self.state, loss = self._function(self.state, **next(self._batches))
         return {"loss": loss}
-
-    return step

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.torch import DTYPES, TorchFramework, scope
 from benchmarker_problems.parallel import divides_batch
+from benchmarker_problems.parallel.torch import gathered, whole
 from benchmarker_problems.steps import ADAMW, AdamW, Sgd, fixed_loss_scale, is_statistic
 
 _P = ParamSpec("_P")
@@ -106,12 +107,13 @@ def workload(
     settings: AdamW | Sgd = ADAMW,
     microbatches: int = 1,
     recomputed_flops: int = 0,
+    in_order: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = dict,
 ) -> Workload:
     """Return the workload of a model in the mode of the case.
 
     `output_of` takes those tensors of a batch that `inputs` names, `loss_of` all. The loss is a mean over `terms`. With
     backward, gradients are summed over `microbatches` parts of the batch. Where several devices divide the batch, each
-    rank trains on its part.
+    rank trains on its part. `in_order` undoes the order in which devices divide weights.
     """
     types = PRECISIONS[case.precision]
     by_batch = divides_batch(case.parallel)
@@ -126,29 +128,39 @@ def workload(
     if types.is_mixed:
         compute_dtype = DTYPES[types.compute]
         output_of, loss_of = (_autocast(each, framework.device.type, compute_dtype) for each in (output_of, loss_of))
+    recomputed = recomputed_flops // framework.ranks if case.mode != "inference" else 0
+
+    def on_host(values: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+        return {
+            name: outputs_last(name, value.detach().cpu().double().numpy())
+            / (scale_left if name.startswith("d_") else 1)
+            for name, value in values.items()
+        }
+
+    def outputs(result: dict[str, Tensor]) -> dict[str, np.ndarray]:
+        return on_host({**result, "loss": framework.mean(result["loss"])} if by_batch else result)
+
     if case.mode == "inference":
         step = inference_step(output, framework.compiled(output_of, case.compile), batches, inputs)
-    elif case.mode == "forward_backward":
-        weights = {
-            f"d_{name}": model.get_parameter(parameter_name(name)) for name in data.weights if not is_statistic(name)
-        }
-        compiled = framework.compiled(loss_of, case.compile)
-        step = forward_backward_step(compiled, batches, weights, loss_scale, scale_left)
-    else:
-        scaler = torch.amp.GradScaler(framework.device.type, enabled=case.precision == "mixed_fp16")
-        optimizer = adamw(model, settings) if isinstance(settings, AdamW) else sgd(model, settings)
-        step = training_step(framework.compiled(loss_of, case.compile), batches, optimizer, scaler)
-
-    def outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
-        if by_batch:
-            result = {"loss": framework.mean(result["loss"])}
-        return {
-            name: outputs_last(name, value.cpu().double().numpy()) / (scale_left if name.startswith("d_") else 1)
-            for name, value in result.items()
-        }
-
-    recomputed = recomputed_flops // framework.ranks if case.mode != "inference" else 0
-    return Workload(step, outputs, recomputed)
+        return Workload(step, outputs)
+    weights = {name: model.get_parameter(parameter_name(name)) for name in data.weights if not is_statistic(name)}
+    loss_of = framework.compiled(loss_of, case.compile)
+    if case.mode == "forward_backward":
+        by_gradient = {f"d_{name}": weight for name, weight in weights.items()}
+        step = forward_backward_step(loss_of, batches, by_gradient, loss_scale, scale_left)
+        return Workload(step, outputs, recomputed)
+    scaler = torch.amp.GradScaler(framework.device.type, enabled=case.precision == "mixed_fp16")
+    optimizer = adamw(model, settings) if isinstance(settings, AdamW) else sgd(model, settings)
+    step = training_step(loss_of, batches, optimizer, scaler)
+    if case.parallel == "none":
+        return Workload(step, outputs, recomputed)
+    return Workload(
+        step,
+        outputs,
+        recomputed,
+        weights=lambda: [on_host(whole(weights))],
+        gradients=lambda: [in_order(outputs(step_with_gradients(step, optimizer, weights)))],
+    )
 
 
 def _split(
@@ -261,3 +273,20 @@ def training_step(
         return {"loss": sum(losses[1:], losses[0])}
 
     return step
+
+
+def step_with_gradients(
+    step: Step, optimizer: torch.optim.Optimizer, weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Run a training step; returns its loss, and the gradients with which the optimizer updates the weights, whole."""
+    found: dict[str, Tensor] = {}
+
+    def keep(*_: Any) -> None:
+        for name, weight in weights.items():
+            gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+            found[f"d_{name}"] = gathered(gradient).clone()
+
+    hook = optimizer.register_step_pre_hook(keep)
+    result = step()
+    hook.remove()
+    return {**result, **found}

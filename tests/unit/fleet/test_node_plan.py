@@ -14,6 +14,7 @@ from benchmarker.fleet.folder import LinkStage, Stage
 from benchmarker.planning import build
 from benchmarker.planning.cases import Ability
 from benchmarker.records.configurations import factors
+from benchmarker_problems.parallel import STRATEGIES
 
 PLAN = """
 framework = "torch"
@@ -43,8 +44,11 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
                 Device("cuda", "Card", ("fp32",), count=gpus) if gpus else Device("cpu", "CPU", ("fp32",), count=None)
             )
             info = FrameworkInfo("torch", "2", (device,), "never", {}, gang="process_per_device")
-            parallel = ("none",) if problem == "collective" else ()
-            return {name: Ability(info, Support({"inference": ("fp32",)}, parallel=parallel)) for name in names}
+            parallel = {"collective": ("none",), "gpt2": STRATEGIES, "llama": STRATEGIES}.get(problem, ())
+            return {
+                name: Ability(info, Support({"inference": ("fp32",), "training": ("fp32",)}, parallel=parallel))
+                for name in names
+            }
 
         monkeypatch.setattr(node_plan, "abilities", abilities)
         monkeypatch.setattr(build, "abilities", abilities)
@@ -72,6 +76,15 @@ def test_one_device_exchanges_nothing(node, gpus) -> None:
         ("stream", 1, False),
     ]
     assert plan.left_out == ["problem=collective: one device exchanges nothing"]
+
+
+@pytest.mark.parametrize("problem", ["gpt2", "llama"])
+@pytest.mark.parametrize(("gpus", "devices"), [(4, 4), (1, 1), (0, 1)])
+def test_each_device_trains_by_itself(node, problem, gpus, devices) -> None:
+    text = f'framework = "torch"\nproblem = "{problem}"\nmode = "training"\n'
+    plan = node_plan.plan_of(node(gpus, text), asked(["n1"]), Stage(["n1"], 2))
+    assert [(case.devices, case.each, case.parallel) for case in plan.cases] == [(devices, devices > 1, "none")]
+    assert plan.left_out == []
 
 
 def test_a_case_that_states_its_devices_is_left_as_it_is(node) -> None:

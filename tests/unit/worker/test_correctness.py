@@ -1,10 +1,19 @@
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 
-from benchmarker import Case, Data, Problem, Workload
-from benchmarker.worker.correctness import check, relative_error
+from benchmarker import PRECISIONS, Case, Data, Problem, Workload
+from benchmarker.worker.correctness import (
+    check,
+    compare,
+    compare_gradients,
+    relative_error,
+    unlike_weights,
+    worst_of,
+)
+from benchmarker.worker.rounding import to_type
 
 CASE = Case(problem="p", framework="f", device="cpu", params={})
 TRAINING = Case(problem="p", framework="f", device="cpu", params={}, mode="training")
@@ -42,6 +51,102 @@ def test_each_training_step_is_held_against_its_own():
     assert run(Told(*losses), *wrong, case=TRAINING).error == pytest.approx(0.5)
 
 
+class Product(Problem):
+    """c = a·b, with a bound of its own for the sums."""
+
+    def reference(self, params, data, mode):
+        for batch in data.batches:
+            yield {"c": batch["a"].astype(np.float64) @ batch["b"].astype(np.float64)}
+
+    def bound(self, params, mode, precision):
+        return 1e-9
+
+    scopes = cost = data = small = None
+
+
+@pytest.fixture
+def product():
+    """Random factors, and a function that checks a value as their product in a precision."""
+    rng = np.random.default_rng(0)
+    factors = {"a": rng.standard_normal((64, 48), np.float32), "b": rng.standard_normal((48, 56), np.float32)}
+
+    def checked(value, precision):
+        case = msgspec.structs.replace(CASE, precision=precision)
+        return check(Workload(lambda: {"c": value}, dict), Data({}, (factors,)), Product(), None, case)
+
+    return checked, factors["a"].astype(np.float64), factors["b"].astype(np.float64)
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "int8"])
+def test_the_bound_of_a_type_as_long_as_the_sums_is_that_of_the_problem(product, precision):
+    checked, a, b = product
+    assert checked(a @ b, precision).bound == 1e-9
+
+
+@pytest.mark.parametrize(("precision", "roundoffs"), [("bf16", 8), ("fp16", 11), ("mixed_bf16", 8), ("mixed_fp16", 11)])
+def test_the_bound_of_a_short_type_is_twice_the_error_of_rounding(product, precision, roundoffs):
+    """Both factors and the result are rounded, each by 0.42 unit roundoffs in the root mean square."""
+    checked, a, b = product
+    assert checked(a @ b, precision).bound == pytest.approx(2 * 3**0.5 * 0.42 * 2.0**-roundoffs, rel=0.05)
+
+
+@pytest.mark.parametrize(("precision", "shorter"), [("fp16", "bf16"), ("tf32", "bf16"), ("mixed_fp16", "bf16")])
+def test_a_shorter_type_is_found(product, precision, shorter):
+    checked, a, b = product
+    own = to_type(a, PRECISIONS[precision].compute) @ to_type(b, PRECISIONS[precision].compute)
+    assert checked(own, precision).ok
+    assert not checked(to_type(a, shorter) @ to_type(b, shorter), precision).ok
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "mixed_fp16", "mixed_bf16"])
+def test_one_product_too_few_is_found(product, precision):
+    checked, a, b = product
+    found = checked(a[:, 1:] @ b[1:], precision)
+    assert not found.ok
+    assert found.error > 10 * found.bound
+
+
+def test_a_reference_that_leaves_the_emulated_arithmetic_has_rounded_inputs_and_outputs():
+    class Plain(Product):
+        def reference(self, params, data, mode):
+            yield {"c": np.array(data.batches[0]["a"] + 0, np.float64) / 5}
+
+    data = Data({}, ({"a": np.full(50, 1 + 2**-9, np.float32)},))
+    case = msgspec.structs.replace(CASE, precision="bf16")
+    found = check(Workload(lambda: {"c": np.full(50, 1 / 5)}, dict), data, Plain(), None, case)
+    off = to_type(np.array(1 / 5), "bf16").item() / ((1 + 2**-9) / 5) - 1
+    assert found.bound == pytest.approx(2 * abs(off))
+
+
+def test_few_numbers_have_a_fixed_bound_in_a_short_type():
+    """Whose errors are small by chance; those that are exact in the type must be exact."""
+    case = msgspec.structs.replace(CASE, precision="bf16")
+    for value, bound in ((1 / 3, 32 * 2**-8), (0.5, 1e-9)):
+        factors = {"a": np.full((1, 1), value, np.float32), "b": np.ones((1, 1), np.float32)}
+        workload = Workload(lambda value=value: {"c": np.full((1, 1), value)}, dict)
+        assert check(workload, Data({}, (factors,)), Product(), None, case).bound == bound
+
+
+def test_kinds_of_gradients_have_their_own_bounds():
+    """An error that would be nothing in a bias is found in a kernel."""
+
+    class Layers(Product):
+        def reference(self, params, data, mode):
+            total = np.add.accumulate(data.batches[0]["x"].astype(np.float64))[-1]
+            yield {"d_1.kernel": data.batches[0]["x"][0].astype(np.float64), "d_1.bias": total}
+
+    x = np.random.default_rng(0).standard_normal((300, 40), np.float32)
+    exact = {"d_1.kernel": x[0].astype(np.float64), "d_1.bias": x.sum(axis=0, dtype=np.float64)}
+    case = msgspec.structs.replace(CASE, precision="bf16")
+
+    def checked(name):
+        outputs = {**exact, name: 1.02 * exact[name]}
+        return check(Workload(lambda: outputs, dict), Data({}, ({"x": x},)), Layers(), None, case)
+
+    assert checked("d_1.bias").ok
+    assert not checked("d_1.kernel").ok
+
+
 def test_an_imaginary_part_is_not_dropped():
     exact = {"a": np.array([3.0, 4.0])}
     assert run(Told(exact), {"a": np.array([3.0 + 0j, 4.0])}).ok
@@ -72,9 +177,43 @@ def test_a_check_that_compares_nothing_is_an_error(expected, observed, error, me
 
 
 def test_a_reference_that_ends_early_is_an_error():
-    with pytest.raises(StopIteration):
+    with pytest.raises(RuntimeError, match=r"but the reference has \[\]"):
         run(Told(), {"a": np.ones(1)})
 
 
 def test_relative_error_of_zero_is_absolute():
     assert relative_error(np.array([0.5]), np.array([0.0])) == 0.5
+
+
+def rank(*of_devices):
+    """What a rank with so many devices compares after training; each device has weights, and the gradient `d_w`."""
+    exact = {"loss": np.array(2.0)}
+    workload = Workload(
+        lambda: exact,
+        lambda result: result,
+        weights=lambda: [{"w": np.array(weight)} for weight, _ in of_devices],
+        gradients=lambda: [exact | {"d_w": np.array(gradient)} for _, gradient in of_devices],
+    )
+    trained = compare(workload, Data({}, ()), Told(*[exact] * 3), None, TRAINING)
+    return trained, compare_gradients(workload, Data({}, ()), Told(exact | {"d_w": np.array(4.0)}), None)
+
+
+def test_weights_must_be_the_same_to_the_bit_on_all_devices():
+    alike, _ = rank((1.0, 4.0), (1.0, 4.0))
+    other, _ = rank((1.0, 4.0), (1.0 + 2**-52, 4.0))
+    assert unlike_weights([alike, alike]) == ""
+    assert unlike_weights([alike, other]) == "after 3 steps, w of device 3 is not that of device 0"
+    assert worst_of([alike, other]).ok
+
+
+def test_gradients_of_every_device_are_held_against_those_of_the_whole_batch():
+    right, wrong = rank((1.0, 4.0), (1.0, 4.0))[1], rank((1.0, 4.0), (1.0, 8.0))[1]
+    assert worst_of([right]).ok
+    found = worst_of([right, wrong])
+    assert (found.ok, found.output, found.error) == (False, "d_w", 1.0)
+    assert found.bound < 1e-14
+
+
+def test_a_division_without_gradients_is_an_error():
+    with pytest.raises(RuntimeError, match=r"has no Workload\.gradients"):
+        compare_gradients(Workload(dict, lambda result: result), Data({}, ()), Told({}), None)
