@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
     "job-script": (500, job_script.attacks),
     "scheduler": (300, scheduler_output.attacks),
     "server": (100, server.attacks),
-    "paths": (1000, paths.attacks),
+    "paths": (2000, paths.attacks),
     "port": (300, port.attacks),
 }
 """The kinds of attack: how many by default, and what makes them."""
