@@ -313,4 +313,7 @@ class Problem(ABC):
 
     @abstractmethod
     def reference(self, params: Any, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the outputs of successive steps, computed in float64 with NumPy."""
+        """Yield the outputs of successive steps, computed in float64 with NumPy.
+
+        Workloads may have more outputs in later steps than the reference: those of the first.
+        """

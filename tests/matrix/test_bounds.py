@@ -20,7 +20,7 @@ MODES = {
     "gemm": ("inference", "forward_backward"),
     "attention": ("inference", "forward_backward"),
     "conv": ("inference", "forward_backward"),
-    "gpt2": ("inference", "forward_backward"),
+    "gpt2": ("inference", "forward_backward", "training"),
 }
 NEXT = {
     "fp64": ("fp32", 24),

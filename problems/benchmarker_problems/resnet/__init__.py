@@ -311,9 +311,9 @@ def make_problem() -> Problem:
 
 
 def as_one_gradient(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the outputs of a step with all gradients as one vector, in the order of their names."""
-    gradients = [outputs[name].ravel() for name in sorted(outputs) if name.startswith("d_")]
-    others = {name: value for name, value in outputs.items() if not name.startswith("d_")}
+    """Return the outputs of a step with all gradients, or their averages, as one vector in the order of their names."""
+    gradients = [outputs[name].ravel() for name in sorted(outputs) if name.startswith(("d_", "m_"))]
+    others = {name: value for name, value in outputs.items() if not name.startswith(("d_", "m_"))}
     return others | ({"gradients": np.concatenate(gradients)} if gradients else {})
 
 

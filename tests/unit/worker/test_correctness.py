@@ -147,6 +147,16 @@ def test_kinds_of_gradients_have_their_own_bounds():
     assert not checked("d_1.kernel").ok
 
 
+def test_the_reference_may_have_less_in_later_steps_and_not_in_the_first():
+    losses = [{"loss": np.array(value), "m_w": np.ones(2)} for value in (3.0, 2.0, 1.0)]
+    expected = [losses[0], *({"loss": step["loss"]} for step in losses[1:])]
+    assert run(Told(*expected), *losses, case=TRAINING).ok
+    with pytest.raises(RuntimeError, match=r"the outputs are \['loss', 'm_w'\], but the reference has \['loss'\]"):
+        run(Told(*({"loss": step["loss"]} for step in losses)), *losses, case=TRAINING)
+    with pytest.raises(RuntimeError, match=r"the outputs are \['loss'\], but"):
+        run(Told(*losses), losses[0], *expected[1:], case=TRAINING)
+
+
 def test_an_imaginary_part_is_not_dropped():
     exact = {"a": np.array([3.0, 4.0])}
     assert run(Told(exact), {"a": np.array([3.0 + 0j, 4.0])}).ok
