@@ -6,7 +6,7 @@ from math import ceil
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The types that a precision uses, and how large the error of a correct result may be.
+    """The types that a precision uses, and how large the error of a correct result may be apart from rounding to them.
 
     `parameter` is the type of weights and inputs, `compute` that of the factors of a matrix product,
     `accumulate` that of its sums. `lowest` classifies a result in comparisons: it is the type with the
@@ -39,14 +39,24 @@ class Precision:
         return self.name.startswith("mixed_")
 
     @property
-    def bound(self) -> float:
-        """Largest relative error (2-norm, compared with float64) at which a workload counts as correct.
+    def roundoff(self) -> float:
+        """The unit roundoff of the lowest type."""
+        return UNIT_ROUNDOFF[self.lowest]
 
-        The bound is 32 unit roundoffs of the lowest type. This is about four times the error of two transformer
-        layers, forward and backward. In fp32 it is below the change in loss (4e-6) that results from omitting AdamW's
-        weight decay for two steps. Integers must be exact.
+    @property
+    def is_short(self) -> bool:
+        """Whether weights, inputs or factors have a shorter type than the sums, to which they are rounded."""
+        return self.roundoff > UNIT_ROUNDOFF.get(self.accumulate, 1.0)
+
+    @property
+    def bound(self) -> float:
+        """Largest relative error (2-norm, compared with float64) of correct arithmetic in the type of the sums.
+
+        The bound is 32 unit roundoffs, because frameworks add in any order. This is about four times the error of two
+        transformer layers, forward and backward, in fp32. There it is below the change in loss (4e-6) that results from
+        omitting AdamW's weight decay for two steps. Integers must be exact. A check allows more if `is_short`.
         """
-        return 0.0 if self.lowest == "int8" else 32 * UNIT_ROUNDOFF[self.lowest]
+        return 0.0 if self.lowest == "int8" else 32 * UNIT_ROUNDOFF[self.accumulate]
 
 
 # Half the distance from 1 to the next number, 2**-p for p significand bits (IEEE 754-2019, table 3.5; bfloat16 8

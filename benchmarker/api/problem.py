@@ -280,9 +280,10 @@ class Problem(ABC):
         raise NotImplementedError
 
     def bound(self, params: Any, mode: Mode, precision: str) -> float:
-        """Return the largest relative error at which an output counts as correct.
+        """Return a relative error at which an output counts as correct in any case.
 
-        A problem that amplifies rounding by its nature states a larger bound, and why.
+        If weights, inputs or factors have a shorter type than the sums, a check allows what rounding them does to the
+        reference. A problem in which this depends on chance states a larger bound, and why.
         """
         return PRECISIONS[precision].bound
 
@@ -312,4 +313,7 @@ class Problem(ABC):
 
     @abstractmethod
     def reference(self, params: Any, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yield the outputs of successive steps, computed in float64 with NumPy."""
+        """Yield the outputs of successive steps, computed in float64 with NumPy.
+
+        Workloads may have more outputs in later steps than the reference: those of the first.
+        """

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from benchmarker.api.errors import UserError
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.version import DISTRIBUTION, __version__
+from benchmarker.worker.correctness import TRAINING_STEPS, bounds_of, drawn, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from benchmarker.api.case import Case
+    from benchmarker.api.problem import Problem
     from benchmarker.records.record import Record
+
+MOST_FLOPS, MOST_BYTES = 10**10, 10**8
+"""Work of a check up to which its bound is recomputed, some seconds: the parameters are a stranger's."""
+TOLERANCE = 0.01
+"""Relative difference of bounds in short types: sums in another order may tip a rounding."""
 
 
 class Formulas:
@@ -69,11 +79,27 @@ def _computed(case: Case) -> dict[str, Any]:
     return {
         "command": command_line(case),
         **{f"cost.{name}": value and value * copies for name, value in cost.items()},
-        "check.bound": measured.bound(measured.small(params), case.mode, case.precision),
         **{f"types.{name}": getattr(types, name) for name in ("parameter", "compute", "accumulate", "lowest")},
+        "bound": bound_of_case(measured, params, case),
         "scopes": scopes,
         "exchanges": {exchange.op: exchange for exchange in exchanges},
     }
+
+
+def bound_of_case(problem: Problem, params: Any, case: Case) -> Callable[[str], float | None]:
+    """Return the function from an output's name to its bound in a check; None if it takes too much work to compute."""
+    size = problem.small(params)
+    if not PRECISIONS[case.precision].is_short:
+        bound = problem.bound(size, case.mode, case.precision)
+        return lambda _: bound
+    cost = problem.cost(size, case.mode, case.precision)
+    if cost.flops > MOST_FLOPS or cost.bytes > MOST_BYTES:
+        return lambda _: None
+    data, steps = (
+        drawn(problem, size, case.precision, case.seed, TRAINING_STEPS),
+        partial(steps_of, problem, size, case),
+    )
+    return bounds_of(problem, size, case, data, steps, steps(data)).get
 
 
 def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -82,6 +108,10 @@ def _differences(record: Record, computed: Mapping[str, Any]) -> Iterator[tuple[
         whole = getattr(record, section) if name else None
         if whole is not None and (stored := getattr(whole, name)) != value:
             yield path, f"{path} is {stored}, but the problem's formula gives {value}"
+    if record.check:
+        stored, value = record.check.bound, computed["bound"](record.check.output)
+        if value is not None and not isclose(stored, value, rel_tol=TOLERANCE):
+            yield "check.bound", f"check.bound is {stored}, but the problem's formula gives {value}"
     if record.command != computed["command"]:
         yield "command", f"its command is not that of its case: {computed['command']}"
     cost = record.cost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarker.api.precision import UNIT_ROUNDOFF
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, si
 from benchmarker.records.configurations import Configuration
@@ -22,8 +23,8 @@ AGAINST = (
 )
 """What throughput is traded for: the metric, its name, its axis title, and whether the axis is logarithmic."""
 
-ROUNDING = 0.1
-"""Share of the bound of the check up to which errors are rounding alone: the bound allows for 32 unit roundoffs."""
+ROUNDOFFS = 3
+"""Unit roundoffs of the lowest type up to which errors are rounding alone."""
 MOST_FIGURES = 12
 MOST_LABELLED = 12
 SEARCHED = 10
@@ -86,9 +87,13 @@ def _parts(
 
 
 def _is_rounding(groups: Sequence[Group]) -> bool:
-    """Whether all errors of the same work are so far below the bound of the check that they differ by rounding only."""
-    checks = [record.check for group in groups for record in group.ok if record.check]
-    return all(check.error <= ROUNDING * check.bound for check in checks)
+    """Whether all errors of the same work are so small that they differ by rounding only."""
+    records = [record for group in groups for record in group.ok]
+    return all(
+        record.check.error <= ROUNDOFFS * UNIT_ROUNDOFF[record.types.lowest]
+        for record in records
+        if record.check and record.types
+    )
 
 
 def _figure(

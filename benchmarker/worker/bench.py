@@ -7,13 +7,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine.cores import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
+from benchmarker.worker.correctness import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 BATCHES = 4
 """Distinct input batches that a workload cycles through, so that the data does not stay in a cache."""
-MODULES = "LOADEDMODULES"
-"""Where Environment Modules and Lmod list the modules that are loaded."""
 
 
 class Bench:
@@ -70,9 +68,8 @@ class Bench:
         self.params = parameters.convert(self.problem.params, case.params)
 
     def data(self, size: Any, batches: int, precision: str | None = None) -> Data:
-        """Weights and inputs from the case's seed; SFC64 is NumPy's fastest generator."""
-        rng = np.random.Generator(np.random.SFC64(self.case.seed))
-        return self.problem.data(size, precision or self.case.precision, rng, batches)
+        """Weights and inputs from the case's seed."""
+        return drawn(self.problem, size, precision or self.case.precision, self.case.seed, batches)
 
     def build(self, size: Any, data: Data, precision: str | None = None) -> Workload:
         """The workload of this case at a size; another precision than the case's takes `Framework.fp64`."""
@@ -140,15 +137,9 @@ def open_bench(
 
 
 def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
-    """The environment variables that are set; paths in their values are replaced, as they do not belong in a record.
-
-    Among them are the loaded modules of Environment Modules or Lmod: `gcc/12.2 cuda/12.8`.
-    """
-    found = {
+    """The environment variables that are set; paths in their values are replaced, as they do not belong in a record."""
+    return {
         name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
         for name in names
         if name in os.environ
     }
-    if modules := os.environ.get(MODULES):
-        found[MODULES] = " ".join("<path>" if module.startswith("/") else module for module in modules.split(":"))
-    return found

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarker.api.precision import PRECISIONS
 from benchmarker.records.record import Check
+from benchmarker.worker.rounding import result_type, rounded, to_type
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.api.problem import Data, Problem, Workload
 
+Outputs = Mapping[str, np.ndarray]
+"""What a step gives, by name."""
 TRAINING_STEPS = 3
 """Steps in a check of training: the later losses show whether the first gradients were right."""
+MARGIN = 2.0
+"""How much larger the error of a correct result in a short type may be than that of the reference in this type.
+
+Implementations round less than it does: compilers and fused kernels keep intermediate results in fp32. But each rounds
+other results. The next shorter type has errors at least eight times as large: fp16 and tf32 have three bits more than
+bf16.
+"""
+FEW = 32
+"""Numbers of an output below which its error may be small by chance."""
+ROUNDOFFS = 32
+"""Unit roundoffs of the lowest type that are allowed if all that is compared are so few numbers, such as losses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How the outputs that one process has compare with the reference: the largest error, and both names by step.
+    """How the outputs that one process has compare with the reference: the worst error, and both names by step.
 
     `copies` has, for each device of the process, digests of the weights that all devices must have alike.
     """
@@ -43,12 +61,12 @@ def check(workload: Workload, data: Data, problem: Problem, params: Any, case: C
 
 
 def worst_of(ranks: Sequence[Compared]) -> Check:
-    """Return the check with the largest error of several ranks, which together must have all outputs."""
+    """Return the check with the worst error of several ranks, which together must have all outputs."""
     for step, names in enumerate(ranks[0].expected):
         observed = {name for rank in ranks for name in rank.observed[step]}
-        if not names or observed != set(names):
+        if not observed >= set(names) or not names or (step == 0 and observed > set(names)):
             raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(names)}")
-    return max((rank.worst for rank in ranks), key=lambda check: check.error)
+    return max((rank.worst for rank in ranks), key=_share)
 
 
 def unlike_weights(ranks: Sequence[Compared]) -> str:
@@ -63,11 +81,10 @@ def unlike_weights(ranks: Sequence[Compared]) -> str:
 
 def compare(workload: Workload, data: Data, problem: Problem, params: Any, case: Case) -> Compared:
     """Compare the outputs that this process has with the reference; raises `RuntimeError` as `check` does."""
-    steps = TRAINING_STEPS if case.mode == "training" else problem.check_steps(params)
-    bound = problem.bound(params, case.mode, case.precision)
-    reference = problem.reference(params, data, case.mode)
-    outputs = ((next(reference, {}), workload.outputs(workload.step())) for _ in range(steps))
-    compared = _compared(outputs, bound)
+    steps = partial(steps_of, problem, params, case)
+    reference = steps(data)
+    bounds = bounds_of(problem, params, case, data, steps, reference)
+    compared = _compared(((expected, workload.outputs(workload.step())) for expected in reference), bounds)
     if workload.weights is None:
         return compared
     return replace(compared, copies=tuple(map(_digests, workload.weights())))
@@ -84,19 +101,79 @@ def compare_gradients(workload: Workload, data: Data, problem: Problem, params: 
         raise RuntimeError("it divides a training step, but has no Workload.gradients to check the exchange by")
     exact = next(problem.reference(params, data, "forward_backward"))
     bound = problem.bound(params, "forward_backward", "fp64")
-    return _compared([(exact, gradients) for gradients in workload.gradients()], bound)
+    return _compared([(exact, gradients) for gradients in workload.gradients()], dict.fromkeys(exact, bound))
 
 
-def _compared(outputs: Iterable[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]], bound: float) -> Compared:
-    """Compare pairs of expected and observed outputs, each before the next step, which may overwrite them."""
-    worst = Check(error=-1.0, output="", bound=bound, ok=False)
+def _compared(outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, float]) -> Compared:
+    """Compare pairs of expected and observed outputs, each before the next step, which may overwrite them.
+
+    An error is the worse the larger its share of its bound.
+    """
+    worst = Check(error=-1.0, output="", bound=1.0, ok=False)
     names: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for expected, observed in outputs:
         names.append((tuple(observed), tuple(expected)))
         for name, exact in expected.items():
-            if name in observed and (error := relative_error(_whole(observed[name]), exact)) > worst.error:
-                worst = Check(error=error, output=name, bound=bound, ok=error <= bound)
+            if name in observed:
+                error = relative_error(_whole(observed[name]), exact)
+                check = Check(error=error, output=name, bound=bounds[name], ok=error <= bounds[name])
+                worst = max(worst, check, key=_share)
     return Compared(worst, *zip(*names, strict=True))
+
+
+def _share(check: Check) -> float:
+    """The error in bounds; infinite if nothing but 0 is allowed."""
+    return check.error / check.bound if check.bound else inf * check.error if check.error else 0.0
+
+
+def drawn(problem: Problem, params: Any, precision: str, seed: int, batches: int) -> Data:
+    """Return weights and inputs from the seed of a case; SFC64 is NumPy's fastest generator."""
+    return problem.data(params, precision, np.random.Generator(np.random.SFC64(seed)), batches)
+
+
+def steps_of(problem: Problem, params: Any, case: Case, data: Data) -> list[Outputs]:
+    """Return the outputs of the reference in each step that a check compares."""
+    reference = problem.reference(params, data, case.mode)
+    steps = TRAINING_STEPS if case.mode == "training" else problem.check_steps(params)
+    return [next(reference, {}) for _ in range(steps)]
+
+
+def bounds_of(
+    problem: Problem,
+    params: Any,
+    case: Case,
+    data: Data,
+    reference: Callable[[Data], list[Outputs]],
+    exact_steps: Sequence[Outputs],
+) -> dict[str, float]:
+    """Return the largest relative error at which each output counts as correct; `exact_steps` are the reference's.
+
+    That is the bound of the problem. Where weights, inputs or factors have a shorter type than the sums, it is `MARGIN`
+    times the error of the reference itself in this type, from the same data, if that is larger. Gradients of weights of
+    the same kind, such as all kernels or all biases, have the largest error of any of them in common, and outputs of a
+    few numbers that of all outputs. If there are no others, `ROUNDOFFS` are allowed.
+    """
+    least, types = problem.bound(params, case.mode, case.precision), PRECISIONS[case.precision]
+    bounds = {name: least for expected in exact_steps for name in expected}
+    if not types.is_short:
+        return bounds
+    errors: defaultdict[str, float] = defaultdict(float)
+    for outputs, expected in zip(reference(rounded(data, types)), exact_steps, strict=True):
+        for name, exact in expected.items():
+            error = relative_error(to_type(_whole(outputs[name]), result_type(types)), exact)
+            for kind in ("", _kind(name, exact)):
+                errors[kind] = max(errors[kind], error)
+    if errors[""] and sum(exact.size for expected in exact_steps for exact in expected.values()) < FEW:
+        return dict.fromkeys(bounds, max(least, ROUNDOFFS * types.roundoff))
+    for expected in exact_steps:
+        for name, exact in expected.items():
+            bounds[name] = max(least, MARGIN * errors[_kind(name, exact)])
+    return bounds
+
+
+def _kind(name: str, exact: np.ndarray) -> str:
+    """Return with which outputs one has its bound in common: those whose names end alike, or all if it is small."""
+    return name.rpartition(".")[2] if exact.size >= FEW else ""
 
 
 def _digests(weights: Mapping[str, np.ndarray]) -> dict[str, str]:

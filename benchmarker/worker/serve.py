@@ -11,6 +11,7 @@ from benchmarker.records.record import Check
 from benchmarker.worker import timing
 from benchmarker.worker.batching import Batching, Sequence
 from benchmarker.worker.bench import Bench
+from benchmarker.worker.correctness import bounds_of
 from benchmarker.worker.stages import Stages
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarker.api.case import Case
     from benchmarker.api.problem import Data, Engine, Problem
+    from benchmarker.worker.correctness import Outputs
     from benchmarker.worker.parent import Parent
     from benchmarker.worker.protocol import Events, Order, Request
 
@@ -58,7 +60,7 @@ def check(engine: Engine, problem: Problem, size: Any, data: Data, case: Case) -
 
     Rounding may decide a near tie either way. So the error is how far the logit of a chosen token is below the largest
     one, relative to the root mean square of the logits. Its bound allows each of the two logits twice the root mean
-    square error that the problem's bound is about.
+    square error that the bound of a check of logits is about.
     """
     rng = np.random.default_rng(SEED)
     batching, half = Batching(engine), engine.positions // 2
@@ -72,9 +74,14 @@ def check(engine: Engine, problem: Problem, size: Any, data: Data, case: Case) -
             _advance(batching, texts)
     while not batching.is_idle:
         _advance(batching, texts)
-    worst, bound = 0.0, 4 * problem.bound(size, case.mode, case.precision)
-    for number, text in texts.items():
-        (logits_TV,) = problem.logits(size, data, np.array([text[:-1]]))
+
+    def logits(data: Data) -> list[Outputs]:
+        return [{"logits": problem.logits(size, data, np.array([text[:-1]]))} for text in texts.values()]
+
+    exact = logits(data)
+    worst, bound = 0.0, 4 * bounds_of(problem, size, case, data, logits, exact)["logits"]
+    for (number, text), outputs in zip(texts.items(), exact, strict=True):
+        (logits_TV,) = outputs["logits"]
         for token, logits_V in zip(text[first[number] :], logits_TV[first[number] - 1 :], strict=True):
             below = float(logits_V.max() - logits_V[token])
             worst = max(worst, below / float(np.sqrt(np.mean(logits_V**2))))

@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 
 import click
 import files
@@ -49,23 +50,28 @@ KINDS: dict[str, tuple[int, Callable[[int, random.Random], Tally]]] = {
     "job-script": (500, job_script.attacks),
     "scheduler": (300, scheduler_output.attacks),
     "server": (100, server.attacks),
-    "paths": (1000, paths.attacks),
+    "paths": (2000, paths.attacks),
     "port": (300, port.attacks),
 }
 """The kinds of attack: how many by default, and what makes them."""
 
 
+def attacked(kind: str, attacks: Callable[[int, random.Random], Tally], count: int, seed: int) -> tuple[Tally, float]:
+    """Make the attacks of a kind; return what was counted, and the peak memory of this process in MB."""
+    begin_peak()
+    tally = attacks(count, random.Random(f"{seed} {kind}"))
+    return tally, end_peak(kind, tally)
+
+
 def main(seed: int, **counts: int) -> None:
     """Run all attacks, and print a line for each kind."""
-    rng = random.Random(seed)
     click.echo(f"{'kind':12}{'attacks':>9}{'s':>7}{'peak MB':>9}  counted")
     bad = 0
     for kind, (_, attacks) in KINDS.items():
         if count := counts[kind.replace("-", "_")]:
             began = time.monotonic()
-            begin_peak()
-            tally = attacks(count, rng)
-            peak = end_peak(kind, tally)
+            with get_context("fork").Pool(1) as pool:  # so that no kind has the memory of another
+                tally, peak = pool.apply(attacked, (kind, attacks, count, seed))
             counted = ", ".join(f"{number} {what}" for what, number in tally.found.items()) or "nothing"
             click.echo(f"{kind:12}{tally.attacks:9}{time.monotonic() - began:7.0f}{peak:9.0f}  {counted}")
             bad += tally.found.total()

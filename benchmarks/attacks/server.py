@@ -51,7 +51,7 @@ def whole(*parts: bytes) -> Parts:
 
 
 def _bomb(head: bytes, encoding: bytes) -> Parts:
-    return endless(head + b"Content-Encoding: %s\r\n\r\n" % encoding, gzip.compress(b" " * 2**24))
+    return endless(head + b"Content-Encoding: %s\r\n\r\n" % encoding, gzip.compress(b" " * 2**20))
 
 
 ANY: dict[str, Parts] = {

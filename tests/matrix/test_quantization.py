@@ -104,7 +104,7 @@ def test_the_products_of_pytorch_are_those_of_numpy(weight_type, precision, rows
         y = layer(x)
     assert y.dtype == dtype
     exact = x.double().numpy() @ kernel + bias.double().numpy()
-    assert relative_error(y.double().numpy(), exact) < PRECISIONS[precision].bound / 8
+    assert relative_error(y.double().numpy(), exact) < 4 * PRECISIONS[precision].roundoff
 
 
 @pytest.mark.parametrize("weight_type", INTEGERS)

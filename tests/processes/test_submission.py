@@ -396,9 +396,11 @@ def test_a_setup_that_fails_ends_the_job_before_the_run_begins(cli, plan, tmp_pa
 
 
 def test_a_backslash_at_the_end_of_the_setup_takes_in_nothing(cli, plan, tmp_path) -> None:
-    (tmp_path / "site.toml").write_text("setup = ['echo begun \\']")
-    submitted(cli)
-    assert wait(cli, "stopped", "done")["state"] == "done"
+    (tmp_path / "site.toml").write_text("setup = ['echo begun \\']\nprefix = ['echo', 'ran']")
+    script = cli("submit", "plan.toml", "--launcher=local", "--dry-run").stdout
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert (first, second.startswith(f"ran {sys.executable} -m benchmarker plan run ")) == ("begun", True)
 
 
 def test_a_folder_whose_name_begins_with_a_dash_is_no_option(cli, plan, monkeypatch) -> None:
@@ -446,9 +448,14 @@ def test_a_damaged_job_is_a_row_with_its_fault_and_all_others_are_shown(cli, pla
 
 
 @pytest.mark.parametrize(
-    "number", ["", "7", "a:b:c", "elsewhere", "HERE:-1:2", f"HERE:{'9' * 5000}:2", "HERE:1:", "\x1b[2J"]
+    ("launcher", "number"),
+    [
+        *(("local", number) for number in ("", "7", "elsewhere", "HERE:-1:2", f"HERE:{'9' * 5000}:2", "\x1b[2J")),
+        ("local", "HERE:4999999:"),  # it ended before anyone could see when it had begun
+        ("slurm", "--user=root\n"),
+        ("../x\n", "7"),
+    ],
 )
-@pytest.mark.parametrize("launcher", ["local", "slurm", "nowhere", "../x\n"])
 def test_a_foreign_number_of_a_job_is_a_row(cli, plan, monkeypatch, tmp_path, launcher, number) -> None:
     (tmp_path / "squeue").write_text("#!/bin/sh\necho 'JOBID|STATE|NODELIST|REASON'\n")
     (tmp_path / "squeue").chmod(0o755)

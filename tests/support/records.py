@@ -12,6 +12,7 @@ import msgspec
 from benchmarker import PRECISIONS, Case, Record
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import command_line
+from benchmarker.procurement.recomputed import bound_of_case
 from benchmarker.records.ceilings import Ceiling, Resource, key_of
 from benchmarker.records.energy import Energy, SensorEnergy
 from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types, nulls, reason
@@ -106,9 +107,12 @@ def with_formulas(record: Record) -> Record:
     params = parameters.convert(problem.params, case.params)
     cost = CostPart(recomputed_flops=0, **dataclasses.asdict(problem.cost(params, case.mode, case.precision)))
     assert record.check
-    bound = problem.bound(problem.small(params), case.mode, case.precision)
+    bound = bound_of_case(problem, params, case)(record.check.output)
+    assert bound is not None
     check = msgspec.structs.replace(record.check, bound=bound)
-    changed = msgspec.structs.replace(record, cost=cost, check=check, command=command_line(case))
+    kind = problem.types(params, case.precision)
+    types = Types(kind.parameter, kind.compute, kind.accumulate, kind.lowest, {})
+    changed = msgspec.structs.replace(record, cost=cost, check=check, types=types, command=command_line(case))
     reasons = {path: record.reasons.get(path, reason(path, case)) for path in nulls(changed)}
     return msgspec.structs.replace(changed, reasons=reasons)
 

@@ -145,8 +145,14 @@ def _print_means(family: Family, terms: Terms, *, verbose: bool) -> None:
             print_text(f"  note: {short(note)}", "    ")
     counts = Counter(map(verdict, family.comparisons))
     verdicts = ", ".join(f"{number} {word}" for word, number in counts.most_common())
-    unlike = [] if family.geometric_means else list(dict.fromkeys(each.execution for each in family.comparisons))
+    unlike = [] if family.geometric_means else _executions(family.comparisons)
     print_text("; ".join(filter(None, [f"{len(family.comparisons)} comparisons: {verdicts}", *unlike])), "  ")
+
+
+def _executions(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return what is said of eager and compiled sides, each once, and with what compiles them where that is known."""
+    told = dict.fromkeys(each.execution for each in comparisons)
+    return [text for text in told if not any(other.startswith(f"{text}:") for other in told)]
 
 
 def _sides(comparisons: Sequence[Comparison]) -> tuple[list[str], list[str]]:
@@ -184,8 +190,7 @@ def print_speedups(family: Family, *, wide: bool = False, verbose: bool = False)
     comparisons, first = family.comparisons, family.comparisons[0]
     about = f"speed-up over {short(first.baseline)} by {measure(first.metric)}"
     marks = f"? is undecided, = the same within {percent(first.delta)}"
-    unlike = dict.fromkeys(each.execution for each in comparisons)
-    print_text("; ".join(filter(None, [about, *unlike, marks, family.shared])))
+    print_text("; ".join(filter(None, [about, *_executions(comparisons), marks, family.shared])))
     contenders = list(dict.fromkeys(short(each.contender) for each in comparisons))
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     cases = _cases(comparisons, wide=wide)

@@ -79,7 +79,8 @@ def without_impossible(
         return events, ""
     note = (
         f"{count(int(lost.sum()), 'event has', 'events have')} no FLOPs or bytes: their rate would be above "
-        f"{POSSIBLE} times the peak of {most.of} ({', '.join(peaks)}), so the cost is not theirs, or in a cache"
+        f"{POSSIBLE} times the peak of {most.of} ({', '.join(peaks)}), so the cost is not theirs, or their data was in "
+        "a cache"
     )
     return events.assign(**kept), note
 

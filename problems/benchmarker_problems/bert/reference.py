@@ -23,7 +23,9 @@ from benchmarker_problems.layers.reference import (
     linear,
     post_norm,
     prefixed,
+    rows_of,
     select,
+    sum_of_rows,
     transformer_block,
 )
 
@@ -62,7 +64,7 @@ def forward(
         d_embedded_BTC, d_ln_embed = ln_embed_pullback(d_x_BTC)
         d_wpe_PC, d_wtt_SC = np.zeros_like(weights["wpe"]), np.zeros_like(weights["wtt"])
         d_wpe_PC[first:last] = d_embedded_BTC.sum(axis=0)
-        d_wtt_SC[0] = d_embedded_BTC.sum(axis=(0, 1))
+        d_wtt_SC[0] = sum_of_rows(rows_of(d_embedded_BTC))
         d_wte_VC = embedding_pullback(d_embedded_BTC) + d_decoder["kernel"].T
         return gradients | prefixed("ln_embed", d_ln_embed) | {"wte": d_wte_VC, "wpe": d_wpe_PC, "wtt": d_wtt_SC}
 

@@ -73,7 +73,7 @@ class Collective(Problem):
         return {"collective": 1}
 
     def bound(self, params: CollectiveParams, mode: Mode, precision: str) -> float:
-        """Return 0: sums of small whole numbers are exact."""
+        """Return 0: sums of small whole numbers are exact, in short types as well."""
         return 0.0
 
     def cost(self, params: CollectiveParams, mode: Mode, precision: str) -> Cost:

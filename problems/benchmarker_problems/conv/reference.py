@@ -26,36 +26,38 @@ def convolve(
     dims, outputs = x_BXI.ndim - 2, w_KIO.shape[-1]
     kernel = w_KIO.shape[:dims]
     padded_BXI = np.pad(x_BXI, [(0, 0), *dims * [(padding, padding)], (0, 0)])
-    windows_BYIK = patches(padded_BXI, kernel, stride, dilation)
-    places, by_group = windows_BYIK.shape[: dims + 1], (prod(windows_BYIK.shape[: dims + 1]), groups, -1)
-    patches_GNP = windows_BYIK.reshape(by_group).swapaxes(0, 1)
-    w_IKO = np.moveaxis(w_KIO, dims, 0)
-    w_GPO = w_IKO.reshape(patches_GNP.shape[-1], groups, -1).swapaxes(0, 1)
+    windows_BYKI = patches(padded_BXI, kernel, stride, dilation)
+    places, rows = windows_BYKI.shape[: dims + 1], prod(windows_BYKI.shape[: dims + 1])
+    by_group_GBYKI = np.moveaxis(windows_BYKI.reshape(*windows_BYKI.shape[:-1], groups, -1), -2, 0)
+    patches_GNP = by_group_GBYKI.reshape(groups, rows, -1)
+    w_GPO = w_KIO.reshape(patches_GNP.shape[-1], groups, -1).swapaxes(0, 1)
     out_GNO = patches_GNP @ w_GPO
 
     def pullback(d_out_BYO: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        d_out_GNO = d_out_BYO.reshape(by_group).swapaxes(0, 1)
+        d_out_GNO = d_out_BYO.reshape(rows, groups, -1).swapaxes(0, 1)
         d_w_GPO = patches_GNP.swapaxes(1, 2) @ d_out_GNO
-        d_w_IKO = d_w_GPO.swapaxes(0, 1).reshape(w_IKO.shape)
-        d_windows_BYIK = (d_out_GNO @ w_GPO.swapaxes(1, 2)).swapaxes(0, 1).reshape(windows_BYIK.shape)
+        d_by_group_GBYKI = (d_out_GNO @ w_GPO.swapaxes(1, 2)).reshape(by_group_GBYKI.shape)
+        d_windows_BYKI = np.moveaxis(d_by_group_GBYKI, 0, -2).reshape(windows_BYKI.shape)
         d_padded_BXI = np.zeros_like(padded_BXI)
         for place in product(*map(range, kernel)):
             read = (
                 slice(at * dilation, at * dilation + (count - 1) * stride + 1, stride)
                 for at, count in zip(place, places[1:], strict=True)
             )
-            d_padded_BXI[(slice(None), *read)] += d_windows_BYIK[(..., *place)]
+            d_padded_BXI[(slice(None), *read)] += d_windows_BYKI[(*(dims + 1) * (slice(None),), *place)]
         inner = dims * (slice(padding, -padding or None),)
-        return d_padded_BXI[(slice(None), *inner)], np.moveaxis(d_w_IKO, 0, dims)
+        return d_padded_BXI[(slice(None), *inner)], d_w_GPO.swapaxes(0, 1).reshape(w_KIO.shape)
 
     return out_GNO.swapaxes(0, 1).reshape(*places, outputs), pullback
 
 
 def patches(padded_BXI: np.ndarray, kernel: tuple[int, ...], stride: int, dilation: int) -> np.ndarray:
-    """Return a view [B, *Y, I, *K] of what the kernel reads at each position."""
+    """Return a view [B, *Y, *K, I] of what the kernel reads at each position; channels are last, as they lie in memory.
+
+    A copy of it is then fast, and in the order of a kernel.
+    """
     dims = len(kernel)
     spans = [dilation * (size - 1) + 1 for size in kernel]
     view_BXIK = sliding_window_view(padded_BXI, spans, axis=tuple(range(1, dims + 1)))
-    return view_BXIK[
-        (slice(None), *dims * (slice(None, None, stride),), slice(None), *dims * (slice(None, None, dilation),))
-    ]
+    view_BXKI = np.moveaxis(view_BXIK, dims + 1, -1)
+    return view_BXKI[(slice(None), *dims * (slice(None, None, stride),), *dims * (slice(None, None, dilation),))]

@@ -28,6 +28,7 @@ from benchmarker_problems.layers.reference import (
     select,
     self_attention,
     silu,
+    sum_of_rows,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def gated(
     def pullback(d_BNC: np.ndarray) -> tuple[np.ndarray, Modulations, Gradients]:
         d_h_BNC, gradients = branch_pullback(d_BNC * gate_B1C)
         d_x_BNC, d_shift_B1C, d_scale_B1C = norm_pullback(d_h_BNC)
-        d_gate_B1C = (d_BNC * y_BNC).sum(axis=1, keepdims=True)
+        d_gate_B1C = sum_of_rows(d_BNC * y_BNC)[:, None]
         return d_BNC + d_x_BNC, [d_shift_B1C, d_scale_B1C, d_gate_B1C], gradients
 
     return x_BNC + gate_B1C * y_BNC, pullback
@@ -142,8 +143,8 @@ def adaptive_norm(
 
     def pullback(d_y_BNC: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         d_x_BNC, _ = unit_pullback(d_y_BNC * (1 + scale_B1C))
-        d_scale_B1C = (d_y_BNC * unit_BNC).sum(axis=1, keepdims=True)
-        return d_x_BNC, d_y_BNC.sum(axis=1, keepdims=True), d_scale_B1C
+        d_scale_B1C = sum_of_rows(d_y_BNC * unit_BNC)[:, None]
+        return d_x_BNC, sum_of_rows(d_y_BNC)[:, None], d_scale_B1C
 
     return unit_BNC * (1 + scale_B1C) + shift_B1C, pullback
 

@@ -214,10 +214,11 @@ class Dlrm(Problem):
         """Return a larger bound for gradients in short types.
 
         Where rounding moves the input of a ReLU across zero, a gradient is passed on or not: in bf16 and fp16, a few
-        units of the small size. Measured errors are up to 0.25 (120 draws). A wrong sign or factor is still found.
+        units of the small size, and chance decides which. Measured errors are up to 0.25 (120 draws). A wrong sign or
+        factor is still found.
         """
-        rounded = mode == "forward_backward" and PRECISIONS[precision].lowest not in ("fp64", "fp32")
-        return 0.4 if rounded else PRECISIONS[precision].bound
+        types = PRECISIONS[precision]
+        return 0.4 if mode == "forward_backward" and types.is_short else types.bound
 
     def data(self, params: DlrmParams, precision: str, rng: np.random.Generator, batches: int) -> Data:
         """Draw weights as the authors do, and samples whose clicks can be learned.

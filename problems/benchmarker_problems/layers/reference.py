@@ -30,16 +30,30 @@ def linear(x_I: np.ndarray, weights: Weights) -> tuple[np.ndarray, Pullback]:
     def pullback(d_y_O: np.ndarray) -> tuple[np.ndarray, Gradients]:
         gradients = {"kernel": np.tensordot(x_I, d_y_O, axes=(axes, axes))}
         if "bias" in weights:
-            gradients["bias"] = d_y_O.sum(axis=axes)
+            gradients["bias"] = sum_of_rows(rows_of(d_y_O))
         return d_y_O @ kernel_IO.T, gradients
 
     y_O = x_I @ kernel_IO
     return y_O + weights["bias"] if "bias" in weights else y_O, pullback
 
 
+def rows_of(d_C: np.ndarray) -> np.ndarray:
+    """Return an array with all axes but the last as one, [N, C]."""
+    return d_C.reshape(-1, d_C.shape[-1])
+
+
+def sum_of_rows(d_NC: np.ndarray) -> np.ndarray:
+    """Return the sum over the axis before the last, [..., C], row by row in the type of the rows.
+
+    On CPUs, XLA adds up gradients of biases so, and PyTorch those of LayerNorm, also in short types.
+    """
+    total_C: np.ndarray = np.add.accumulate(d_NC, axis=-2)[..., -1, :]
+    return total_C
+
+
 def layer_norm(x_C: np.ndarray, weights: Weights, eps: float) -> tuple[np.ndarray, Pullback]:
     """Normalise to zero mean and unit variance across C, then apply gain and bias (Ba et al., 2016)."""
-    scale_C, axes = weights["scale"], tuple(range(x_C.ndim - 1))
+    scale_C = weights["scale"]
     centred_C = x_C - x_C.mean(axis=-1, keepdims=True)
     rstd_1 = 1 / np.sqrt(np.square(centred_C).mean(axis=-1, keepdims=True) + x_C.dtype.type(eps))
     unit_C = centred_C * rstd_1
@@ -48,21 +62,21 @@ def layer_norm(x_C: np.ndarray, weights: Weights, eps: float) -> tuple[np.ndarra
         d_unit_C = d_y_C * scale_C
         along_1 = (d_unit_C * unit_C).mean(axis=-1, keepdims=True)
         d_x_C = rstd_1 * (d_unit_C - d_unit_C.mean(axis=-1, keepdims=True) - unit_C * along_1)
-        return d_x_C, {"scale": (d_y_C * unit_C).sum(axis=axes), "bias": d_y_C.sum(axis=axes)}
+        return d_x_C, {"scale": sum_of_rows(rows_of(d_y_C * unit_C)), "bias": sum_of_rows(rows_of(d_y_C))}
 
     return unit_C * scale_C + weights["bias"], pullback
 
 
 def rms_norm(x_C: np.ndarray, weights: Weights, eps: float) -> tuple[np.ndarray, Pullback]:
     """Divide by the root of the mean square across C, then apply the gain (Zhang and Sennrich, 2019)."""
-    scale_C, axes = weights["scale"], tuple(range(x_C.ndim - 1))
+    scale_C = weights["scale"]
     rstd_1 = 1 / np.sqrt(np.square(x_C).mean(axis=-1, keepdims=True) + x_C.dtype.type(eps))
     unit_C = x_C * rstd_1
 
     def pullback(d_y_C: np.ndarray) -> tuple[np.ndarray, Gradients]:
         d_unit_C = d_y_C * scale_C
         along_1 = (d_unit_C * unit_C).mean(axis=-1, keepdims=True)
-        return rstd_1 * (d_unit_C - unit_C * along_1), {"scale": (d_y_C * unit_C).sum(axis=axes)}
+        return rstd_1 * (d_unit_C - unit_C * along_1), {"scale": sum_of_rows(rows_of(d_y_C * unit_C))}
 
     return unit_C * scale_C, pullback
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from benchmarker_problems.layers.reference import rows_of, sum_of_rows
+
 Weights = Mapping[str, np.ndarray]
 Gradients = dict[str, np.ndarray]
 Pullback = Callable[[np.ndarray], tuple[np.ndarray, Gradients]]
@@ -66,7 +68,7 @@ def layer(x_TBI: np.ndarray, w_x_IE: np.ndarray, w_h_HE: np.ndarray, b_E: np.nda
         gradients = {
             "w_x": np.einsum("TBI,TBE->IE", x_TBI, d_projected_TBE),
             "w_h": np.einsum("TBH,TBE->HE", h_SBH[:-1], d_projected_TBE),
-            "b": d_projected_TBE.sum(axis=(0, 1)),
+            "b": sum_of_rows(rows_of(d_projected_TBE)),
         }
         return d_projected_TBE @ w_x_IE.T, gradients
 

@@ -289,18 +289,6 @@ class Resnet(Problem):
         p = params
         return replace(p, stages=min(p.stages, 2), stage_blocks=2, width=8, image_size=32, classes=10, batch_size=8)
 
-    def bound(self, params: ResnetParams, mode: Mode, precision: str) -> float:
-        """Return the bound of every problem, but 5·√(unit roundoff) for gradients in types shorter than fp32.
-
-        Where an activation is near 0, rounding decides whether ReLU passes a gradient. The share of these activations
-        is proportional to the roundoff u, so the error is to √u: up to 3.1·√u in 22 draws in 16-bit types. In 48 draws
-        in fp32 there was no such activation.
-        """
-        types = PRECISIONS[precision]
-        if mode == "forward_backward" and types.lowest in ("tf32", "fp16", "bf16"):
-            return float(5 * (types.bound / 32) ** 0.5)
-        return types.bound
-
     def reference(self, params: ResnetParams, data: Data, mode: Mode) -> Iterator[Mapping[str, np.ndarray]]:
         """Yield the logits; or the loss and the gradients as one vector; or the loss before each step."""
         outputs = steps(
@@ -323,9 +311,9 @@ def make_problem() -> Problem:
 
 
 def as_one_gradient(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the outputs of a step with all gradients as one vector, in the order of their names."""
-    gradients = [outputs[name].ravel() for name in sorted(outputs) if name.startswith("d_")]
-    others = {name: value for name, value in outputs.items() if not name.startswith("d_")}
+    """Return the outputs of a step with all gradients, or their averages, as one vector in the order of their names."""
+    gradients = [outputs[name].ravel() for name in sorted(outputs) if name.startswith(("d_", "m_"))]
+    others = {name: value for name, value in outputs.items() if not name.startswith(("d_", "m_"))}
     return others | ({"gradients": np.concatenate(gradients)} if gradients else {})
 
 

@@ -129,9 +129,9 @@ def max_pool(x_BXC: np.ndarray) -> tuple[np.ndarray, Plain]:
     """Return the maximum over 3×3 with a stride of 2 and a padding of 1; the first of equal ones has the gradient."""
     around = ((0, 0), (1, 1), (1, 1), (0, 0))
     padded_BXC = np.pad(x_BXC, around, constant_values=-np.inf)
-    windows_BXCK = patches(padded_BXC, (3, 3), 2, 1)
-    windows_BXC9 = windows_BXCK.reshape(*windows_BXCK.shape[:4], 9)
-    first_BXC = windows_BXC9.argmax(axis=-1)
+    windows_BXKC = patches(padded_BXC, (3, 3), 2, 1)
+    windows_BX9C = windows_BXKC.reshape(*windows_BXKC.shape[:3], 9, -1)
+    first_BXC = windows_BX9C.argmax(axis=-2)
 
     def pullback(d_y_BXC: np.ndarray) -> np.ndarray:
         d_padded_BXC = np.zeros_like(padded_BXC)
@@ -139,4 +139,4 @@ def max_pool(x_BXC: np.ndarray) -> tuple[np.ndarray, Plain]:
         np.add.at(d_padded_BXC, (b, 2 * y + first_BXC // 3, 2 * x + first_BXC % 3, c), d_y_BXC)
         return d_padded_BXC[:, 1:-1, 1:-1]
 
-    return windows_BXC9.max(axis=-1), pullback
+    return windows_BX9C.max(axis=-2), pullback

@@ -19,6 +19,7 @@ from flax import linen as nn
 from flax.traverse_util import unflatten_dict
 from jax import Array
 from jax.sharding import PartitionSpec
+from optax.tree_utils import tree_get
 
 from benchmarker import PRECISIONS, Case, Data, Workload
 from benchmarker_plugins.frameworks.jax import DTYPES, JaxFramework
@@ -126,7 +127,15 @@ def workload(
     optimizer = adamw(settings) if isinstance(settings, AdamW) else sgd(settings)
     update = partial(training, loss_of, optimizer, microbatches)
     step = step_of(optimizer, update, weights)
-    made = Workload(step, outputs, recomputed_flops)
+
+    def training_outputs(result: Mapping[str, Array]) -> Mapping[str, np.ndarray]:
+        average = tree_get(step.state[1], "mu" if isinstance(settings, AdamW) else "trace")
+        moments = {f"m_{name}": moment for name, moment in average.items()}
+        if case.parallel != "none":
+            moments = whole(moments, framework.sharding(NOT_DIVIDED))
+        return in_order(outputs({**result, **moments}))
+
+    made = Workload(step, training_outputs, recomputed_flops)
     if case.parallel == "none":
         return made
 

@@ -20,10 +20,15 @@ Loss = Callable[[np.ndarray, Batch], tuple[np.ndarray, np.ndarray]]
 def steps(
     data: Data, mode: Mode, output: str, forward: Forward, loss_of: Loss, settings: AdamW | Sgd = ADAMW
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yield the output by its name; or the loss and the gradient of each weight; or the loss before each update."""
+    """Yield the output by its name; or the loss and the gradient of each weight; or the loss before each update.
+
+    With the first loss, training yields the moving averages of the gradients as `m_` and the name of the weight. Later
+    ones are not defined as well: AdamW divides gradients by their size, so that rounding decides about an update if a
+    gradient is nearly zero.
+    """
     weights = {name: weight.astype(np.float64) for name, weight in data.weights.items()}
     optimizer = Adam(weights, settings) if isinstance(settings, AdamW) else Momentum(weights, settings)
-    for batch in data.batches:
+    for number, batch in enumerate(data.batches):
         result, pullback = forward(weights, batch)
         if mode == "inference":
             yield {output: result}
@@ -32,7 +37,8 @@ def steps(
         gradients = pullback(d_result)
         if mode == "training":
             optimizer.step(weights, gradients)
-            yield {"loss": loss}
+            first = {f"m_{name}": optimizer.average[name] for name in gradients} if number == 0 else {}
+            yield {"loss": loss, **first}
         else:
             yield {"loss": loss, **{f"d_{name}": gradient for name, gradient in gradients.items()}}
 
@@ -42,15 +48,15 @@ class Momentum:
 
     def __init__(self, weights: Weights, settings: Sgd) -> None:
         self.settings = settings
-        self.velocity = {name: np.zeros_like(weight) for name, weight in weights.items()}
+        self.average = {name: np.zeros_like(weight) for name, weight in weights.items()}
 
     def step(self, weights: Weights, gradients: Weights) -> None:
         """Update the weights that have a gradient in place."""
         s = self.settings
         for name, gradient in gradients.items():
             weight = weights[name]
-            self.velocity[name] = s.momentum * self.velocity[name] + gradient + s.weight_decay * weight
-            weight[...] -= s.learning_rate * self.velocity[name]
+            self.average[name] = s.momentum * self.average[name] + gradient + s.weight_decay * weight
+            weight[...] -= s.learning_rate * self.average[name]
 
 
 class Adam:
@@ -59,7 +65,7 @@ class Adam:
     def __init__(self, weights: Weights, settings: AdamW) -> None:
         self.settings = settings
         self.steps = 0
-        self.first = {name: np.zeros_like(weight) for name, weight in weights.items()}
+        self.average = {name: np.zeros_like(weight) for name, weight in weights.items()}
         self.second = {name: np.zeros_like(weight) for name, weight in weights.items()}
 
     def step(self, weights: Weights, gradients: Weights) -> None:
@@ -68,9 +74,9 @@ class Adam:
         self.steps += 1
         for name, weight in weights.items():
             gradient = gradients[name]
-            self.first[name] = s.beta_1 * self.first[name] + (1 - s.beta_1) * gradient
+            self.average[name] = s.beta_1 * self.average[name] + (1 - s.beta_1) * gradient
             self.second[name] = s.beta_2 * self.second[name] + (1 - s.beta_2) * gradient**2
-            mean = self.first[name] / (1 - s.beta_1**self.steps)
+            mean = self.average[name] / (1 - s.beta_1**self.steps)
             deviation = np.sqrt(self.second[name] / (1 - s.beta_2**self.steps))
             decay: Any = s.weight_decay * weight if weight.ndim > 1 else 0.0
             weight[...] -= s.learning_rate * (mean / (deviation + s.eps) + decay)

@@ -152,11 +152,18 @@ def workload(
     scaler = torch.amp.GradScaler(framework.device.type, enabled=case.precision == "mixed_fp16")
     optimizer = adamw(model, settings) if isinstance(settings, AdamW) else sgd(model, settings)
     step = training_step(loss_of, batches, optimizer, scaler)
+
+    def training_outputs(result: dict[str, Tensor]) -> Mapping[str, np.ndarray]:
+        moments = {f"m_{name}": average(optimizer, weight) for name, weight in weights.items()}
+        if case.parallel != "none":
+            moments = {name: gathered(moment) for name, moment in moments.items()}
+        return in_order(outputs({**result, **moments}))
+
     if case.parallel == "none":
-        return Workload(step, outputs, recomputed)
+        return Workload(step, training_outputs, recomputed)
     return Workload(
         step,
-        outputs,
+        training_outputs,
         recomputed,
         weights=lambda: [on_host(whole(weights))],
         gradients=lambda: [in_order(outputs(step_with_gradients(step, optimizer, weights)))],
@@ -253,6 +260,12 @@ def sgd(model: nn.Module, settings: Sgd) -> torch.optim.Optimizer:
     return torch.optim.SGD(
         model.parameters(), lr=s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay, fused=True
     )
+
+
+def average(optimizer: torch.optim.Optimizer, weight: Tensor) -> Tensor:
+    """Return the moving average of a weight's gradients; zeros if no step has used one."""
+    state = optimizer.state[weight]
+    return state["exp_avg" if "exp_avg" in state else "momentum_buffer"] if state else torch.zeros_like(weight)
 
 
 def training_step(

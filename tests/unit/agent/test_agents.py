@@ -140,7 +140,10 @@ def test_an_agent_that_is_told_what_is_not_valid_says_so_and_ends(line: bytes) -
         assert b'"type":"Here"' in process.stdout.readline()
         process.stdin.write(line + b"\n")
         process.stdin.flush()  # and the pipe stays open
-        assert process.wait(10) == 1
+        try:
+            assert process.wait(10) == 1
+        finally:
+            process.kill()
         (said,) = process.stderr.read().decode().splitlines()
     assert said.startswith("the agent was told what is not valid: ")
     assert len(said) < 200

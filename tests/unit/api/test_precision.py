@@ -42,8 +42,18 @@ def test_lowest_is_the_coarsest_type_touched(name, lowest):
     assert PRECISIONS[name].lowest == lowest
 
 
-def test_bounds_order_as_the_types_do():
-    bounds = [PRECISIONS[name].bound for name in ("fp64", "fp32", "fp16", "bf16")]
-    assert bounds == sorted(bounds)
-    assert PRECISIONS["fp32"].bound == 32 * 2**-24
+def test_bounds_are_those_of_the_sums():
+    assert PRECISIONS["fp64"].bound == 32 * 2**-53
+    assert {PRECISIONS[name].bound for name in ("fp32", "tf32", "fp16", "mixed_bf16")} == {32 * 2**-24}
     assert PRECISIONS["int8"].bound == 0
+
+
+def test_a_precision_is_short_if_what_is_summed_is_rounded_to_less():
+    assert {name for name, types in PRECISIONS.items() if types.is_short} == {
+        "tf32",
+        "bf16",
+        "fp16",
+        "mixed_bf16",
+        "mixed_fp16",
+    }
+    assert PRECISIONS["mixed_bf16"].roundoff == 2**-8

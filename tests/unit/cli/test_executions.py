@@ -81,6 +81,12 @@ def test_the_first_line_over_several_cases_says_it_too(command, stored):
     assert first.endswith(f"; {REMEDY}")
 
 
+def test_several_comparisons_say_it_once(command, stored):
+    stored(trials("torch", 2e-3, 0), trials("jax", 1e-3, 1), trials("numpy", 4e-3, 2))
+    first = command("compare", "results", "--by=framework", "--baseline=jax").stdout.splitlines()[0]
+    assert first == f"2 comparisons: 2 slower; {REMEDY}"
+
+
 def test_a_side_that_is_never_compiled_has_no_remedy_and_alike_sides_no_line(command, stored, tmp_path):
     stored(trials("numpy", 2e-3, 0), trials("jax", 1e-3, 1))
     first = command("compare", "results", "--by=framework").stdout.splitlines()[0]

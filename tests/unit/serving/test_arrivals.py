@@ -65,6 +65,7 @@ def test_a_trace_is_read_in_order_of_arrival(tmp_path):
         ("arrival_s,prompt_len,new_tokens\n-1,2,3\n", "line 2: an arrival is at 0 s or later"),
         ("arrival_s,prompt_len,new_tokens\nnan,2,3\n", "line 2: an arrival is"),
         ("arrival_s,prompt_len,new_tokens\n1,0,3\n", "line 2: .*lengths are 1 to 10,000,000 tokens"),
+        ("arrival_s,prompt_len,new_tokens\n1,2,10000001\n", "line 2: .*lengths are 1 to 10,000,000 tokens"),
         ("\xff", "not CSV in UTF-8"),
     ],
 )

@@ -1,9 +1,10 @@
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 
-from benchmarker import Case, Data, Problem, Workload
+from benchmarker import PRECISIONS, Case, Data, Problem, Workload
 from benchmarker.worker.correctness import (
     check,
     compare,
@@ -12,6 +13,7 @@ from benchmarker.worker.correctness import (
     unlike_weights,
     worst_of,
 )
+from benchmarker.worker.rounding import to_type
 
 CASE = Case(problem="p", framework="f", device="cpu", params={})
 TRAINING = Case(problem="p", framework="f", device="cpu", params={}, mode="training")
@@ -47,6 +49,112 @@ def test_each_training_step_is_held_against_its_own():
     assert run(Told(*losses), *losses, case=TRAINING).ok
     wrong = [*losses[:2], {"loss": np.array(1.5)}]
     assert run(Told(*losses), *wrong, case=TRAINING).error == pytest.approx(0.5)
+
+
+class Product(Problem):
+    """c = a·b, with a bound of its own for the sums."""
+
+    def reference(self, params, data, mode):
+        for batch in data.batches:
+            yield {"c": batch["a"].astype(np.float64) @ batch["b"].astype(np.float64)}
+
+    def bound(self, params, mode, precision):
+        return 1e-9
+
+    scopes = cost = data = small = None
+
+
+@pytest.fixture
+def product():
+    """Random factors, and a function that checks a value as their product in a precision."""
+    rng = np.random.default_rng(0)
+    factors = {"a": rng.standard_normal((64, 48), np.float32), "b": rng.standard_normal((48, 56), np.float32)}
+
+    def checked(value, precision):
+        case = msgspec.structs.replace(CASE, precision=precision)
+        return check(Workload(lambda: {"c": value}, dict), Data({}, (factors,)), Product(), None, case)
+
+    return checked, factors["a"].astype(np.float64), factors["b"].astype(np.float64)
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "int8"])
+def test_the_bound_of_a_type_as_long_as_the_sums_is_that_of_the_problem(product, precision):
+    checked, a, b = product
+    assert checked(a @ b, precision).bound == 1e-9
+
+
+@pytest.mark.parametrize(("precision", "roundoffs"), [("bf16", 8), ("fp16", 11), ("mixed_bf16", 8), ("mixed_fp16", 11)])
+def test_the_bound_of_a_short_type_is_twice_the_error_of_rounding(product, precision, roundoffs):
+    """Both factors and the result are rounded, each by 0.42 unit roundoffs in the root mean square."""
+    checked, a, b = product
+    assert checked(a @ b, precision).bound == pytest.approx(2 * 3**0.5 * 0.42 * 2.0**-roundoffs, rel=0.05)
+
+
+@pytest.mark.parametrize(("precision", "shorter"), [("fp16", "bf16"), ("tf32", "bf16"), ("mixed_fp16", "bf16")])
+def test_a_shorter_type_is_found(product, precision, shorter):
+    checked, a, b = product
+    own = to_type(a, PRECISIONS[precision].compute) @ to_type(b, PRECISIONS[precision].compute)
+    assert checked(own, precision).ok
+    assert not checked(to_type(a, shorter) @ to_type(b, shorter), precision).ok
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "mixed_fp16", "mixed_bf16"])
+def test_one_product_too_few_is_found(product, precision):
+    checked, a, b = product
+    found = checked(a[:, 1:] @ b[1:], precision)
+    assert not found.ok
+    assert found.error > 10 * found.bound
+
+
+def test_a_reference_that_leaves_the_emulated_arithmetic_has_rounded_inputs_and_outputs():
+    class Plain(Product):
+        def reference(self, params, data, mode):
+            yield {"c": np.array(data.batches[0]["a"] + 0, np.float64) / 5}
+
+    data = Data({}, ({"a": np.full(50, 1 + 2**-9, np.float32)},))
+    case = msgspec.structs.replace(CASE, precision="bf16")
+    found = check(Workload(lambda: {"c": np.full(50, 1 / 5)}, dict), data, Plain(), None, case)
+    off = to_type(np.array(1 / 5), "bf16").item() / ((1 + 2**-9) / 5) - 1
+    assert found.bound == pytest.approx(2 * abs(off))
+
+
+def test_few_numbers_have_a_fixed_bound_in_a_short_type():
+    """Whose errors are small by chance; those that are exact in the type must be exact."""
+    case = msgspec.structs.replace(CASE, precision="bf16")
+    for value, bound in ((1 / 3, 32 * 2**-8), (0.5, 1e-9)):
+        factors = {"a": np.full((1, 1), value, np.float32), "b": np.ones((1, 1), np.float32)}
+        workload = Workload(lambda value=value: {"c": np.full((1, 1), value)}, dict)
+        assert check(workload, Data({}, (factors,)), Product(), None, case).bound == bound
+
+
+def test_kinds_of_gradients_have_their_own_bounds():
+    """An error that would be nothing in a bias is found in a kernel."""
+
+    class Layers(Product):
+        def reference(self, params, data, mode):
+            total = np.add.accumulate(data.batches[0]["x"].astype(np.float64))[-1]
+            yield {"d_1.kernel": data.batches[0]["x"][0].astype(np.float64), "d_1.bias": total}
+
+    x = np.random.default_rng(0).standard_normal((300, 40), np.float32)
+    exact = {"d_1.kernel": x[0].astype(np.float64), "d_1.bias": x.sum(axis=0, dtype=np.float64)}
+    case = msgspec.structs.replace(CASE, precision="bf16")
+
+    def checked(name):
+        outputs = {**exact, name: 1.02 * exact[name]}
+        return check(Workload(lambda: outputs, dict), Data({}, ({"x": x},)), Layers(), None, case)
+
+    assert checked("d_1.bias").ok
+    assert not checked("d_1.kernel").ok
+
+
+def test_the_reference_may_have_less_in_later_steps_and_not_in_the_first():
+    losses = [{"loss": np.array(value), "m_w": np.ones(2)} for value in (3.0, 2.0, 1.0)]
+    expected = [losses[0], *({"loss": step["loss"]} for step in losses[1:])]
+    assert run(Told(*expected), *losses, case=TRAINING).ok
+    with pytest.raises(RuntimeError, match=r"the outputs are \['loss', 'm_w'\], but the reference has \['loss'\]"):
+        run(Told(*({"loss": step["loss"]} for step in losses)), *losses, case=TRAINING)
+    with pytest.raises(RuntimeError, match=r"the outputs are \['loss'\], but"):
+        run(Told(*losses), losses[0], *expected[1:], case=TRAINING)
 
 
 def test_an_imaginary_part_is_not_dropped():

@@ -30,5 +30,8 @@ def test_a_worker_whose_reader_ends_does_too(line: bytes, said: str) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.stdin.write(line + b"\n")
         process.stdin.flush()  # and the pipe stays open
-        assert process.wait(10) == 1
+        try:
+            assert process.wait(10) == 1
+        finally:
+            process.kill()
         assert process.stderr.read().decode().splitlines()[-1] == said

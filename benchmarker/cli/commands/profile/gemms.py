@@ -164,8 +164,7 @@ def _print(table: pd.DataFrame, top: int, *, wide: bool) -> None:
         shown = shown.drop(columns="batch")
     headings = [_HEADINGS.get(str(name), str(name)) for name in shown.columns]
     print_table(headings, cells(shown, wide=wide), drop=_DROPPED, cut=["kernel"], wide=wide)
-    known = table[table["flops"].notna()]
-    flops, took = known["flops"].sum(), known["total_ns"].sum() / 1e9
+    flops, took = table["flops"].sum(), (table["flops"] / table["flop_per_s"]).sum()  # of those whose FLOPs are known
     more = len(table) - len(shown)
     click.echo(
         f"all: {si(flops, 'FLOP')} in {si(took, 's')}, {si(flops / took if took else None, 'FLOP/s')}, "

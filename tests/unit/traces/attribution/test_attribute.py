@@ -328,7 +328,7 @@ def test_a_cost_that_no_device_can_do_in_the_time_is_none_and_counted(tmp_path, 
     assert [note for note in found.trace.notes if "no FLOPs" in note] == (
         [
             "1 event has no FLOPs or bytes: their rate would be above 1.2 times the peak of "
-            f"{of}, so the cost is not theirs, or in a cache"
+            f"{of}, so the cost is not theirs, or their data was in a cache"
         ]
         if of
         else []
