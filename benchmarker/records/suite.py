@@ -33,7 +33,7 @@ _DEFAULTS = {
     field.name: field.default
     for kind in (Case, Measuring)
     for field in msgspec.structs.fields(kind)
-    if field.name not in ("params", "ranks", "measuring", *OF_THE_MACHINE) and not field.required
+    if field.name not in ("params", "executions", "ranks", "measuring", *OF_THE_MACHINE) and not field.required
 }
 
 
