@@ -7,7 +7,7 @@ patches, C width of the model, T time steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -164,11 +164,13 @@ def noise_loss(prediction_BHWE: np.ndarray, noise_BHWL: np.ndarray) -> tuple[np.
     return np.square(difference_BHWL).mean(), d_prediction_BHWE
 
 
+@cache
 def time_table() -> np.ndarray:
     """Return cosines and sines of every time step, [T, 256], in float64: their angles are too large for fp32."""
     return np.concatenate(rope_tables(TIMESTEPS, FREQUENCIES, PERIOD), axis=-1)
 
 
+@cache
 def position_table(side: int, width: int) -> np.ndarray:
     """Return sines and cosines of the column of each patch, then those of its row, [N, C], as in the authors' code."""
     cos_SD, sin_SD = rope_tables(side, width // 2, PERIOD)
