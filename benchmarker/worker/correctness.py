@@ -93,9 +93,9 @@ def compare(workload: Workload, data: Data, problem: Problem, params: Any, case:
 def compare_gradients(workload: Workload, data: Data, problem: Problem, params: Any) -> Compared:
     """Compare the gradients that each device of this process has in a step in fp64 with those of the whole batch.
 
-    The losses of a few steps do not suffice: AdamW takes gradients that are too large by a factor for the right ones,
-    and in a short type a loss is hardly worse if each device trains by itself. Raises `RuntimeError` as `check` does,
-    and if the workload has no gradients.
+    The losses of a few steps do not suffice: AdamW takes gradients that are too large by a factor for the right ones.
+    Nor does the precision of a case: in a short type, rounding hides what is wrong with a few of many devices. Raises
+    `RuntimeError` as `check` does, and if the workload has no gradients.
     """
     if workload.gradients is None:
         raise RuntimeError("it divides a training step, but has no Workload.gradients to check the exchange by")
