@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BATCHES = 4
 """Distinct input batches that a workload cycles through, so that the data does not stay in a cache."""
+MODULES = "LOADEDMODULES"
+"""Where Environment Modules and Lmod list the modules that are loaded."""
 
 
 class Bench:
@@ -137,9 +139,15 @@ def open_bench(
 
 
 def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
-    """The environment variables that are set; paths in their values are replaced, as they do not belong in a record."""
-    return {
+    """The environment variables that are set; paths in their values are replaced, as they do not belong in a record.
+
+    Among them are the loaded modules of Environment Modules or Lmod: `gcc/12.2 cuda/12.8`.
+    """
+    found = {
         name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
         for name in names
         if name in os.environ
     }
+    if modules := os.environ.get(MODULES):
+        found[MODULES] = " ".join("<path>" if module.startswith("/") else module for module in modules.split(":"))
+    return found
