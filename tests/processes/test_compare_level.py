@@ -68,6 +68,7 @@ def trace(**changed):
         "devices": [],
         "missing": [],
         "critical_ranks": [],
+        "device_names": [],
         "exchanges": [],
         "notes": [],
         "complete": True,
