@@ -88,7 +88,6 @@ def test_jax_has_no_step_without_communication_where_it_writes_out_what_is_excha
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_losses_are_those_of_one_device_in_fp64(cli, framework, problem, way, devices):
     record = trained(cli, framework, devices, way, "fp64", problem)
-    assert record["check"]["output"] == "loss"
     assert record["check"]["error"] <= 1e-12
     assert record["cost"]["samples"] == 8
     assert record["case"]["ranks"] == {"jax": 1, "torch": devices}[framework]
