@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 QUICK_NOTE = (
-    "these are quick ceilings: each size measured once, and not preheated; on a CPU, those of products were 0.94 to "
-    "1.08 of the thorough ones, and those that memory limits 0.6 to 2.0"
+    "these are quick ceilings: each size measured once, and not preheated; on one CPU, those of products of 8 rows and "
+    "more were 0.94 to 1.08 of the thorough ones, those of one row and of memory 0.6 to 2.0"
 )
 """What a quick ceiling is, and how far it may be from a thorough one: two comparisons in benchmarks/README.md."""
 

@@ -123,8 +123,8 @@ def test_a_killed_parent_leaves_no_claim_behind(tmp_path):
 
 def test_the_list_shows_claims_and_plans(command):
     found = {each["name"]: each for each in json.loads(command("suite", "list", "--json").stdout)}
-    assert (found["toy-proof"]["claims"], found["toy-proof"]["cases"]) == (6, None)
-    assert (found["procurement"]["claims"], found["procurement"]["trials"]) == (None, 11)
+    assert (found["toy-proof"]["tests"], found["toy-proof"]["cases"]) == (6, None)
+    assert (found["procurement"]["tests"], found["procurement"]["trials"]) == (None, 11)
     limits = json.loads(command("suite", "run", "toy-proof", "--dry-run", "--json").stdout)
     assert limits[-1] == {"name": "hanging", "statement": "it ends", "limit_s": 2}
 

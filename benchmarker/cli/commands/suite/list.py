@@ -24,7 +24,7 @@ def command(as_json: bool) -> None:
             "version": suite.plan.version,
             "cases": len(factors.expand(suite.plan)),
             "trials": suite.plan.trials,
-            "claims": None,
+            "tests": None,
             "time": suite.time,
             "summary": suite.summary,
         }
@@ -32,14 +32,13 @@ def command(as_json: bool) -> None:
     ]
     for name in proofs():
         proof = load_proof(name)
-        claims = len(proof.claims)
         found.append(
             {
                 "name": name,
                 "version": None,
                 "cases": None,
                 "trials": None,
-                "claims": claims,
+                "tests": len(proof.claims),
                 "time": proof.time,
                 "summary": proof.summary,
             }
@@ -48,5 +47,4 @@ def command(as_json: bool) -> None:
         print_json(found)
     else:
         cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
-        headings = ["tests" if name == "claims" else name for name in found[0]]
-        print_table(headings, cells, drop=["version", "tests", "trials"], remedy="--json has")
+        print_table(list(found[0]), cells, drop=["version", "tests", "trials"], remedy="--json has")
