@@ -21,6 +21,10 @@ from benchmarker.hooks import registry
 from benchmarker.planning import kept_abilities
 from benchmarker.records import ceilings
 
+# Several tests run side by side, each with workers that use all cores: threads that wait must leave the cores to others,
+# where libraries would let them spin, so that tests take up to four times as long.
+os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
+
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:

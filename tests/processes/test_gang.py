@@ -138,6 +138,7 @@ def test_a_rank_that_hangs_is_named_and_its_stack_is_kept(cli, tmp_path):
     assert children() == before
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_stopped_is_named(toy_folder, tmp_path):
     with started(toy_folder, tmp_path, "--timeout=6s", "--json") as run:
         *_, last = sorted(workers(run.pid), key=lambda worker: worker.pid)
