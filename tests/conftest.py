@@ -21,7 +21,7 @@ from benchmarker.hooks import registry
 from benchmarker.planning import kept_abilities
 from benchmarker.records import ceilings
 
-# Several tests run side by side, each with workers that use all cores: threads that wait must leave the cores to others,
+# Tests run side by side, each with workers that use all cores: threads that wait must leave the cores to others,
 # where libraries would let them spin, so that tests take up to four times as long.
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 
