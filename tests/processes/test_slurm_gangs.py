@@ -155,7 +155,6 @@ def test_two_nodes_with_two_devices_each_make_one_record(
     assert sorted(device for rank in record["ranks"] for device in rank["devices"]) == [0, 1, 2, 3]
     assert len(record["machines"]) == 2
     if framework != "toy":
-        assert record["check"]["output"] == "loss"
         assert record["check"]["error"] <= 1e-12
     path = next(job["folder"].glob("2*.json"))
     shown = program("show", str(path)).stdout
