@@ -16,7 +16,9 @@ from benchmarker_problems.attention import Impl
 from benchmarker_problems.layers.reference import (
     Gradients,
     Layer,
+    Pullback,
     Weights,
+    blocks,
     embedding,
     gelu_tanh,
     layer_norm,
@@ -24,6 +26,7 @@ from benchmarker_problems.layers.reference import (
     mlp,
     patches,
     prefixed,
+    recomputed,
     rope_tables,
     select,
     self_attention,
@@ -42,9 +45,6 @@ FREQUENCIES = 256
 PERIOD = 10_000.0
 """The longest period of sines and cosines, divided by 2π."""
 
-Modulations = list[np.ndarray]
-"""Shift, scale and gate, each [B, 1, C]."""
-
 
 def forward(
     weights: Weights, batch: Mapping[str, np.ndarray], params: DitParams, impl: Impl = "einsum"
@@ -55,10 +55,9 @@ def forward(
     patches_BNC, patch_pullback = linear(patches_BNP, select(weights, "patch_embed"))
     x_BNC = patches_BNC + position_table(p.side, p.d_model).astype(dtype)
     condition_BC, to_embeddings = conditions(weights, batch["timesteps"], batch["labels"], dtype)
-    pullbacks = []
-    for layer in range(p.n_layer):
-        x_BNC, pullback = block(x_BNC, condition_BC, select(weights, f"h.{layer}"), p.n_head, impl)
-        pullbacks.append(pullback)
+    x_BNC, blocks_pullback = blocks(
+        x_BNC, weights, p.n_layer, lambda x_BNC, of_block: block(x_BNC, condition_BC, of_block, p.n_head, impl)
+    )
     modulation_BE, modulation_pullback = linear(condition_BC, select(weights, "modulation_f"))
     normed_BNC, ln_pullback = adaptive_norm(x_BNC, *np.split(modulation_BE[:, None], 2, axis=-1))
     tiles_BNP, head_pullback = linear(normed_BNC, select(weights, "head"))
@@ -67,11 +66,10 @@ def forward(
         d_normed_BNC, d_head = head_pullback(patches(d_prediction_BHWE, p.patch_size))
         d_x_BNC, *d_modulation = ln_pullback(d_normed_BNC)
         d_condition_BC, d_final = modulation_pullback(np.concatenate(d_modulation, axis=-1)[:, 0])
-        gradients = prefixed("modulation_f", d_final) | prefixed("head", d_head)
+        d_x_BNC, d_blocks = blocks_pullback(d_x_BNC)
         for layer in reversed(range(p.n_layer)):
-            d_x_BNC, d_also_BC, d_block = pullbacks[layer](d_x_BNC)
-            d_condition_BC += d_also_BC
-            gradients |= prefixed(f"h.{layer}", d_block)
+            d_condition_BC += d_blocks.pop(f"h.{layer}.condition")
+        gradients = prefixed("modulation_f", d_final) | prefixed("head", d_head) | d_blocks
         _, d_patch_embed = patch_pullback(d_x_BNC)
         return gradients | prefixed("patch_embed", d_patch_embed) | to_embeddings(d_condition_BC)
 
@@ -99,39 +97,41 @@ def conditions(
 
 def block(
     x_BNC: np.ndarray, condition_BC: np.ndarray, weights: Weights, n_head: int, impl: Impl
-) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, Gradients]]]:
-    """Apply attention and MLP; the pullback gives the gradients of the input, of the condition and of the weights."""
+) -> tuple[np.ndarray, Pullback]:
+    """Apply attention and MLP; the pullback gives the gradient of `condition` with those of the weights."""
     modulation_BE, modulation_pullback = linear(condition_BC, select(weights, "modulation"))
-    modulations = np.split(modulation_BE[:, None], 6, axis=-1)
-    attention = partial(self_attention, weights=weights, n_head=n_head, impl=impl, bias_TT=None)
-    x_BNC, attention_pullback = gated(x_BNC, modulations[:3], attention)
-    x_BNC, mlp_pullback = gated(x_BNC, modulations[3:], partial(mlp, weights=weights, activation=gelu_tanh))
+    halves = np.split(modulation_BE[:, None], 2, axis=-1)
+    attention = gated(halves[0], partial(self_attention, weights=weights, n_head=n_head, impl=impl, bias_TT=None))
+    x_BNC, attention_pullback = recomputed(attention)(x_BNC)
+    x_BNC, mlp_pullback = gated(halves[1], partial(mlp, weights=weights, activation=gelu_tanh))(x_BNC)
 
-    def pullback(d_x_BNC: np.ndarray) -> tuple[np.ndarray, np.ndarray, Gradients]:
-        d_x_BNC, d_of_mlp, d_mlp = mlp_pullback(d_x_BNC)
-        d_x_BNC, d_of_attention, d_attention = attention_pullback(d_x_BNC)
-        d_modulation_BE = np.concatenate(d_of_attention + d_of_mlp, axis=-1)[:, 0]
-        d_condition_BC, d_modulation = modulation_pullback(d_modulation_BE)
-        return d_x_BNC, d_condition_BC, d_attention | d_mlp | prefixed("modulation", d_modulation)
+    def pullback(d_x_BNC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+        d_x_BNC, d_mlp = mlp_pullback(d_x_BNC)
+        d_x_BNC, d_attention = attention_pullback(d_x_BNC)
+        d_modulation_B1E = np.concatenate([half.pop("modulation") for half in (d_attention, d_mlp)], axis=-1)
+        d_condition_BC, d_modulation = modulation_pullback(d_modulation_B1E[:, 0])
+        return d_x_BNC, d_attention | d_mlp | prefixed("modulation", d_modulation) | {"condition": d_condition_BC}
 
     return x_BNC, pullback
 
 
-def gated(
-    x_BNC: np.ndarray, modulations: Modulations, branch: Layer
-) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Modulations, Gradients]]]:
-    """Return x + gate·branch(adaptive_norm(x, shift, scale))."""
-    shift_B1C, scale_B1C, gate_B1C = modulations
-    h_BNC, norm_pullback = adaptive_norm(x_BNC, shift_B1C, scale_B1C)
-    y_BNC, branch_pullback = branch(h_BNC)
+def gated(modulation_B1E: np.ndarray, branch: Layer) -> Layer:
+    """Return x + gate·branch(adaptive_norm(x, shift, scale)) as a layer whose weights include the `modulation`."""
+    shift_B1C, scale_B1C, gate_B1C = np.split(modulation_B1E, 3, axis=-1)
 
-    def pullback(d_BNC: np.ndarray) -> tuple[np.ndarray, Modulations, Gradients]:
-        d_h_BNC, gradients = branch_pullback(d_BNC * gate_B1C)
-        d_x_BNC, d_shift_B1C, d_scale_B1C = norm_pullback(d_h_BNC)
-        d_gate_B1C = sum_of_rows(d_BNC * y_BNC)[:, None]
-        return d_BNC + d_x_BNC, [d_shift_B1C, d_scale_B1C, d_gate_B1C], gradients
+    def forward(x_BNC: np.ndarray) -> tuple[np.ndarray, Pullback]:
+        h_BNC, norm_pullback = adaptive_norm(x_BNC, shift_B1C, scale_B1C)
+        y_BNC, branch_pullback = branch(h_BNC)
 
-    return x_BNC + gate_B1C * y_BNC, pullback
+        def pullback(d_BNC: np.ndarray) -> tuple[np.ndarray, Gradients]:
+            d_h_BNC, gradients = branch_pullback(d_BNC * gate_B1C)
+            d_x_BNC, *d_modulation = norm_pullback(d_h_BNC)
+            d_modulation.append(sum_of_rows(d_BNC * y_BNC)[:, None])
+            return d_BNC + d_x_BNC, gradients | {"modulation": np.concatenate(d_modulation, axis=-1)}
+
+        return x_BNC + gate_B1C * y_BNC, pullback
+
+    return forward
 
 
 def adaptive_norm(

@@ -276,6 +276,14 @@ def transformer_block(
     return x_BTC, pullback
 
 
+def recomputed(layer: Layer) -> Layer:
+    """Return the layer with a pullback that computes it again, so that only its input is kept.
+
+    If inference keeps more, its memory is returned to the operating system after each step, and cleared in the next.
+    """
+    return lambda x_C: (layer(x_C)[0], lambda d_y_C: layer(x_C)[1](d_y_C))  # noqa: PLW0108 - again, when it is called
+
+
 def blocks(
     x: np.ndarray, weights: Weights, count: int, block: Callable[[np.ndarray, Weights], tuple[np.ndarray, Pullback]]
 ) -> tuple[np.ndarray, Pullback]:
@@ -287,7 +295,7 @@ def blocks(
     inputs = []
     for of_block in weights_of:
         inputs.append(x)
-        x, _ = block(x, of_block)
+        x = block(x, of_block)[0]
 
     def pullback(d_x: np.ndarray) -> tuple[np.ndarray, Gradients]:
         gradients: Gradients = {}

@@ -6,11 +6,22 @@ of a token, R rows of an expert.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarker_problems.layers.reference import Gradients, Pullback, Weights, linear, prefixed, select, swiglu
+from benchmarker_problems.layers.reference import (
+    Gradients,
+    Pullback,
+    Weights,
+    linear,
+    mlp,
+    prefixed,
+    recomputed,
+    select,
+    swiglu,
+)
 
 if TYPE_CHECKING:
     from benchmarker_problems.moe import MoeParams
@@ -32,25 +43,22 @@ def mixture(x_BTC: np.ndarray, weights: Weights, params: MoeParams) -> tuple[np.
     experts = []
     for expert in range(params.n_expert):
         sent = np.nonzero((chosen_NK == expert) & kept_NK)
-        fc, proj = ({"kernel": weights[f"moe_{name}.kernel"][expert]} for name in ("fc", "proj"))
-        gate_up_RE, fc_pullback = linear(x_NC[sent[0]], fc)
-        inner_RF, swiglu_pullback = swiglu(gate_up_RE)
-        y_RC, proj_pullback = linear(inner_RF, proj)
+        kernels = {f"mlp_{name}.kernel": weights[f"moe_{name}.kernel"][expert] for name in ("fc", "proj")}
+        y_RC, expert_pullback = recomputed(partial(mlp, weights=kernels, activation=swiglu))(x_NC[sent[0]])
         y_NC[sent[0]] += gates_NK[sent][:, None] * y_RC
-        experts.append((sent, y_RC, proj_pullback, swiglu_pullback, fc_pullback))
+        experts.append((sent, y_RC, expert_pullback))
 
     def pullback(d_y_BTC: np.ndarray) -> tuple[np.ndarray, Gradients]:
         d_y_NC = d_y_BTC.reshape(x_NC.shape)
         d_x_NC, d_gates_NK = np.zeros_like(x_NC), np.zeros_like(gates_NK)
         d_fc, d_proj = [], []
-        for sent, y_RC, proj_pullback, swiglu_pullback, fc_pullback in experts:
+        for sent, y_RC, expert_pullback in experts:
             d_y_RC = d_y_NC[sent[0]]
             d_gates_NK[sent] = (d_y_RC * y_RC).sum(axis=1)
-            d_inner_RF, of_proj = proj_pullback(gates_NK[sent][:, None] * d_y_RC)
-            d_x_RC, of_fc = fc_pullback(swiglu_pullback(d_inner_RF))
+            d_x_RC, d_kernels = expert_pullback(gates_NK[sent][:, None] * d_y_RC)
             d_x_NC[sent[0]] += d_x_RC
-            d_fc.append(of_fc["kernel"])
-            d_proj.append(of_proj["kernel"])
+            d_fc.append(d_kernels["mlp_fc.kernel"])
+            d_proj.append(d_kernels["mlp_proj.kernel"])
         d_scores_NK = gates_NK * (d_gates_NK - (gates_NK * d_gates_NK).sum(axis=1, keepdims=True))
         d_scores_NE = np.zeros_like(scores_NE)
         np.put_along_axis(d_scores_NE, chosen_NK, d_scores_NK, axis=1)
