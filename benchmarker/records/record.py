@@ -11,7 +11,7 @@ Schema history (`SCHEMA_VERSION`):
 7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
 8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
 9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
-10 `case.parallel`, `case.each`; `local` (the work of each device without communication); `allocation`; failures of kind
+10 `case.parallel`, `case.independent`; `local` (work of each device without exchanges); `allocation`; failures of kind
    `preempted`
 11 `case.nodes`, `machines`, `ranks[].node`, `error.node`; failures of kind `node` (gangs over nodes)
 12 `energy.sensors[].node`, `telemetry[].node`, `meters[].node` (energy over nodes); `design.session`
