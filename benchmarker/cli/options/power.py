@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from click.core import ParameterSource
 
 from benchmarker.api.case import Measuring
 from benchmarker.cli.options.types import Duration, Number
@@ -12,19 +11,8 @@ from benchmarker.power import samplers
 _DEFAULT = Measuring()
 
 
-def _meter(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Remember the meter of a flag such as `--power-nvml` for `_meters`."""
-    if value:
-        context.meta.setdefault(__name__, []).append(str(option.name).removeprefix("power_"))
-
-
 def _meters(context: click.Context, option: click.Parameter, value: str) -> str:
-    """Return `--power` with the meters of flags added; raises `UserError` if a meter is unknown."""
-    if named := context.meta.pop(__name__, []):
-        if context.get_parameter_source("power") is ParameterSource.COMMANDLINE:
-            named.insert(0, value)
-        context.set_parameter_source("power", ParameterSource.COMMANDLINE)
-        value = ",".join(named)
+    """Return `--power`; raises `UserError` if a meter is unknown."""
     samplers.meters(value)
     return value
 
@@ -38,12 +26,7 @@ POWER = (
         callback=_meters,
         help="Meters to read. auto: all found here; passive: the same without extending the trial; none: no meter.",
     ),
-    click.option(
-        "--power-nvml", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=nvml."
-    ),
-    click.option(
-        "--power-rapl", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=rapl."
-    ),
+    click.option("--power-nvml", "power", flag_value="nvml", help="Same as --power=nvml."),
     click.option(
         "--power-hz",
         type=Number(min=0, max=100, min_open=True),
