@@ -1,10 +1,10 @@
 """The parent's side of a gang: start the ranks, listen until all have ended, and find what failed.
 
 Each rank is a worker with pipes of its own, on this machine or behind the agent of its node. Rank 0 binds a port and
-tells its address, which is passed on to the others; from then on the ranks talk to each other (`worker.process_group`). If one
-of them fails, the others usually fail because of it, or wait for it without end: so failures are gathered for a
-moment, the likeliest cause is chosen among them (`agent.cause`), and all ranks are ended. Over several nodes, a rank
-that has only lost its peer is not believed before all nodes were asked whether they are there.
+tells its address, which is passed on to the others; from then on the ranks talk to each other (`process_group.py` in
+`worker`). If one of them fails, the others usually fail because of it, or wait for it without end: so failures are
+gathered for a moment, the likeliest cause is chosen among them (`agent.cause`), and all ranks are ended. Over several
+nodes, a rank that has only lost its peer is not believed before all nodes were asked whether they are there.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 @pytest.fixture
 def traced():
     """A measured record of PyTorch with a profile."""
-    records = [reading.read(path.read_bytes()) for path in sorted(FIXTURES.glob("v10/2*.json"))]
+    records = [reading.read(path.read_bytes()) for path in sorted(FIXTURES.glob("v1/2*.json"))]
     record = next(record for record in records if record.trace)
     return msgspec.structs.replace(record, command=command_line(record.case))
 
@@ -111,7 +111,7 @@ def test_what_devices_exchange_is_compared(traced):
 
 
 def test_copies_on_each_device_have_the_cost_of_all():
-    record = of("gemm", devices=3, each=True)
+    record = of("gemm", devices=3, independent=True)
     assert ("cost.samples", "cost.samples is 1, but the problem's formula gives 3") in differences(record)
 
 
