@@ -11,9 +11,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import toml
 from benchmarker.files.values import take
 from benchmarker.planning.factors import CASE_NAME, Description
+from benchmarker.records.factors import setting
 from benchmarker.records.plan import with_current_design
 from benchmarker.records.record import DesignKind
-from benchmarker.records.selection import setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
