@@ -6,9 +6,10 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import pkgutil
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -75,7 +76,8 @@ def known(address: str) -> Plugin | None:
 def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
     """Return the plugins of all distributions on `path`, which is that of this process, by address, sorted.
 
-    Reading the metadata of every installed distribution takes tens of milliseconds, so each path is read once.
+    An entry point registers each, but for the implementations in a problem's own package: they are its modules that are
+    named for a framework. Reading the metadata of all distributions takes tens of milliseconds: each path is read once.
     """
     plugins: dict[str, Plugin] = {}
     names: dict[metadata.Distribution | None, tuple[str, str]] = {None: ("unknown", "unknown")}
@@ -95,13 +97,22 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address} as {plugin.module}; name only the module"
             )
-        other = plugins.setdefault(plugin.address, plugin)
-        if other != plugin:
-            raise UserError(
-                f"two distributions register {plugin.address}: {other.distribution} and {plugin.distribution}; "
-                f"uninstall one of them"
-            )
+        _add(plugins, plugin)
+    frameworks = {plugin.name for plugin in plugins.values() if plugin.kind == "framework"}
+    for problem in [plugin for plugin in plugins.values() if plugin.kind == "problem"]:
+        for framework in frameworks.intersection(_modules_in(problem.module)):
+            address, module = f"workload.{problem.name}.{framework}", f"{problem.module}.{framework}"
+            _add(plugins, replace(problem, address=address, module=module))
     return dict(sorted(plugins.items()))
+
+
+def _add(plugins: dict[str, Plugin], plugin: Plugin) -> None:
+    other = plugins.setdefault(plugin.address, plugin)
+    if other != plugin:
+        raise UserError(
+            f"two distributions register {plugin.address}: {other.distribution} and {plugin.distribution}; "
+            "uninstall one of them"
+        )
 
 
 def find(address: str) -> Plugin:
@@ -196,15 +207,24 @@ def _missing(plugin: Plugin, module: str) -> str:
 
 def _source(module: str) -> Path | None:
     """Return the file of a module, without importing the module or the packages that contain it."""
-    top, *rest = module.split(".")
-    spec = importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    if not rest:
-        return Path(spec.origin) if spec.origin else None
-    for folder in spec.submodule_search_locations or []:
-        base = Path(folder, *rest)
-        for file in (base.with_suffix(".py"), base / "__init__.py"):
+    package, _, name = module.rpartition(".")
+    if not package:
+        spec = importlib.util.find_spec(module)
+        return Path(spec.origin) if spec and spec.origin else None
+    for folder in _folders(package):
+        for file in (Path(folder, f"{name}.py"), Path(folder, name, "__init__.py")):
             if file.is_file():
                 return file
     return None
+
+
+def _modules_in(package: str) -> list[str]:
+    """Return the names of the modules in a package, which a module has none of, without importing anything."""
+    return [module.name for module in pkgutil.iter_modules(_folders(package))]
+
+
+def _folders(package: str) -> list[str]:
+    """Return the folders that hold the modules of a package, without importing it."""
+    top, *rest = package.split(".")
+    spec = importlib.util.find_spec(top)
+    return [str(Path(folder, *rest)) for folder in (spec and spec.submodule_search_locations) or []]

@@ -1,8 +1,8 @@
 """The hooks that a plugin can implement.
 
 Each entry point of the group `benchmarker` names one module. The entry point's name is the plugin's address:
-`framework.torch`, `problem.gemm`, `workload.gemm.torch`, `meter.nvml`, `metric.throughput`. A process loads only the
-addresses that it needs.
+`framework.torch`, `problem.gemm`, `meter.nvml`, `metric.throughput`. A module of a problem's package that is named for
+a framework needs none: it is `workload.gemm.torch`. A process loads only the addresses that it needs.
 """
 
 from __future__ import annotations

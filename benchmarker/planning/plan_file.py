@@ -12,7 +12,6 @@ from benchmarker.files import toml
 from benchmarker.files.values import take
 from benchmarker.planning.factors import CASE_NAME, Description
 from benchmarker.records.factors import setting
-from benchmarker.records.plan import with_current_design
 from benchmarker.records.record import DesignKind
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def read(path: Path, name: str | None = None) -> Description:
 
 
 def _describe(found: Mapping[str, Any]) -> Description:
-    found = with_current_design(found)
     base = {name: value for name, value in found.items() if name not in (*_OF_THE_PLAN, *_TABLES)}
     base = _table("", base, _Value)
     measuring = _table("measuring.", take("measuring", found.get("measuring", {}), dict[str, Any]), _Value)

@@ -105,17 +105,11 @@ def _written(tables: Iterable[pa.Table], channels: bytes) -> bytes:
 
 
 def read(path: Path) -> TimeSeries:
-    """Read the time series in a file, which has no nodes if it is of an earlier version.
-
-    Raises `UserError` if it is not a time series.
-    """
+    """Read the time series in a file; raises `UserError` if it is not one."""
     try:
         regular.check(path)
         table = pq.read_table(path)
-        channels = msgspec.json.decode((table.schema.metadata or {}).get(_CHANNELS, b""), type=_OfNode | list[_OfNode])
-        if isinstance(channels, dict):
-            table = table.append_column("node", pa.repeat(0, len(table)))
-            channels = [channels]
+        channels = msgspec.json.decode((table.schema.metadata or {}).get(_CHANNELS, b""), type=list[_OfNode])
         return TimeSeries(table.select(COLUMNS).cast(_SCHEMA).to_pandas(), channels)
     except (OSError, KeyError, pa.ArrowException, msgspec.DecodeError) as error:
         raise UserError(f"{path}: not a time series: {' '.join(str(error).split())[:200]}") from None

@@ -124,7 +124,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `searched` states that the rates of the steps were chosen by bisection, to find the highest that meets it.
     """
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[1] = 1
     run_id: str
     benchmarker: str
     machine: Machine

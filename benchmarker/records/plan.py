@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,7 +20,6 @@ from benchmarker.records.suite import PlannedSuite, TrialSuite
 
 MOST_TRIALS = 1_000_000
 """Most trials of a run: at a second each, twelve days."""
-_FIELDS_OF_VERSION_1 = {"run_id", "cases", "order"}
 PlannedTrial = tuple[int, int]
 """A trial of a plan: (case index, round)."""
 
@@ -120,21 +119,5 @@ def make_plan(
 
 
 def read(content: bytes) -> Plan:
-    """Decode the plan in a file's content, of this version or an earlier one; raises msgspec.DecodeError."""
-    fields = with_current_design(msgspec.json.decode(content, type=dict[str, Any]))
-    if fields.keys() == _FIELDS_OF_VERSION_1:
-        order = msgspec.convert(fields["order"], list[PlannedTrial])
-        fields |= {"trials": 1 + max((trial for _, trial in order), default=0), "seed": 0}
-    fields["cases"] = [with_strategy(case) for case in fields.get("cases", [])]
-    return msgspec.convert(fields, Plan)
-
-
-def with_strategy(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a case with `parallel`: where earlier versions trained on several devices, by data."""
-    trained = case.get("devices", 1) > 1 and case.get("mode") == "training"
-    return {"parallel": "dp" if trained else "none", **case}
-
-
-def with_current_design(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with the design `rounds` for its former name `blocks`, in a plan file or a run's plan."""
-    return {**fields, "design": "rounds"} if fields.get("design") == "blocks" else dict(fields)
+    """Decode the plan in a file's content; raises msgspec.DecodeError."""
+    return msgspec.json.decode(content, type=Plan)

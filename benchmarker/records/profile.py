@@ -46,7 +46,7 @@ class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of one name, scope and phase; `std_ns` is the standard deviation of these rows only (divided by n).
 
     `flops` and `bytes` are sums, and null if the shapes do not determine them. Rows for which they do and rows for
-    which they do not are separate lines; in older records a line may hold both.
+    which they do not are separate lines.
     """
 
     name: str
@@ -109,8 +109,7 @@ class Trace(Struct, frozen=True, forbid_unknown_fields=True):
     `missing` lists what should be in the trace but is not; if it is empty, the trace is `complete`. `notes` list what
     was left out on purpose. `outside_ns` is the time outside any scope, `uncategorised_ns` the time without a category.
     `wall_ns` is the time covered by the profiled steps and by work; without steps, from the begin of the first work to
-    the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them. In older records
-    `wall_ns` is a sum too, and lasts from the first event to the last.
+    the end of the last. It is the same for all devices; `busy_ns` and `idle_ns` are summed over them.
     `communication_ns` is the time in which data moved between devices, `hidden_ns` the part of it that overlapped with
     other work, and `waiting_ns` the part in which a device only waited for another one to begin, if that is known.
     `critical_ranks` has, for each step, the device for which the others waited longest, by its place among the devices;

@@ -1,21 +1,4 @@
-"""The record: the raw measurements of one trial, in the units that the field names carry.
-
-Schema history (`SCHEMA_VERSION`):
-1  first version
-2  `design` (the trial's position in its run), `witnesses` (interference); failures of kind `skipped`, `partner`
-3  `trace`, `scopes`, `kernels` (profile results)
-4  `energy`, `telemetry`, `meters` (sensor readings); power and temperature in `preheat`; `witnesses.temperature_C`;
-   `device.pci`
-5  renamed: `interference` (was `witnesses`), `meters[].unavailable` (was `lacks`), design `rounds` (was `blocks`)
-6  `suite` (the suite or plan file that the trial comes from)
-7  `machine.model`; `trace.rank`, `trace.world_size`, `trace.format` of `nsys` and `rocprof`
-8  `token_times`; `cost.input_tokens`, `cost.output_tokens`
-9  `case.devices`, `case.ranks`, `ranks`, `error.rank` (gangs)
-10 `case.parallel`, `case.each`; `local` (the work of each device without communication); `allocation`; failures of kind
-   `preempted`
-11 `case.nodes`, `machines`, `ranks[].node`, `error.node`; failures of kind `node` (gangs over nodes)
-12 `energy.sensors[].node`, `telemetry[].node`, `meters[].node` (energy over nodes); `design.session`
-"""
+"""The record: the raw measurements of one trial, in the units that the field names carry."""
 
 from __future__ import annotations
 
@@ -34,7 +17,7 @@ from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite
 
-SCHEMA_VERSION: Literal[12] = 12
+SCHEMA_VERSION: Literal[1] = 1
 
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -290,7 +273,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     they were reached; otherwise there are none.
     """
 
-    schema_version: Literal[12]
+    schema_version: Literal[1]
     run_id: str
     trial_id: str
     trial: Count

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "fixtures/records/v10"
+FOLDER = Path(__file__).parents[1] / "fixtures/records/v1"
 RECORDS = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("2*.json"))]
 COMMANDS = [
     ("show", "d"),

@@ -1,11 +1,9 @@
 """`serve-load --framework`: an engine in a worker, checked, loaded, and ended."""
 
-import json
 import os
 import signal
 from itertools import pairwise
 
-import msgspec
 import pytest
 
 from benchmarker.records import load as loads
@@ -90,16 +88,6 @@ def test_an_interrupt_leaves_what_was_measured_and_no_process(serve, tmp_path, m
     assert 0 < len(step.outcomes) <= 20
     assert f"doubt: interrupted: only {len(step.outcomes)} of {step.planned} requests finished" in done.stdout
     assert not servers[0]._thread.is_alive()
-
-
-def test_a_load_of_the_first_version_is_read(serve, tmp_path):
-    serve("--rate=40")
-    path, load = stored(tmp_path)
-    old = msgspec.json.decode(path.read_bytes())
-    del old["engine"]
-    path.write_text(json.dumps(old | {"schema_version": 1, "endpoint": "http://127.0.0.1:8000/v1"}))
-    found = loads.read(path)
-    assert (found.endpoint, found.engine, found.steps) == ("http://127.0.0.1:8000/v1", None, load.steps)
 
 
 @pytest.mark.parametrize(

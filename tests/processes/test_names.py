@@ -21,7 +21,7 @@ from benchmarker.machine.description import describe
 from benchmarker.records import reading
 from benchmarker.worker.protocol import Events
 
-RECORDS = Path(__file__).parents[1] / "fixtures/records/v10"
+RECORDS = Path(__file__).parents[1] / "fixtures/records/v1"
 UNDECODABLE = os.fsdecode(b"\xff")
 ODD = "a\nb\x1b[2J\x07"
 """The bell too, because click takes escape sequences out of what goes to a pipe."""

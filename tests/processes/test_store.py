@@ -206,8 +206,8 @@ def test_a_results_folder_that_cannot_be_written_is_told(tmp_path):
         (b'{"schema_version": 1', "Input data was truncated"),
         (b"\xff\xfe", "malformed"),
         (b"[]", "Expected `object`, got `array`"),
-        (b'{"schema_version": 13}', "made by a newer version of benchmarker (schema 13); update this one"),
-        (b'{"schema_version": 2}', "missing required field `run_id`"),
+        (b'{"schema_version": 2}', "made by a newer version of benchmarker (schema 2); update this one"),
+        (b'{"schema_version": 0}', "Invalid enum value 0"),
         (b'{"schema_version": 1}', "missing required field `run_id`"),
     ],
 )

@@ -28,6 +28,27 @@ def test_two_plugins_of_one_name_are_refused(distribution):
         registry.registered()
 
 
+def test_a_module_named_for_a_framework_implements_the_problem_of_its_package(distribution):
+    files = {"__init__.py": "", "jax.py": "", "torch.py": "raise AssertionError\n", "work.py": ""}
+    distribution("rowing", {"problem.row": "rowing"}, files)
+    distribution("rowing_in_scull", {"framework.scull": "rowing_in_scull", "workload.row.scull": "rowing_in_scull"}, {})
+    assert registry.implementing("row") == ["jax", "scull", "torch"]
+    plugin = registry.find("workload.row.jax")
+    assert (plugin.module, plugin.distribution, plugin.version) == ("rowing.jax", "rowing", "1.0")
+    with pytest.raises(UserError, match=r"workload.row.jax does not implement the hook describe_workload"):
+        registry.load(["workload.row.jax"])
+    with pytest.raises(UserError, match=r"workload.row.torch cannot be imported: AssertionError"):
+        registry.load(["workload.row.torch"])
+    with pytest.raises(UserError, match=r"no workload is named 'row.work'"):
+        registry.find("workload.row.work")
+
+
+def test_another_distribution_cannot_replace_an_implementation(distribution):
+    distribution("own", {"workload.gemm.jax": "own"}, {"__init__.py": ""})
+    with pytest.raises(UserError, match=r"two distributions register workload.gemm.jax: own and framework-"):
+        registry.registered()
+
+
 @pytest.mark.parametrize("address", ["gadget.x", "framework", "framework.", "workload.gemm"])
 def test_an_address_of_no_kind_is_refused(distribution, address):
     distribution("odd", {address: "odd"}, {"__init__.py": ""})

@@ -50,10 +50,6 @@ def test_a_plan_has_a_name_and_a_version_and_so_have_its_cases(tmp_path):
     assert description.cases == [{factors.CASE_NAME: "small", "m": 1}, {"m": 2}]
 
 
-def test_the_former_name_of_the_design_is_read(tmp_path):
-    assert read(tmp_path, "design = 'blocks'").design == "rounds"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

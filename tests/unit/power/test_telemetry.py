@@ -1,6 +1,5 @@
 import io
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -46,17 +45,6 @@ def test_readings_of_several_nodes_are_by_node_and_its_own_time(tmp_path):
     assert line.readings["node"].tolist() == [0] * 5 + [2] * 4
     assert line.readings["time_ns"].tolist() == [10, 20, 20, 30, 30, 3, 3, 4, 4]
     assert [round(each * 1e9) for each in line.seconds()] == [0, 10, 10, 20, 20, 0, 0, 1, 1]
-
-
-def test_a_file_of_an_earlier_version_has_one_node(tmp_path):
-    table = pq.read_table(io.BytesIO(telemetry.encode(BOTH)))
-    channels = msgspec.json.encode({one.meter: one.channels for one in BOTH[:2]})
-    old = table.drop_columns(["node"]).replace_schema_metadata({b"benchmarker.channels": channels})
-    pq.write_table(old, tmp_path / "old.parquet")
-    (tmp_path / "new.parquet").write_bytes(telemetry.encode(BOTH))
-    before, now = (telemetry.read(tmp_path / f"{name}.parquet") for name in ("old", "new"))
-    assert before.channels == now.channels
-    assert before.readings.equals(now.readings)
 
 
 def test_a_notebook_finds_it_beside_its_record(tmp_path):

@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures/records"
 @pytest.fixture
 def traced():
     """A measured record of PyTorch with a profile."""
-    records = [reading.read(path.read_bytes()) for path in sorted(FIXTURES.glob("v10/2*.json"))]
+    records = [reading.read(path.read_bytes()) for path in sorted(FIXTURES.glob("v1/2*.json"))]
     record = next(record for record in records if record.trace)
     return msgspec.structs.replace(record, command=command_line(record.case))
 

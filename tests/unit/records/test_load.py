@@ -36,7 +36,7 @@ def test_a_load_is_no_record(tmp_path):
         (("steps", 0, "outcomes"), [], "Expected `array` of length >= 1"),
         (("steps", 0, "planned"), 1, "more outcomes than planned"),
         (("steps", 0, "rate_per_s"), -1.0, "Expected `float` > 0"),
-        (("schema_version",), 3, "Invalid enum value 3"),
+        (("schema_version",), 2, "Invalid enum value 2"),
         (("extra",), 2, "unknown field `extra`"),
         (("prompt_len",), {"low": 3, "high": 2}, "3 is above 2"),
     ],

@@ -12,7 +12,7 @@ from benchmarker.records.rates import LOAD, LOCAL, PREHEAT, PROFILE, SHORT, TIME
 from benchmarker.records.record import Blocks, Failure, Local, Preheat, TokenTimes
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/records"
-TRACED = next(path for path in sorted(FIXTURES.glob("v10/2*.json")) if '"trace":null' not in path.read_text())
+TRACED = next(path for path in sorted(FIXTURES.glob("v1/2*.json")) if '"trace":null' not in path.read_text())
 
 
 def made(step_s=0.1, steps=1, *, timed_s=1.01, **fields):
