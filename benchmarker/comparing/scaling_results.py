@@ -115,7 +115,7 @@ class Devices(Struct, frozen=True, kw_only=True):
 
 
 class Scalings(Struct, frozen=True, kw_only=True):
-    """All series of some records, and all cases in which each of several devices works by itself.
+    """All series of some records, and all cases of several independent devices.
 
     `left_out` says why other cases of several devices are in no series; `notes` are doubts that concern several.
     """

@@ -102,7 +102,7 @@ def _plan(
 def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]]:
     """Return the settings of each case, on all devices of this node unless it states how many, and what is left out.
 
-    Each device works by itself, but in an exchange between them. One device exchanges nothing.
+    The devices compute independently, but in an exchange between them. One device exchanges nothing.
     """
     counts: dict[tuple[str, str, str], int] = {}
     found: list[Settings] = []
@@ -120,7 +120,7 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
             counts[key] = _devices(*key)
         exchanges = _exchanges(problem, table)
         if counts[key] > 1:
-            found.append({**table, "devices": counts[key], "each": not exchanges})
+            found.append({**table, "devices": counts[key], "independent": not exchanges})
         elif exchanges:
             left_out[f"problem={table['problem']}: {ALONE}"] = None
         else:

@@ -58,7 +58,7 @@ _DEFAULTS = {
     "gpu": None,
     "devices": 1,
     "parallel": None,
-    "each": False,
+    "independent": False,
     "nodes": None,
     "threads": None,
     "compile": False,

@@ -35,7 +35,7 @@ _OF_CASE = (
     "devices",
     "nodes",
     "parallel",
-    "each",
+    "independent",
     "threads",
 )
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}

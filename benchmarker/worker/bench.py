@@ -66,7 +66,7 @@ class Bench:
         self.profiler: AbstractContextManager[StepMarker] = (
             self.framework.profile(profile_into) if profile_into else nullcontext(nullcontext)
         )
-        self.problem: Problem = self.hooks.make_problem().on(1 if case.each else case.devices, case.parallel)
+        self.problem: Problem = self.hooks.make_problem().on(1 if case.independent else case.devices, case.parallel)
         self.params = parameters.convert(self.problem.params, case.params)
 
     def data(self, size: Any, batches: int, precision: str | None = None) -> Data:

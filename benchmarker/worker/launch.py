@@ -78,10 +78,12 @@ def converse(
 def environment_of(case: Case, number: int, environment: Environment) -> Environment:
     """Return the environment of a rank, by its number on this machine.
 
-    It sees all GPUs of the gang that are here, or its own if each computes by itself.
+    It sees all GPUs of the gang that are here, or its own if the devices compute independently.
     """
     return (
-        {**environment, **gpus.one_of(case.device, number, {**os.environ, **environment})} if case.each else environment
+        {**environment, **gpus.one_of(case.device, number, {**os.environ, **environment})}
+        if case.independent
+        else environment
     )
 
 

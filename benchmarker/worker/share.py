@@ -122,7 +122,7 @@ class Share:
 
     def open_local(self) -> str:
         """Make the steps without communication and run each once; returns why that is not possible, empty if it is."""
-        if self._bench.case.each:
+        if self._bench.case.independent:
             self._local = [self.stepper]
             return ""
         if self.workload.local is None:

@@ -92,7 +92,7 @@ def open_team(
     channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish, request.towards)
     channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
-    bench = Bench(case, profile_into, None if case.each else channel)
+    bench = Bench(case, profile_into, None if case.independent else channel)
     parent.synchronize = getattr(bench.framework.synchronize, "__code__", None)
     return Follower(bench, channel, edges) if rank else Leader(bench, channel, stages, edges)
 
@@ -208,7 +208,7 @@ def _build_one(team: Solo, stages: Stages) -> None:
     start, bench = time.perf_counter(), team.bench
     recomputed_flops = sum(team.all("build"))
     by_formula = asdict(bench.problem.cost(bench.params, bench.case.mode, bench.case.precision))
-    if bench.case.each:
+    if bench.case.independent:
         by_formula = {name: value and value * bench.case.devices for name, value in by_formula.items()}
     cost = msgspec.convert({**by_formula, "recomputed_flops": recomputed_flops}, CostPart)
     stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
