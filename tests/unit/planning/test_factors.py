@@ -51,7 +51,7 @@ def test_a_product_holds_every_combination_once(axes):
         ({"zips": [{"m": [], "n": [1]}]}, "but m has 0 values and n 1"),
         ({"axes": {"m": [1]}, "zips": [{"m": [1], "n": [2]}]}, "m is varied twice"),
         ({"axes": {"m": [1]}, "cases": [{"n": 2}, {"m": 1}]}, "m is varied twice"),
-        ({"axes": {"m": [0] * 1000, "n": [0] * 101}, "trials": 1}, "101000 cases with 1 trial each: a run has at most 100,000 trials"),
+        ({"axes": {"m": [0] * 1000, "n": [0] * 101}, "trials": 1}, "101000 cases with 1 trial each"),
         ({"trials": 100_001}, "1 case with 100001 trials each"),
     ],
 )
