@@ -62,7 +62,7 @@ def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scaling
     for each in groups:
         if _case(each).devices == 1:
             continue
-        if _case(each).each:
+        if _case(each).independent:
             if by_device := _devices(each):
                 devices.append(by_device)
             else:
@@ -217,7 +217,7 @@ def _split(
 
 
 def _devices(group: Configuration) -> Devices | None:
-    """Return the devices of a case in which each works by itself; None if no trial has a local phase."""
+    """Return the devices of a case of independent devices; None if no trial has a local phase."""
     found = [times for record in _ok(group) if (times := local_times(record))]
     if not found:
         return None

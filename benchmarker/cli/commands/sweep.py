@@ -17,8 +17,8 @@ from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.hooks import parameters
 from benchmarker.planning.factors import Description
+from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
-from benchmarker.records.selection import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

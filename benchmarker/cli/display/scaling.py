@@ -37,7 +37,7 @@ def _percent(share: float) -> str:
 
 
 def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
-    """Print a table of the devices of each case in which each works by itself, and which of them is the slowest."""
+    """Print a table of the devices of each case of independent devices, and which of them is the slowest."""
     for case in found:
         print_text(f"{case.name} ({count(case.trials, 'trial')})", "  ")
         rows = [
