@@ -3,6 +3,7 @@
 import pytest
 from support import nvml
 from support.cards import Card, Constant, Fault, Ramp, Wave, write
+from support.commands import parsed
 
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.hooks.metrics import load_metrics
@@ -220,6 +221,19 @@ def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, me
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "power"),
+    [
+        ([], "passive"),
+        (["--power-nvml"], "nvml"),
+        (["--power=rapl"], "rapl"),
+        (["--power-nvml", "--power=auto"], "auto"),
+    ],
+)
+def test_power_nvml_is_short_for_power_nvml_as_a_value(options, power):
+    assert parsed("run", "--framework=numpy", "--problem=gemm", *options).params["power"] == power
 
 
 @pytest.mark.slow

@@ -11,22 +11,22 @@ from benchmarker.power import samplers
 _DEFAULT = Measuring()
 
 
-def _meters(context: click.Context, option: click.Parameter, value: str) -> str:
+def _known(context: click.Context, option: click.Parameter, value: str) -> str:
     """Return `--power`; raises `UserError` if a meter is unknown."""
     samplers.meters(value)
     return value
 
 
 POWER = (
+    click.option("--power-nvml", "power", flag_value="nvml", default=_DEFAULT.power, help="Same as --power=nvml."),
     click.option(
         "--power",
         metavar="METER[,METER...]",
         default=_DEFAULT.power,
         show_default=True,
-        callback=_meters,
+        callback=_known,
         help="Meters to read. auto: all found here; passive: the same without extending the trial; none: no meter.",
     ),
-    click.option("--power-nvml", "power", flag_value="nvml", help="Same as --power=nvml."),
     click.option(
         "--power-hz",
         type=Number(min=0, max=100, min_open=True),
