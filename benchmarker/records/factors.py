@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarker.api.case import Measuring
+from benchmarker.api.case import CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
 from benchmarker.files import values as written
 from benchmarker.formatting import value_text
@@ -24,19 +24,10 @@ Factors = Mapping[str, Value]
 DEFAULTS = msgspec.structs.asdict(Measuring())
 """Default measuring settings; tables omit them."""
 
+_LATER = ("problem", "compile", "params", "seed", "measuring")
 _OF_CASE = (
-    "problem",
-    "framework",
-    "execution",
-    "mode",
-    "precision",
-    "device",
-    "gpu",
-    "devices",
-    "nodes",
-    "parallel",
-    "independent",
-    "threads",
+    *("problem", "framework", "execution"),
+    *(name for name in CaseRequest.__struct_fields__ if name not in _LATER),
 )
 _UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
 """Settings of a case that do not affect what is timed."""
@@ -154,8 +145,8 @@ def why_none(wanted: Factors, several: Iterable[Factors]) -> str:
     return "no record has all of these factors together"
 
 
-_OPTIONS = {"gpus": "gpu"} | {name: f"{name}_s" for name in ("preheat_max", "timeout", "power_min", "power_idle")}
-"""Options whose settings have a different name."""
+_OPTIONS = {option_name(name): name for kind in (CaseRequest, Measuring) for name in kind.__struct_fields__}
+"""Settings by the names of their options."""
 
 
 def setting(name: str) -> str:

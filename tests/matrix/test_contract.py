@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from benchmarker import Measuring, UserError
+from benchmarker import UserError
+from benchmarker.api.case import CaseRequest
 from benchmarker.hooks import registry
 from benchmarker.planning.capabilities import usable
-from benchmarker.planning.cases import Asked, able, choose_device, make_case
+from benchmarker.planning.cases import able, choose_device, make_case
 from benchmarker.running.check import check_modes, compare_losses
 
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
@@ -80,18 +81,7 @@ def case_maker(problem, framework):
     ability = usable(problem, [framework], {})[framework]
 
     def make(mode, precision, choice):
-        asked = Asked(
-            problem=problem,
-            mode=mode,
-            precision=precision,
-            device="cpu",
-            gpu=None,
-            threads=None,
-            compile=False,
-            seed=0,
-            params=choice,
-            measuring=Measuring(),
-        )
+        asked = CaseRequest(problem=problem, mode=mode, precision=precision, device="cpu", params=choice)
         try:
             return make_case(asked, made, framework, ability)
         except UserError as refused:  # what is listed runs, but for the exclusions that are listed too
