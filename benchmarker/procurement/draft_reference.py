@@ -18,7 +18,7 @@ from benchmarker.hooks.names import names
 from benchmarker.procurement.reference import FORMAT_VERSION
 from benchmarker.records.configurations import Configuration, configurations
 from benchmarker.records.factors import Factors, Value, varying
-from benchmarker.stats.prediction import median_allowance
+from benchmarker.stats.quantile_interval import median_allowance
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric

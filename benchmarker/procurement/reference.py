@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.files import toml, values
+from benchmarker.files import toml
 from benchmarker.records.factors import label, take_match
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def read(path: Path) -> list[Wanted]:
     """Read the cases in a file. Raises `UserError` naming the file and the key if the file is not valid."""
     found = toml.load(path)
     try:
-        version = values.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
+        version = toml.take("format_version", found.pop("format_version", FORMAT_VERSION), int)
         if version != FORMAT_VERSION:
             raise UserError(f"format_version is {version}; this version of benchmarker reads {FORMAT_VERSION}")
-        tables = values.take("case", found.pop("case", []), list[dict[str, Any]])
+        tables = toml.take("case", found.pop("case", []), list[dict[str, Any]])
         if found:
             raise UserError(f"there is no key {next(iter(found))}; there are: format_version, case")
         if not tables:
