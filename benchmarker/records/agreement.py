@@ -1,4 +1,4 @@
-"""What the records of a run must agree in: when trials ran, what each tells of its speed, and that no block is copied."""
+"""What the records of a run must agree in: when trials ran, what each tells of its speed, that no block is copied."""
 
 from __future__ import annotations
 
