@@ -30,7 +30,6 @@ from benchmarker.comparing.results import Method, Rules
 from benchmarker.comparing.samples import Tested
 from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.formatting import count, rounded, si
-from benchmarker.hooks import names
 from benchmarker.records.sides import Side
 from benchmarker.records.step_times import (
     STEP_TIME,
@@ -44,9 +43,9 @@ from benchmarker.records.step_times import (
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case, Parallel
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
     from benchmarker.planning.scaling import Scaling
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 
@@ -178,14 +177,14 @@ def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scaling
                 devices.append(by_device)
             else:
                 why = next((record.reasons["local"] for record in _ok(each)), FAILED)
-                left_out.append(f"{names.name(each.factors)}: {why}")
+                left_out.append(f"{each.name}: {why}")
             continue
         why = _unscaled(each, derive)
         of = [] if why else _baselines(single, each)
         for at, kind in of:
             members.setdefault((at, kind, _case(each).parallel), []).append(each)
         if not of:
-            left_out.append(f"{names.name(each.factors)}: {why or NO_BASELINE}")
+            left_out.append(f"{each.name}: {why or NO_BASELINE}")
     series = [
         _series(single[at], kind, parallel, several, derive)
         for (at, kind, parallel), several in sorted(members.items())
@@ -268,7 +267,7 @@ def _series(
     groups = [one, *sorted(several, key=lambda each: _case(each).devices)]
     points = [_point(one, each, derive) for each in groups]
     return Series(
-        name=names.name(one.factors),
+        name=one.name,
         case=dict(one.factors),
         scaling=scaling,
         parallel=parallel,
@@ -336,7 +335,7 @@ def _devices(group: Configuration) -> Devices | None:
     rows = enumerate(zip(times.alone_s, times.together_s, times.scores, strict=True))
     disturbed = disturbances.count([group.records])
     return Devices(
-        name=names.name(group.factors),
+        name=group.name,
         case=dict(group.factors),
         trials=len(found),
         devices=[

@@ -94,13 +94,13 @@ def take_match(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
     return wanted
 
 
-def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
+def chosen(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
     """Return which of several sets of factors words such as `seq_len=128,256` and `framework=jax` select together.
 
     Values are written as tables show them. Raises `UserError` if a word is malformed or one of its values selects
     nothing, or if nothing has all of them.
     """
-    chosen = [True] * len(several)
+    kept = [True] * len(several)
     spelt = [{setting(name): value for name, value in factors.items()} for factors in several]
     for word in words:
         name, _, values = word.partition("=")
@@ -112,10 +112,10 @@ def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
         for value, of in zip(texts, found, strict=True):
             if not any(of):
                 raise UserError(f"--where={word}: {why_none({key: value}, several)}")
-        chosen = [kept and any(ones) for kept, ones in zip(chosen, zip(*found, strict=True), strict=True)]
-    if not any(chosen):
+        kept = [before and any(ones) for before, ones in zip(kept, zip(*found, strict=True), strict=True)]
+    if not any(kept):
         raise UserError(f"--where: {why_none({}, several)}")
-    return chosen
+    return kept
 
 
 def _is(value: Value, wanted: str) -> bool:
