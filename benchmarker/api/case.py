@@ -68,8 +68,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `executions` are the framework's words for how its steps can run: of two, `compile` chooses the second.
     `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
     processes that do so: either one for all devices of a node, or one for each, with `threads` CPU threads of its own.
-    They run on `nodes` of an allocation, as many on each. With `each`, they do not compute together: each does all of
-    the work of one device, at the same time.
+    They run on `nodes` of an allocation, as many on each. With `independent`, they do not compute together: each does
+    all of the work of one device, at the same time.
     """
 
     problem: str
@@ -85,7 +85,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     threads: Annotated[Positive | None, NULL_IS_AN_ANSWER] = None
     devices: Positive = 1
     parallel: Parallel = "none"
-    each: bool = False
+    independent: bool = False
     nodes: Positive = 1
     ranks: Positive = 1
     measuring: Measuring = Measuring()

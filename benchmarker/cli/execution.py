@@ -111,7 +111,7 @@ def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation |
     else:
         print_cases(configurations(records), derive, remedy="`show --wide` shows")
         print_left_out(folder.plan)
-        if several := [record for record in records if record.case.each]:
+        if several := [record for record in records if record.case.independent]:
             from benchmarker.cli.display.scaling import print_devices
             from benchmarker.comparing.scaling import scalings
 

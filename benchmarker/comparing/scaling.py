@@ -29,9 +29,8 @@ from benchmarker.comparing.samples import Tested
 from benchmarker.comparing.scaling_doubts import crowded, doubts, host, unlike_exchanges
 from benchmarker.comparing.scaling_results import Device, Devices, Point, Ratio, Scalings, Series, Split
 from benchmarker.hooks import names
-from benchmarker.records.local_times import averaged, local_times, slowest_text
 from benchmarker.records.sides import Side
-from benchmarker.records.step_times import STEP_TIME
+from benchmarker.records.step_times import STEP_TIME, averaged, local_times, slowest_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +61,7 @@ def scalings(configurations: Iterable[Configuration], derive: Derive) -> Scaling
     for each in groups:
         if _case(each).devices == 1:
             continue
-        if _case(each).each:
+        if _case(each).independent:
             if by_device := _devices(each):
                 devices.append(by_device)
             else:
@@ -217,7 +216,7 @@ def _split(
 
 
 def _devices(group: Configuration) -> Devices | None:
-    """Return the devices of a case in which each works by itself; None if no trial has a local phase."""
+    """Return the devices of a case of independent devices; None if no trial has a local phase."""
     found = [times for record in _ok(group) if (times := local_times(record))]
     if not found:
         return None

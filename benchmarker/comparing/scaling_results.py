@@ -11,7 +11,7 @@ from benchmarker.comparing.results import Method
 from benchmarker.formatting import count, rounded
 from benchmarker.hooks import names
 from benchmarker.planning.scaling import Scaling
-from benchmarker.records.configurations import Value
+from benchmarker.records.factors import Value
 
 BEYOND = 1.05
 """An efficiency without an interval is doubted above this."""
@@ -115,7 +115,7 @@ class Devices(Struct, frozen=True, kw_only=True):
 
 
 class Scalings(Struct, frozen=True, kw_only=True):
-    """All series of some records, and all cases in which each of several devices works by itself.
+    """All series of some records, and all cases of several independent devices.
 
     `left_out` says why other cases of several devices are in no series; `notes` are doubts that concern several.
     """

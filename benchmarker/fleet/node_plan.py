@@ -16,7 +16,7 @@ from benchmarker.machine import gpus
 from benchmarker.planning import build, factors, plan_file
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import Ability, choose_device
-from benchmarker.records import configurations
+from benchmarker.records.factors import factors_of
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _plan(
     plan = build.from_description(replace(found, base={}, axes={}, zips=(), cases=cases))
     if not stage.cases:
         return structs.replace(plan, left_out=[*plan.left_out, *left_out])
-    chosen = [number for number, case in enumerate(plan.cases) if configurations.factors(case) in stage.cases]
+    chosen = [number for number, case in enumerate(plan.cases) if factors_of(case) in stage.cases]
     if not chosen:
         raise UserError("has none of the cases that are to be repeated")
     suite = plan.suite
@@ -102,7 +102,7 @@ def _plan(
 def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]]:
     """Return the settings of each case, on all devices of this node unless it states how many, and what is left out.
 
-    Each device works by itself, but in an exchange between them. One device exchanges nothing.
+    The devices compute independently, but in an exchange between them. One device exchanges nothing.
     """
     counts: dict[tuple[str, str, str], int] = {}
     found: list[Settings] = []
@@ -120,7 +120,7 @@ def _on_all_devices(description: Description) -> tuple[list[Settings], list[str]
             counts[key] = _devices(*key)
         exchanges = _exchanges(problem, table)
         if counts[key] > 1:
-            found.append({**table, "devices": counts[key], "each": not exchanges})
+            found.append({**table, "devices": counts[key], "independent": not exchanges})
         elif exchanges:
             left_out[f"problem={table['problem']}: {ALONE}"] = None
         else:

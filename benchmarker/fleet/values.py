@@ -1,7 +1,7 @@
 """What each node of a fleet measured, and each link: a level for each unit, case and round, and what may explain it.
 
-A unit is a node, a device of a node where each works by itself, or a link between two nodes. Records are read node by
-node and not kept: of a thousand nodes they would fill the memory.
+A unit is a node, an independent device of a node, or a link between two nodes. Records are read node by node and not
+kept: of a thousand nodes they would fill the memory.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
 from benchmarker.fleet.words import name_of_link
 from benchmarker.records import store
-from benchmarker.records.configurations import Factors, environment_of, factors
-from benchmarker.records.local_times import local_times
-from benchmarker.records.step_times import step_times
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import Factors, factors_of
+from benchmarker.records.step_times import local_times, step_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarker.records.record import Record
 
 Part = str
-"""What of a case: empty for all of it; with each device by itself, `alone`, or `together` with the others."""
+"""What of a case: empty for all of it; with independent devices, `alone`, or `together` with the others."""
 
 
 class Unit(NamedTuple):
@@ -173,7 +173,7 @@ def add(node: Node, number: int, record: Record) -> None:
     if record.error is not None:
         node.failures[f"{record.error.stage} ({record.error.kind}): {record.error.message}"] += 1
         return
-    case = msgspec.json.encode(factors(record.case)).decode()
+    case = msgspec.json.encode(factors_of(record.case)).decode()
     at = (number, record.trial)
     for (device, part), step_s in _levels(record).items():
         unit = Unit(node.name, device)
@@ -183,8 +183,8 @@ def add(node: Node, number: int, record: Record) -> None:
 
 
 def _levels(record: Record) -> dict[tuple[int | None, Part], float]:
-    """Return the median step time of each device that works by itself, with and without the others, or of all."""
-    if not record.case.each:
+    """Return the median step time of each independent device, with and without the others, or of all."""
+    if not record.case.independent:
         return {(None, ""): float(np.median(step_times(record)))}
     assert record.blocks is not None
     steps = record.blocks.steps_per_block * 1e9

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, label, text, varying
+from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _USUAL: Factors = {
     "gpu": None,
     "devices": 1,
     "parallel": "none",
-    "each": False,
+    "independent": False,
     "threads": None,
     "seed": 0,
     **DEFAULTS,
@@ -119,8 +119,8 @@ def word(name: str, value: Value) -> str:
         return "" if value == "none" else text(value)
     if name == "devices":
         return f"{value} device{'' if value == 1 else 's'}"
-    if name == "each":
-        return "each by itself" if value else "together"
+    if name == "independent":
+        return "independent" if value else "together"
     if name == "threads":
         return "default threads" if value is None else f"{value} threads"
     return f"{name}={text(value)}"

@@ -41,7 +41,7 @@ class Asked:
     measuring: Measuring
     devices: int = 1
     parallel: Parallel | None = None
-    each: bool = False
+    independent: bool = False
     nodes: int | None = None
 
 
@@ -78,7 +78,7 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
     _refuse_devices(asked, framework, ability, device, nodes)
     parallel = _parallel(asked, framework, ability.support)
     _refuse_unsupported(asked, framework, device, ability.support, {**values, "parallel": parallel})
-    problem.on(1 if asked.each else asked.devices, parallel).refuse(problem.params(**values), asked.mode)
+    problem.on(1 if asked.independent else asked.devices, parallel).refuse(problem.params(**values), asked.mode)
     measuring = asked.measuring
     if measuring.wants_power and measuring.power_min_s >= measuring.timeout_s:
         raise UserError(
@@ -103,9 +103,9 @@ def make_case(asked: Asked, problem: Problem, framework: str, ability: Ability) 
         threads=asked.threads,
         devices=asked.devices,
         parallel=parallel,
-        each=asked.each,
+        independent=asked.independent,
         nodes=nodes,
-        ranks=asked.devices if asked.each or ability.info.gang == "process_per_device" else nodes,
+        ranks=asked.devices if asked.independent or ability.info.gang == "process_per_device" else nodes,
         measuring=asked.measuring,
     )
 
@@ -158,7 +158,7 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
     """
     if asked.nodes == 1 or (asked.devices == 1 and asked.nodes is None):
         return 1
-    is_spread = asked.each or ability.info.gang in ("process_per_device", "process_per_node")
+    is_spread = asked.independent or ability.info.gang in ("process_per_device", "process_per_node")
     if asked.nodes is None:
         allocation = launchers.allocation()
         most = len(allocation.nodes) if allocation and is_spread else 1
@@ -179,17 +179,19 @@ def _nodes(asked: Asked, framework: str, ability: Ability, device: Device) -> in
 def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Device, nodes: int) -> None:
     """Refuse more devices than there are, and what is not measured on several."""
     if asked.devices == 1:
-        if asked.each:
-            raise UserError(f"--each compares devices, but {framework} is asked for one; give --devices=2 or more")
+        if asked.independent:
+            raise UserError(
+                f"--independent compares devices, but {framework} is asked for one; give --devices=2 or more"
+            )
         return
     option = f"--devices={asked.devices}"
-    if asked.each and device.platform not in ("cpu", *gpus.SHOWN_BY):
-        raise UserError(f"--each cannot assign one {device.platform} device to each process; omit it")
-    if asked.each and asked.measuring.profiling != "no":
-        raise UserError("--profile cannot be used with --each; omit one of them")
-    if not asked.each and ability.info.gang == "none":
+    if asked.independent and device.platform not in ("cpu", *gpus.SHOWN_BY):
+        raise UserError(f"--independent cannot assign one {device.platform} device to each process; omit it")
+    if asked.independent and asked.measuring.profiling != "no":
+        raise UserError("--profile cannot be used with --independent; omit one of them")
+    if not asked.independent and ability.info.gang == "none":
         raise UserError(f"{framework} computes on one device; omit {option}")
-    if not asked.each and not ability.support.parallel:
+    if not asked.independent and not ability.support.parallel:
         raise UserError(f"{asked.problem} in {framework} computes on one device; omit {option}")
     on_each = asked.devices // nodes
     if device.count is None and on_each > (most := DEVICES_PER_CORE * usable_cores()):
@@ -200,7 +202,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
         raise UserError(f"--profile cannot be used on {nodes} nodes; omit it, or use --nodes=1")
     for given, name in (
         (asked.gpu is not None, "--gpus"),
-        (asked.compile and ability.info.compile == "optional" and not asked.each, "--compile"),
+        (asked.compile and ability.info.compile == "optional" and not asked.independent, "--compile"),
     ):
         if given:
             raise UserError(f"{name} cannot be used with {option}; omit one of them")
@@ -208,7 +210,7 @@ def _refuse_devices(asked: Asked, framework: str, ability: Ability, device: Devi
 
 def _parallel(asked: Asked, framework: str, support: Support) -> Parallel:
     """How the devices divide a step: as requested, or as the implementation prefers; one device divides nothing."""
-    by_itself = asked.devices == 1 or asked.each
+    by_itself = asked.devices == 1 or asked.independent
     alone: tuple[Parallel, ...] = ("none",) if by_itself else ()
     if asked.parallel and asked.parallel not in (*support.parallel, *alone):
         does = ", ".join(each for each in support.parallel if each != "none")
@@ -231,7 +233,11 @@ def command_line(case: Case) -> str:
     words += [] if case.gpu is None else [f"--gpus={case.gpu}"]
     words += [parameters.assignment(name, value) for name, value in case.params.items()]
     for values, defaults, names in (
-        (case, default, ("precision", "mode", "compile", "seed", "threads", "devices", "nodes", "parallel", "each")),
+        (
+            case,
+            default,
+            ("precision", "mode", "compile", "seed", "threads", "devices", "nodes", "parallel", "independent"),
+        ),
         (case.measuring, default.measuring, Measuring.__struct_fields__),
     ):
         words += [

@@ -77,7 +77,7 @@ def _on_several(
     every = (asked.nodes or 1) * (usable_cores() if device.count is None else device.count)
     for scaling, parallel, number in product(scalings, parallels, devices):
         count = every if number == ALL else number
-        is_same = scaling == "strong" or asked.each
+        is_same = scaling == "strong" or asked.independent
         params = asked.params if is_same else _grown(asked.params, problem, device.platform, count)
         yield replace(asked, devices=count, parallel=parallel if count > 1 else None, params=params)
 

@@ -73,7 +73,7 @@ def _computed(case: Case) -> dict[str, Any]:
     together = problem.on(case.devices, case.parallel)
     exchanges = together.collectives(params, case.mode, case.precision, case.parallel, case.devices)
     scopes = dict(together.scopes(params, case.mode))
-    measured, copies = (problem.on(1, case.parallel), case.devices) if case.each else (together, 1)
+    measured, copies = (problem.on(1, case.parallel), case.devices) if case.independent else (together, 1)
     cost = asdict(measured.cost(params, case.mode, case.precision))
     types = measured.types(params, case.precision)
     return {

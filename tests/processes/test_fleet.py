@@ -340,7 +340,7 @@ problem = "team"
 framework = "toy"
 device = "cuda"
 devices = 2
-each = true
+independent = true
 slower = 0.05
 trials = 1
 [measuring]

@@ -101,7 +101,7 @@ def test_all_devices_and_all_links_of_a_job_are_measured(slurm: Slurm, toy_folde
     for number in (1, 2, 3, 4):
         (file,) = tmp_path.glob(f"results/*/node{number}/*/2*.json")
         case = json.loads(file.read_text())["case"]
-        assert (case["problem"], case["devices"], case["each"], case["nodes"]) == ("team", 2, True, 1)
+        assert (case["problem"], case["devices"], case["independent"], case["nodes"]) == ("team", 2, True, 1)
         ends = [f"node{number}", f"node{number % 4 + 1}"]
         (file,) = tmp_path.glob(f"results/*/{'+'.join(ends)}/*/2*.json")
         record = json.loads(file.read_text())

@@ -333,7 +333,7 @@ def test_a_probe_leaves_out_what_needs_several_nodes(run, tmp_path):
 @pytest.mark.slow
 def test_each_device_of_all_nodes_can_be_measured_by_itself(run):
     words = [word for word in TOY if not word.startswith("--problem")]
-    record = one(run(*words, "--problem=nap", "--each", "--blocks=2", "--json"))
+    record = one(run(*words, "--problem=nap", "--independent", "--blocks=2", "--json"))
     assert record["status"] == "ok"
     assert [rank["node"] for rank in record["ranks"]] == [0, 0, 1, 1]
     assert sorted(set(record["local"]["alone_device"])) == [0, 1, 2, 3]

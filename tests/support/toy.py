@@ -295,7 +295,7 @@ TOY = {
         @hookimpl
         def build_workload(framework, params, case):
             rank, ranks = (framework.gang.rank, framework.gang.ranks) if framework.gang else (0, 1)
-            if case.each: rank = int(os.environ["CUDA_VISIBLE_DEVICES"])
+            if case.independent: rank = int(os.environ["CUDA_VISIBLE_DEVICES"])
 
             def local_s(rank):
                 slow = int(os.environ.get("TOY_SLOW_RANK", params.slow_rank))
@@ -304,7 +304,7 @@ TOY = {
 
             longer = 1 + float(os.environ.get("TOY_EXCHANGE_LONGER", "0"))
             exchange_s = params.exchange_ms / 1000 * longer if ranks > 1 else 0.0
-            whole_s = local_s(rank) if case.each else max(map(local_s, range(ranks))) + exchange_s
+            whole_s = local_s(rank) if case.independent else max(map(local_s, range(ranks))) + exchange_s
             now_ns = time.perf_counter_ns()
             time.perf_counter_ns = lambda: now_ns  # the clock of blocks stands still but for what is slept by it
 

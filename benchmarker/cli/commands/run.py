@@ -62,10 +62,10 @@ def command(
     devices, parallels, scalings = (options.pop(name) for name in ("devices", "parallels", "scalings"))
     if devices == (1,) and "weak" in scalings:
         raise UserError("--scaling=weak needs several numbers of devices; for example --devices=1,2")
-    if options["each"] and "weak" in scalings:
-        raise UserError("--each gives each device the same work already; omit --scaling=weak")
-    if options["each"] and parallels:
-        raise UserError("--each does not divide the work; omit --parallel")
+    if options["independent"] and "weak" in scalings:
+        raise UserError("--independent gives each device the same work already; omit --scaling=weak")
+    if options["independent"] and parallels:
+        raise UserError("--independent does not divide the work; omit --parallel")
     problem, asked = ask_each(options, measuring=measuring)
     environment = gpus.environment(asked[0].gpu, os.environ, None if ALL in devices else max(devices))
     names = names_of(framework, asked[0].problem)

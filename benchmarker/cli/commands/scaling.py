@@ -43,7 +43,7 @@ def command(results: tuple[Path, ...], output: Path | None, pool: bool, wide: bo
 
       benchmarker run --framework=torch --problem=gpt2 --mode=training --batch-size=8 --devices=1,2,4
 
-    For cases measured with `run --each`, it shows a table by device and names the slowest.
+    For cases measured with `run --independent`, it shows a table by device and names the slowest.
 
     The exit status is 1 if a file cannot be read.
     """

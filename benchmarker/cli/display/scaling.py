@@ -9,7 +9,7 @@ import click
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
 from benchmarker.formatting import count, rounded, si
-from benchmarker.records.local_times import longer
+from benchmarker.records.step_times import longer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def _percent(share: float) -> str:
 
 
 def print_devices(found: Sequence[Devices], *, wide: bool = False) -> None:
-    """Print a table of the devices of each case in which each works by itself, and which of them is the slowest."""
+    """Print a table of the devices of each case of independent devices, and which of them is the slowest."""
     for case in found:
         print_text(f"{case.name} ({count(case.trials, 'trial')})", "  ")
         rows = [

@@ -96,7 +96,7 @@ SEVERAL_DEVICES = (
         help="strong: the same total work on more devices; weak: the same work per device.",
     ),
     click.option(
-        "--each",
+        "--independent",
         is_flag=True,
         help="Run an independent copy on each device: all concurrently, then one alone.",
     ),

@@ -15,6 +15,6 @@ def derive_metrics(record: Record) -> Mapping[str, Metric]:
         values |= {name: getattr(times, name) for name in ("contention", "imbalance", "communication")}
         values["straggler_score"] = min(times.scores)
     reasons = dict.fromkeys(values, why)
-    if times and record.case.each:
-        values["communication"], reasons["communication"] = None, "each device computes by itself"
+    if times and record.case.independent:
+        values["communication"], reasons["communication"] = None, "the devices compute independently"
     return {name: Metric(value, "1", "higher", reasons[name]) for name, value in values.items()}

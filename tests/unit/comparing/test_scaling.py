@@ -207,7 +207,7 @@ def test_what_has_no_local_phase_says_why():
 
 
 def test_devices_by_themselves_without_a_local_phase_say_why():
-    left_out = found(trials(TWO, 2, case={"each": True}, local=None)).left_out
+    left_out = found(trials(TWO, 2, case={"independent": True}, local=None)).left_out
     assert [text.partition(": ")[2] for text in left_out] == ["one device exchanges nothing"]
 
 
@@ -273,7 +273,7 @@ def test_no_straggler_is_named_among_more_devices_than_cores():
             (series,) = found(trials(ONE, **one), trials(TWO, devices, local=late, **more)).series
             assert any("is a straggler: +100%" in note for note in series.notes) == is_named
             assert (series.points[1].split.slowest is not None) == is_named
-        (case,) = found(trials(TWO, devices, case={"each": True}, local=late)).devices
+        (case,) = found(trials(TWO, devices, case={"independent": True}, local=late)).devices
         assert case.slowest.endswith(", a straggler" if devices <= cores else "because they are more than the cores")
 
 

@@ -216,7 +216,7 @@ def test_devices_that_work_by_themselves_are_units():
     ranks = [Rank(0, 0, [0], [10**9] * 2, Memory(1, 1)), Rank(1, 0, [1], [2 * 10**9] * 2, Memory(1, 1))]
     turns = 2
     local = Local(1, [[10**9] * turns] * 2, [[10**9] * turns] * 2, [0, 1], [3 * 10**9, 4 * 10**9])
-    record = make_record([2.0, 2.0], case={"devices": 2, "ranks": 2, "each": True}, ranks=ranks, local=local)
+    record = make_record([2.0, 2.0], case={"devices": 2, "ranks": 2, "independent": True}, ranks=ranks, local=local)
     node = Node("n0")
     values.add(node, 0, record)
     levels = {(column.part, unit.device): of[0, 0] for column, x in node.step_s.items() for unit, of in x.items()}

@@ -13,7 +13,7 @@ from benchmarker.fleet import node_plan
 from benchmarker.fleet.folder import LinkStage, Stage
 from benchmarker.planning import build
 from benchmarker.planning.cases import Ability
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 from benchmarker_problems.parallel import STRATEGIES
 
 PLAN = """
@@ -60,7 +60,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_each_of_several_devices_works_by_itself_but_in_an_exchange(node) -> None:
     plan = node_plan.plan_of(node(4), asked(["n1"]), Stage(["n1"], 2))
-    assert [(case.problem, case.devices, case.each) for case in plan.cases] == [
+    assert [(case.problem, case.devices, case.independent) for case in plan.cases] == [
         ("gemm", 4, True),
         ("stream", 4, True),
         ("collective", 4, False),
@@ -71,7 +71,7 @@ def test_each_of_several_devices_works_by_itself_but_in_an_exchange(node) -> Non
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_one_device_exchanges_nothing(node, gpus) -> None:
     plan = node_plan.plan_of(node(gpus), asked(["n1"]), Stage(["n1"], 2))
-    assert [(case.problem, case.devices, case.each) for case in plan.cases] == [
+    assert [(case.problem, case.devices, case.independent) for case in plan.cases] == [
         ("gemm", 1, False),
         ("stream", 1, False),
     ]
@@ -83,7 +83,7 @@ def test_one_device_exchanges_nothing(node, gpus) -> None:
 def test_each_device_trains_by_itself(node, problem, gpus, devices) -> None:
     text = f'framework = "torch"\nproblem = "{problem}"\nmode = "training"\n'
     plan = node_plan.plan_of(node(gpus, text), asked(["n1"]), Stage(["n1"], 2))
-    assert [(case.devices, case.each, case.parallel) for case in plan.cases] == [(devices, devices > 1, "none")]
+    assert [(case.devices, case.independent, case.parallel) for case in plan.cases] == [(devices, devices > 1, "none")]
     assert plan.left_out == []
 
 
@@ -95,7 +95,7 @@ def test_a_case_that_states_its_devices_is_left_as_it_is(node) -> None:
 def test_a_repeat_has_the_chosen_cases_and_their_names(node) -> None:
     path = node(4, PLAN.replace('problem = "stream"', 'name = "memory"\nproblem = "stream"'))
     first = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 2))
-    again = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [factors(first.cases[1])]))
+    again = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [factors_of(first.cases[1])]))
     assert again.cases == [first.cases[1]]
     assert (again.trials, again.suite_of(0).case) == (7, "memory")
     with pytest.raises(UserError, match="has none of the cases"):
@@ -125,12 +125,12 @@ def spread(monkeypatch) -> None:
 def test_a_link_has_all_devices_of_both_nodes_unless_it_states_them(node, spread, gpus, devices) -> None:
     path = node(gpus, PLAN + BETWEEN)
     plan = node_plan.link_plan_of(path, asked(["n1", "n2"]), LinkStage([("n1", "n2")], 5))
-    assert [(case.problem, case.nodes, case.devices, case.each) for case in plan.cases] == [
+    assert [(case.problem, case.nodes, case.devices, case.independent) for case in plan.cases] == [
         ("collective", 2, devices, False),
         ("collective", 2, 2, False),
     ]
     assert plan.trials == 5
-    again = node_plan.link_plan_of(path, asked(["n1"]), LinkStage([("n1", "n2")], 7, [factors(plan.cases[1])]))
+    again = node_plan.link_plan_of(path, asked(["n1"]), LinkStage([("n1", "n2")], 7, [factors_of(plan.cases[1])]))
     assert (again.cases, again.trials) == ([plan.cases[1]], 7)
 
 

@@ -146,7 +146,7 @@ def test_a_framework_has_a_process_for_each_device_or_one_for_those_of_a_node(tw
     case = make(gang("dp", by=by), devices=4, nodes=nodes)
     assert (case.nodes, case.ranks) == (nodes, ranks)
     assert [[*case.devices_of(rank)] for rank in range(ranks)] == devices
-    assert make(gang("dp", by=by), devices=4, nodes=nodes, each=True).ranks == 4
+    assert make(gang("dp", by=by), devices=4, nodes=nodes, independent=True).ranks == 4
 
 
 def test_one_process_for_all_devices_is_on_one_node(two_nodes, monkeypatch):

@@ -111,7 +111,7 @@ def test_what_devices_exchange_is_compared(traced):
 
 
 def test_copies_on_each_device_have_the_cost_of_all():
-    record = of("gemm", devices=3, each=True)
+    record = of("gemm", devices=3, independent=True)
     assert ("cost.samples", "cost.samples is 1, but the problem's formula gives 3") in differences(record)
 
 

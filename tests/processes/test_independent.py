@@ -1,4 +1,4 @@
-"""The same work on every device by itself: all at once, and one alone."""
+"""The same work on independent devices: all at once, and one alone."""
 
 import json
 
@@ -10,7 +10,7 @@ CARDS = {"TOY_CARD": "GPU-a,GPU-b,GPU-c"}
 
 def test_each_device_has_a_row_and_the_slowest_is_named(cli):
     """Of three cards, the second sleeps 16 ms instead of 12; they are told apart by what they see."""
-    done = cli(*RUN, "--devices=all", "--each", "--slow-rank=1", "--slower=0.3333", "--blocks=6", env=CARDS)
+    done = cli(*RUN, "--devices=all", "--independent", "--slow-rank=1", "--slower=0.3333", "--blocks=6", env=CARDS)
     assert done.returncode == 0, done.stderr
     rows = [words for line in done.stdout.splitlines() if (words := line.split()) and words[0] in "012"]
     assert rows == [
@@ -20,10 +20,10 @@ def test_each_device_has_a_row_and_the_slowest_is_named(cli):
     ]
     assert "  slowest: device 1, +33%, score 0.75\n" in done.stdout
     (record,) = json.loads(cli("show", "results", "--json").stdout)
-    assert (record["case"]["devices"], record["case"]["ranks"], record["case"]["each"]) == (3, 3, True)
+    assert (record["case"]["devices"], record["case"]["ranks"], record["case"]["independent"]) == (3, 3, True)
     assert record["cost"]["samples"] == 9
-    assert record["metrics"]["communication"]["reason"] == "each device computes by itself"
-    assert "--each" in record["command"]
+    assert record["metrics"]["communication"]["reason"] == "the devices compute independently"
+    assert "--independent" in record["command"]
     shown = cli("scaling", "results")
     assert shown.returncode == 0, shown.stderr
     assert "  slowest: device 1, +33%, score 0.75\n" in shown.stdout
@@ -34,7 +34,7 @@ def test_each_device_has_a_row_and_the_slowest_is_named(cli):
 
 def test_each_sees_its_own_of_the_visible_cards(cli):
     visible = {**CARDS, "CUDA_VISIBLE_DEVICES": "4,2,1"}
-    done = cli(*RUN, "--devices=2", "--each", "--slow-rank=2", "--slower=1", "--blocks=2", env=visible)
+    done = cli(*RUN, "--devices=2", "--independent", "--slow-rank=2", "--slower=1", "--blocks=2", env=visible)
     assert done.returncode == 0, done.stderr
     assert "  slowest: device 1, +100%, score 0.50, a straggler\n" in done.stdout
 
@@ -43,7 +43,15 @@ def test_each_sees_its_own_of_the_visible_cards(cli):
 def test_a_processor_is_divided_among_processes(cli, framework):
     """NumPy computes on one device only; each of two processes has half of the cores."""
     done = cli(
-        *("run", f"--framework={framework}", "--problem=gemm", "--devices=2", "--each", "--device=cpu", "--power=none"),
+        *(
+            "run",
+            f"--framework={framework}",
+            "--problem=gemm",
+            "--devices=2",
+            "--independent",
+            "--device=cpu",
+            "--power=none",
+        ),
         *("--m=64", "--n=64", "--k=64", "--blocks=4", "--json"),
     )
     assert done.returncode == 0, done.stderr
@@ -60,11 +68,11 @@ def test_a_processor_is_divided_among_processes(cli, framework):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--each",), "--each compares devices, but toy is asked for one; give --devices=2 or more"),
-        (("--each", "--devices=4"), "--devices=4: toy sees 3 cuda (toy card) here"),
-        (("--each", "--devices=2", "--scaling=weak"), "--each gives each device the same work already"),
-        (("--each", "--devices=2", "--profile"), "--profile cannot be used with --each"),
-        (("--each", "--devices=2", "--parallel=dp"), "--each does not divide the work; omit --parallel"),
+        (("--independent",), "--independent compares devices, but toy is asked for one; give --devices=2 or more"),
+        (("--independent", "--devices=4"), "--devices=4: toy sees 3 cuda (toy card) here"),
+        (("--independent", "--devices=2", "--scaling=weak"), "--independent gives each device the same work already"),
+        (("--independent", "--devices=2", "--profile"), "--profile cannot be used with --independent"),
+        (("--independent", "--devices=2", "--parallel=dp"), "--independent does not divide the work; omit --parallel"),
     ],
 )
 def test_what_each_cannot_do_is_refused(cli, tmp_path, words, message):
@@ -76,9 +84,9 @@ def test_what_each_cannot_do_is_refused(cli, tmp_path, words, message):
 
 
 def test_one_trial_and_failed_ones_are_told(cli):
-    cli(*RUN, "--devices=2", "--each", "--blocks=2", env=CARDS)
+    cli(*RUN, "--devices=2", "--independent", "--blocks=2", env=CARDS)
     assert "  note: one trial: the variation between processes is unknown\n" in cli("scaling", "results").stdout
-    failed = cli(*RUN, "--devices=2", "--each", "--timeout=0.1", "--results=failed", env=CARDS)
+    failed = cli(*RUN, "--devices=2", "--independent", "--timeout=0.1", "--results=failed", env=CARDS)
     assert failed.returncode == 1
     done = cli("scaling", "failed")
     assert done.returncode == 2
