@@ -129,7 +129,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     benchmarker: str
     machine: Machine
     endpoint: Annotated[str | None, null_because("the requests went to the engine of a framework")]
-    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER] = None
+    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER]
     model: str
     arrivals: Arrivals
     burst_size: Annotated[Positive | None, null_because("the arrivals are not bursts")]
