@@ -17,7 +17,7 @@ from benchmarker.api.numbers import Count
 from benchmarker.api.problem import Support
 from benchmarker.files.json_text import as_json
 from benchmarker.formatting import clean
-from benchmarker.power.window import SamplerLink
+from benchmarker.power.sampler_client import SamplerLink
 from benchmarker.records.record import (
     Blocks,
     Check,

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarker.api.errors import UserError
 from benchmarker.power import samplers
+from benchmarker.power.sampler_client import SamplerClient
 from benchmarker.power.samplers import Sampling, find, meters
-from benchmarker.power.window import SamplerClient
 
 METER = """
     import ctypes, os, time
@@ -136,7 +136,7 @@ def test_what_is_no_number_stands_for_none():
 
 
 def test_the_edges_are_read_at_once():
-    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.lines())) as edges:
+    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.links())) as edges:
         assert edges.read_power
         for name in ("begin", "end"):
             before = time.monotonic_ns()
@@ -148,7 +148,7 @@ def test_the_edges_are_read_at_once():
 
 
 def test_power_and_temperature_for_preheat():
-    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.lines())) as edges:
+    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.links())) as edges:
         assert edges.gauge().power_W is None
         for _ in range(3):  # across a wrap, too
             time.sleep(0.25)
@@ -158,10 +158,10 @@ def test_power_and_temperature_for_preheat():
 
 
 def test_a_sampler_that_hangs_holds_the_edges_up_once(monkeypatch):
-    monkeypatch.setattr("benchmarker.power.window.ANSWER_S", 0.3)
+    monkeypatch.setattr("benchmarker.power.sampler_client.ANSWER_S", 0.3)
     monkeypatch.setattr(samplers, "STOP_S", 0.2)
     stalling = {"FAULT": "stall@0.3"}
-    with Sampling(["told"], "cpu", 5.0, stalling) as running, closing(SamplerClient(running.lines())) as edges:
+    with Sampling(["told"], "cpu", 5.0, stalling) as running, closing(SamplerClient(running.links())) as edges:
         time.sleep(0.5)
         start = time.monotonic()
         assert edges.mark("begin") == {}
