@@ -158,6 +158,11 @@ def read(path: Path) -> Load:
     return found
 
 
+def is_load(result: Path) -> bool:
+    """Whether a result is a file of a load, or the folder of its run."""
+    return result.name == LOAD or (result / LOAD).is_file()
+
+
 def under(result: Path) -> tuple[list[Load], list[Fault]]:
     """Read the loads at a result: a file of a load, the folder of a run, or a folder of runs; return the faults too."""
     files = sorted(result.rglob(LOAD)) if result.is_dir() else [result] if result.name == LOAD else []

@@ -69,8 +69,11 @@ def load(path: Path) -> Ingested:
         if held.num_rows and not -1 <= columns["parent_id"].min() <= columns["parent_id"].max() < held.num_rows:
             raise ValueError("a parent_id is not the number of a row")
         times = [columns[name].astype(float) for name in (*_TIMES, *_DURATIONS) if name in columns]
-        latest, longest = max(each.max(initial=0) for each in times), max(each.sum() for each in times[len(_TIMES) :])
-        if min(each.min(initial=0) for each in times) < -1 or latest > 2 * LONGEST_NS or longest > LONGEST_NS:
+        latest, longest = (
+            max(time_.max(initial=0) for time_ in times),
+            max(time_.sum() for time_ in times[len(_TIMES) :]),
+        )
+        if min(time_.min(initial=0) for time_ in times) < -1 or latest > 2 * LONGEST_NS or longest > LONGEST_NS:
             raise ValueError("its times are not those of a trace")
         if "memory" in columns["kind"].categories and not set(MEMORY) <= columns.keys():
             raise ValueError("memory events lack their sizes")
