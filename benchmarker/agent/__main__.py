@@ -40,7 +40,7 @@ from benchmarker.agent.messages import (
 )
 from benchmarker.api.case import Case
 from benchmarker.api.errors import TerminatedError, terminate
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.machine import description, gpus
 from benchmarker.machine.description import installed
 from benchmarker.power.samplers import Readings, Sampling

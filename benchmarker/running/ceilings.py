@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarker.api.errors import UserError
 from benchmarker.files.atomic import Fault
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks import launchers
 from benchmarker.machine import gpus

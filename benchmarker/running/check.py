@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarker.api.case import Case, Mode
 from benchmarker.api.precision import PRECISIONS
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.records.record import Check
 from benchmarker.worker.launch import Environment, Event, ending_text, run_worker
 from benchmarker.worker.protocol import Task

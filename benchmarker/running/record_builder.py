@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarker.api.case import Case
 from benchmarker.api.launcher import Allocation
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.machine import description
 from benchmarker.planning.cases import command_line
 from benchmarker.power import energy

@@ -15,7 +15,7 @@ import msgspec
 from benchmarker.api.errors import UserError
 from benchmarker.api.launcher import Allocation
 from benchmarker.files import atomic
-from benchmarker.files.scratch import scratch
+from benchmarker.files.locks import scratch
 from benchmarker.formatting import count, duration_text
 from benchmarker.hooks.launchers import check_nodes
 from benchmarker.planning import estimate

@@ -88,7 +88,8 @@ def test_each_meter_is_found_or_says_why_not():
     assert found["broken"].unavailable[0].text.startswith("library_missing: meter.broken needs the module 'no_such")
     assert found["rapl"].unavailable[0].reason == "unsupported"
     assert (
-        probe(["told"], "cpu", {"FAULT": "absent"})["told"].unavailable[0].text == "permission: not for you; run as root"
+        probe(["told"], "cpu", {"FAULT": "absent"})["told"].unavailable[0].text
+        == "permission: not for you; run as root"
     )
 
 
