@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import Count, Positive
+from benchmarker.api.fields import Count, Positive
 from benchmarker.formatting import count
 from benchmarker.records.record import DesignKind
 from benchmarker.records.suite import PlannedSuite, TrialSuite
