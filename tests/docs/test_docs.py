@@ -7,7 +7,6 @@ import inspect
 import re
 import runpy
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 import benchmarker
 from benchmarker import NoMeterError
 from benchmarker.hooks import registry, specs
-from benchmarker.proving.proof import load_proof
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -40,18 +38,6 @@ def test_every_hook_stands_in_plugins_md_as_it_is() -> None:
 def test_every_public_name_stands_once_in_api_md() -> None:
     named = re.findall(r"^::: benchmarker\.(\w+)$", page("api.md"), flags=re.MULTILINE)
     assert sorted(named) == sorted(set(benchmarker.__all__) - {"__version__"})
-
-
-def test_every_claim_stands_in_gpu_md() -> None:
-    claims = [claim.name for claim in load_proof("gpu-proof").claims]
-    names = [
-        name
-        for cell in re.findall(r"^\| (`.+`) \| [A-Z]", page("gpu.md"), re.M)
-        for name in re.findall(r"`(.+?)`", cell)
-    ]
-    assert all(any(fnmatch(claim, name) for name in names) for claim in claims)
-    assert all(any(fnmatch(claim, name) for claim in claims) for name in names)
-    assert f"It runs {len(claims)} tests" in page("gpu.md")
 
 
 def test_every_kind_of_address_stands_in_plugins_md() -> None:
