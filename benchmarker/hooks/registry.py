@@ -71,7 +71,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "meter": ("make_meter",),
     "metric": ("derive_metrics",),
     "launcher": ("make_launcher",),
-    "suite": ("make_proof",),
 }
 """Kinds of plugin, and the hooks that each kind implements."""
 
@@ -128,8 +127,7 @@ def scan(path: tuple[str, ...]) -> dict[str, Plugin]:
         if plugin.kind not in KINDS or not plugin.name or (plugin.kind == "workload" and "." not in plugin.name):
             raise UserError(
                 f"{plugin.distribution} registers {plugin.address!r}, which is not a valid address; addresses are "
-                "framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, launcher.NAME, "
-                "suite.NAME"
+                "framework.NAME, problem.NAME, workload.PROBLEM.FRAMEWORK, meter.NAME, metric.NAME, launcher.NAME"
             )
         if ":" in plugin.module:
             raise UserError(
