@@ -73,8 +73,7 @@ check: $(VENV)/installed  ## Run formatting, lint and types
 check-benchmarks: $(VENV)/installed  ## Check that the benchmarks fit the code
 	for folder in $$(find benchmarks -name '*.py' -exec dirname {} + | sort -u); do \
 		MYPYPATH=plugins:problems:$$folder:benchmarks/verdicts/calibration \
-		$(BIN)/mypy --config-file= --cache-dir=.mypy_cache/benchmarks --ignore-missing-imports --check-untyped-defs \
-		$$folder/*.py || exit; \
+		$(BIN)/mypy --config-file=benchmarks/mypy.ini --cache-dir=.mypy_cache/benchmarks $$folder/*.py || exit; \
 	done
 
 docs: $(VENV)/installed  ## Build the documentation as a site into build/docs, without a network

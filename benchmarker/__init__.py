@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarker.api.launcher import Allocation, JobState, Launcher
     from benchmarker.api.meter import Channel, Domain, Meter, NoMeterError, Quantity, Reading, Reason, Unavailable
     from benchmarker.api.metric import Metric, Plot
-    from benchmarker.api.precision import PRECISIONS, Precision
+    from benchmarker.api.precision import FLOATS, MIXED, PRECISIONS, STORED_FLOATS, Precision
     from benchmarker.api.problem import (
         Collective,
         Cost,
@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from benchmarker.worker.timing import Stepper, steps_per_block
 
 __all__ = [
+    "FLOATS",
+    "MIXED",
     "MODES",
     "PRECISIONS",
+    "STORED_FLOATS",
     "Allocation",
     "Bench",
     "Case",
@@ -130,10 +133,7 @@ _MODULES = {
         "Unavailable",
     ),
     "benchmarker.api.metric": ("Metric", "Plot"),
-    "benchmarker.api.precision": (
-        "PRECISIONS",
-        "Precision",
-    ),
+    "benchmarker.api.precision": ("FLOATS", "MIXED", "PRECISIONS", "STORED_FLOATS", "Precision"),
     "benchmarker.api.problem": (
         "Collective",
         "Cost",
