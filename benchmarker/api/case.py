@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count, Positive, Whole
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, Whole
 from benchmarker.api.precision import PRECISIONS
 
 Mode = Literal["inference", "forward_backward", "training"]
@@ -117,6 +116,7 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     `gpu`.
     """
 
+    #: name of the problem
     problem: Annotated[
         str, Meta(description="the problem; add --help to list its own options", extra={"values": "NAME"})
     ]
@@ -133,11 +133,13 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             extra={"values": "PLATFORM"},
         ),
     ] = "auto"
+    #: visible index given by `--gpus`; null if none was given
     gpu: Annotated[
         Count | None,
         NULL_IS_AN_ANSWER,
         Meta(description="index of the GPU among the visible ones", extra={"values": "INDEX"}),
     ] = None
+    #: number of devices that compute together, given by `--devices`
     devices: Annotated[
         Positive,
         Meta(
@@ -162,9 +164,11 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             extra={"default": "dp"},
         ),
     ] = None
+    #: `--independent`: each of these devices ran an independent copy; `cost` is that of all of them
     independent: Annotated[
         bool, Meta(description="run an independent copy on each device: all concurrently, then one alone")
     ] = False
+    #: CPU threads given by `--threads`, of each process; null if not given: the framework's default
     threads: Annotated[
         Positive | None,
         NULL_IS_AN_ANSWER,
@@ -173,30 +177,28 @@ class CaseRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             extra={"values": "N", "default": "the framework's own"},
         ),
     ] = None
+    #: whether the step is compiled; always true for a framework that compiles every step
     compile: Annotated[bool, Meta(description="compile the step, in a framework where this is optional")] = False
-    params: dict[str, bool | Whole | float | str] = {}
+    params: dict[str, bool | Whole | float | str] = {}  #: parameters of the problem that were given
     seed: Annotated[Count, Meta(description="seed for weights and inputs", extra={"values": "N"})] = 0
-    measuring: Measuring = Measuring()
+    measuring: Measuring = Measuring()  #: how the case is measured
 
 
 class Case(CaseRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One fully decided configuration to measure.
+    """One fully decided configuration to measure."""
 
-    `params` contains all of the problem's own parameters. `device` is a platform that the framework reports. `gpu` is
-    the requested visible index. `threads` is the requested number of CPU threads (None: the framework's default).
-    `executions` are the framework's words for how its steps can run: of two, `compile` chooses the second.
-    `devices` is how many devices compute together, `parallel` how they divide the work, and `ranks` the number of
-    processes that do so: either one for all devices of a node, or one for each, with `threads` CPU threads of its own.
-    They run on `nodes` of an allocation, as many on each. With `independent`, they do not compute together: each does
-    all of the work of one device, at the same time.
-    """
-
-    framework: str
-    device: str
+    framework: str  #: name of the framework
+    device: str  #: platform that the framework ran on (`cpu`, `cuda`, ...)
+    #: the framework's words for how its steps can run, such as `eager` and `compiled`, or `jitted`: of two,
+    #: `case.compile` chooses the second
     executions: list[str] = []
+    #: every parameter of the problem, including those not given on the command line
     params: dict[str, bool | Whole | float | str]
-    nodes: Positive = 1
+    nodes: Positive = 1  #: number of nodes of the allocation on which they run, as many on each
+    #: how the devices divide the work, given by `--parallel`, see docs/devices.md; `none` for one device and for
+    #: `collective`
     parallel: Parallel = "none"
+    #: number of processes that do so: one for each device, or one for all, as the framework does it
     ranks: Positive = 1
 
     @property

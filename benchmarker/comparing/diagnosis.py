@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
+from benchmarker.hooks.cases import environment_of
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import environment_of
 from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend

@@ -14,8 +14,8 @@ from benchmarker.records.factors import work
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.record import Record
 
 

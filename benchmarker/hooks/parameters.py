@@ -19,8 +19,8 @@ from msgspec import inspect
 
 from benchmarker.api.case import LONGEST_S, CaseRequest, Measuring, is_time, option_name
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import LARGEST
-from benchmarker.files.values import assigned, choices, refusal
+from benchmarker.api.fields import LARGEST
+from benchmarker.files.toml import assigned, choices, refusal
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s, value_text
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarker.api.case import Case, CaseRequest, Measuring
 from benchmarker.api.errors import UserError
-from benchmarker.files.values import assigned
+from benchmarker.files.toml import assigned
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning import factors

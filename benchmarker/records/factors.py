@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarker.api.case import CaseRequest, Measuring, option_name
 from benchmarker.api.errors import UserError
-from benchmarker.files import values as written
+from benchmarker.files.toml import take
 from benchmarker.formatting import value_text
 
 if TYPE_CHECKING:
@@ -81,17 +81,17 @@ def take_match(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
     for key, value in table.items():
         if setting(key) in wanted:
             raise UserError(f"{name}.{key} is given twice, spelt differently")
-        wanted[setting(key)] = written.take(f"{name}.{key}", value, bool | int | float | str)
+        wanted[setting(key)] = take(f"{name}.{key}", value, bool | int | float | str)
     return wanted
 
 
-def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
+def chosen(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
     """Return which of several sets of factors words such as `seq_len=128,256` and `framework=jax` select together.
 
     Values are written as tables show them. Raises `UserError` if a word is malformed or one of its values selects
     nothing, or if nothing has all of them.
     """
-    chosen = [True] * len(several)
+    kept = [True] * len(several)
     spelt = [{setting(name): value for name, value in factors.items()} for factors in several]
     for word in words:
         name, _, values = word.partition("=")
@@ -103,10 +103,10 @@ def where(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
         for value, of in zip(texts, found, strict=True):
             if not any(of):
                 raise UserError(f"--where={word}: {why_none({key: value}, several)}")
-        chosen = [kept and any(ones) for kept, ones in zip(chosen, zip(*found, strict=True), strict=True)]
-    if not any(chosen):
+        kept = [before and any(ones) for before, ones in zip(kept, zip(*found, strict=True), strict=True)]
+    if not any(kept):
         raise UserError(f"--where: {why_none({}, several)}")
-    return chosen
+    return kept
 
 
 def _is(value: Value, wanted: str) -> bool:

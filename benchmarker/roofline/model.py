@@ -19,8 +19,8 @@ from benchmarker.roofline.roofs import measured_roof, vendor_roof, without_peak
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.records.ceilings import Ceilings
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.profile import Kernel, Trace
     from benchmarker.records.record import Record
     from benchmarker.roofline.roofs import Bound, Roof, Source

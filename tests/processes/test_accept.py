@@ -12,12 +12,12 @@ from support.records import QUIET, make_record
 
 from benchmarker import UserError
 from benchmarker.files import atomic
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.procurement import reference
 from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import Unrun
-from benchmarker.procurement.draft_reference import Tolerance, draft
-from benchmarker.procurement.reference import Wanted
+from benchmarker.procurement.reference import Tolerance, Wanted, draft
 from benchmarker.records.plan import make_plan
 
 FAILURE = {"kind": "out_of_memory", "message": "too much", "stage": "timed"}
@@ -232,7 +232,7 @@ STEADY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
 
 def drafted(derive, *sets, metric="samples_per_s", tolerance=None):
     records = [record for seed, steps in enumerate(sets) for record in trials(*steps, seed=seed, run=f"run{seed}")]
-    return draft(records, metric, tolerance, derive)
+    return draft(Cases.of(records), metric, tolerance, derive)
 
 
 def test_bounds_come_from_the_scatter_for_all_cases_together(derive):
@@ -329,7 +329,7 @@ def test_a_machine_as_good_as_the_reference_passes_all_cases_with_95_percent(der
             [trials(*np.exp(rng.normal(0, 0.02, 6)), seed=seed, run=f"{name}{number}") for seed in range(6)]
             for name in ("old", "new")
         )
-        cases, _, _ = draft([record for several in old for record in several], "samples_per_s", None, derive)
+        cases, _, _ = draft(Cases.of(record for several in old for record in several), "samples_per_s", None, derive)
         wanted = [asked(each.limit, trials=6, **each.match) for each in cases]
         found = accept(wanted, [record for several in new for record in several], (), derive)
         passed += all(each.verdict == "PASS" for each in found.outcomes)
