@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Candidate:
     """A configuration with its medians over trials, in the order of the metrics; `optimal` if none dominates it."""
 
     configuration: Configuration
@@ -33,7 +33,7 @@ class Front:
     """All points, with the optimal ones marked, and the number of configurations without one of the metrics."""
 
     metrics: tuple[Metric, ...]
-    points: tuple[Point, ...]
+    points: tuple[Candidate, ...]
     left_out: int
 
 
@@ -75,7 +75,7 @@ def front(groups: Sequence[Configuration], names: Sequence[str], derive: Derive)
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
     scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in found]
     points = tuple(
-        Point(group, values, not any(_dominates(other, score) for other in scores))
+        Candidate(group, values, not any(_dominates(other, score) for other in scores))
         for (group, values), score in zip(found, scores, strict=True)
     )
     return Front(metrics, points, len(groups) - len(found))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
     from benchmarker.hooks.metrics import Derive
     from benchmarker.procurement.accept import Acceptance
-    from benchmarker.procurement.completeness import Asked
+    from benchmarker.procurement.completeness import Completeness
     from benchmarker.procurement.score import Scores
     from benchmarker.records.ceilings import Ceilings
     from benchmarker.records.load import Load
@@ -69,7 +69,7 @@ class Study:
 
     results: Sequence[tuple[str, Sequence[Record]]]
     faults: Sequence[Fault]
-    planned: Asked
+    planned: Completeness
     matches: Sequence[Match]
     family: Family | None
     unjudged: str

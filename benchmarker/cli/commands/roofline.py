@@ -25,7 +25,7 @@ from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, roofline
 from benchmarker.roofline.roofs import named_roof
 
 if TYPE_CHECKING:
-    from benchmarker.roofline.model import Point, Roofline
+    from benchmarker.roofline.model import Roofline, RooflinePoint
     from benchmarker.roofline.roofs import Source
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
@@ -149,7 +149,7 @@ def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Non
     click.echo()
 
 
-def _row(point: Point, name: str) -> list[str]:
+def _row(point: RooflinePoint, name: str) -> list[str]:
     return [
         point.level,
         name,
