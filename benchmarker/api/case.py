@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count, Positive, Whole
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, Whole
 
 Mode = Literal["inference", "forward_backward", "training"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from benchmarker.api.errors import UserError
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import Count
 
 if TYPE_CHECKING:
     from pathlib import Path

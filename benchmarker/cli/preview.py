@@ -14,7 +14,7 @@ from benchmarker.cli.display.progress import Progress
 from benchmarker.formatting import count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 from benchmarker.running.probes import probe
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def preview(plan: Plan, results: Path, with_probes: bool, as_json: bool) -> int:
             }
         )
         return status
-    cases = case_columns([factors(case) for case in plan.cases], wide=False)
+    cases = case_columns([factors_of(case) for case in plan.cases], wide=False)
     if cases.headings:
         print_table(cases.headings, cases.cells)
     click.echo(

@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing import diagnosis, suites
+from benchmarker.comparing import diagnosis
 from benchmarker.comparing.disturbances import count
 from benchmarker.comparing.formatting import Terms, words_of
 from benchmarker.comparing.geometric_mean import Mean
 from benchmarker.comparing.judge import geometric_means
+from benchmarker.comparing.notes import suite_notes, suites_of
 from benchmarker.comparing.results import DELTAS, GeometricMean
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.formatting import count as many
 from benchmarker.formatting import part
 from benchmarker.hooks import names
 from benchmarker.hooks.metrics import cached
-from benchmarker.procurement import in_turns
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
+from benchmarker.procurement.sides import advice
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, changes, factors
+from benchmarker.records.factors import DEFAULTS, Factors, Value, changes, factors_of
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
+    from benchmarker.api.metric import Metric
     from benchmarker.comparing import matching
     from benchmarker.comparing.results import Rules
     from benchmarker.hooks.metrics import Derive
@@ -38,8 +40,13 @@ if TYPE_CHECKING:
     from benchmarker.procurement.sides import Pair, Sides
     from benchmarker.records.record import Failure, Record
 
-METRICS = ("samples_per_s", "samples_per_J")
-"""The metrics that are scored unless others are named; every case must have the first."""
+THROUGHPUT = "samples_per_s"
+"""The metric that every case must have unless others are named."""
+
+
+def default_metrics(known: Mapping[str, Metric]) -> list[str]:
+    """Return the metrics that are scored unless others are named, the throughput first."""
+    return [THROUGHPUT, *(name for name, metric in known.items() if metric.scored and name != THROUGHPUT)]
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -189,7 +196,7 @@ def score(
                 unmatched=list(made.unmatched),
                 notes=[
                     *made.notes,
-                    *suites.notes(made.matches, known_suites),
+                    *suite_notes(made.matches, known_suites),
                     *_notes(made.matches),
                     *_in_turns(made.matches, scored),
                     *(cost_notes([records[0], records[index]]) if costs else []),
@@ -229,7 +236,7 @@ def score(
 def _in_turns(matches: Sequence[matching.Match], scored: Sequence[MetricScore]) -> list[str]:
     """Return how to measure two sides in turns that were not interleaved."""
     unpaired = any(each.mean and each.mean.method.startswith("unpaired") for each in scored)
-    return list(filter(None, [in_turns.advice(matches)])) if unpaired else []
+    return list(filter(None, [advice(matches)])) if unpaired else []
 
 
 def _groups(sides: Sides, index: int) -> list[tuple[Record, ...]]:
@@ -282,7 +289,7 @@ def _missing(
 
 def _common(match: matching.Match) -> Factors:
     """Return the factors of a case that both sides share."""
-    one, two = (factors(side.records[0].case) for side in (match.baseline, match.contender))
+    one, two = (factors_of(side.records[0].case) for side in (match.baseline, match.contender))
     return {name: value for name, value in one.items() if name in two and two[name] == value}
 
 
@@ -362,7 +369,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     notes: Counter[str] = Counter()
     for match in matches:
         both = match.baseline.records, match.contender.records
-        one, two = (factors(records[0].case) for records in both)
+        one, two = (factors_of(records[0].case) for records in both)
         named = {part.partition("=")[0] for part in match.contender.name.split()}
         changed = changes(one, two, [name for name in one if name in two.keys() - DEFAULTS.keys() - named])
         notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
@@ -376,17 +383,17 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun])
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:
-            failed.setdefault((names.name(factors(record.case)), record.error.kind), []).append(record.error)
+            failed.setdefault((names.name(factors_of(record.case)), record.error.kind), []).append(record.error)
     asked = len(records) + sum(each.trials for each in unrun)
     ok = sum(record.error is None for record in records)
     return Side(
         name=name,
-        suites=suites.suites_of(records),
+        suites=suites_of(records),
         asked=asked,
         ok=ok,
         success=ok / asked,
         disturbed=count(groups).number,
         failed=[f"{case}: {len(errors)} x {kind}: {errors[0].message}" for (case, kind), errors in failed.items()],
-        unrun=[f"{names.name(factors(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
+        unrun=[f"{names.name(factors_of(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
         warnings=diagnosis.doubts(groups),
     )

@@ -17,7 +17,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta, Struct
 
-from benchmarker.api.numbers import Positive
+from benchmarker.api.fields import Positive
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.files import atomic
 from benchmarker.files.atomic import Fault
@@ -72,7 +72,7 @@ class Ceiling(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     device: DeviceKey
     host: str
     framework: str
-    execution: str = ""
+    execution: str
     version: str
     precision: str
     value: Annotated[float, Meta(gt=0)]

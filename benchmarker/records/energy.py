@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from benchmarker.api.fields import Count, null_because
 from benchmarker.api.meter import SLOWDOWNS, Domain, Unavailable
-from benchmarker.api.nulls import null_because
-from benchmarker.api.numbers import Count
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 SensorFlag = Literal["counter_suspect", "counter_stalled", "counter_backwards", "aliasing", "gaps", "shared"]

@@ -15,11 +15,9 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER, null_because
-from benchmarker.api.numbers import Count, Positive
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, null_because
 from benchmarker.files import atomic
-from benchmarker.files.atomic import Fault
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import Fault, as_json
 from benchmarker.files.locks import locked
 from benchmarker.records.record import Check, DeviceInfo, Machine, Types
 from benchmarker.records.store import LOAD
@@ -129,7 +127,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     benchmarker: str
     machine: Machine
     endpoint: Annotated[str | None, null_because("the requests went to the engine of a framework")]
-    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER] = None
+    engine: Annotated[EngineInfo | None, NULL_IS_AN_ANSWER]
     model: str
     arrivals: Arrivals
     burst_size: Annotated[Positive | None, null_because("the arrivals are not bursts")]
@@ -156,6 +154,11 @@ def read(path: Path) -> Load:
     if isinstance(found, Fault):
         raise UserError(f"cannot read {found}; name a {LOAD} that serve-load stored")
     return found
+
+
+def is_load(result: Path) -> bool:
+    """Whether a result is a file of a load, or the folder of its run."""
+    return result.name == LOAD or (result / LOAD).is_file()
 
 
 def under(result: Path) -> tuple[list[Load], list[Fault]]:

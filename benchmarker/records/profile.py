@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER
-from benchmarker.api.numbers import Count
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count
 
 
 class DeviceTime(Struct, frozen=True, forbid_unknown_fields=True):

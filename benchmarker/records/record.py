@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from benchmarker.api.case import Case
+from benchmarker.api.fields import NULL_IS_AN_ANSWER, Count, Positive, declared_reasons, null_because
 from benchmarker.api.launcher import Allocation
-from benchmarker.api.nulls import NULL_IS_AN_ANSWER, declared_reasons, null_because
-from benchmarker.api.numbers import Count, Positive
 from benchmarker.records.energy import Conditions, Energy, MeterReport
 from benchmarker.records.profile import Kernel, Scope, Trace
 from benchmarker.records.suite import TrialSuite

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from benchmarker.api.errors import UserError
-from benchmarker.comparing import suites
 from benchmarker.comparing.judge import compare
+from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Rules
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.procurement import costs, reference, sides, weights
 from benchmarker.procurement.accept import accept
 from benchmarker.procurement.completeness import asked
-from benchmarker.procurement.score import METRICS, score
+from benchmarker.procurement.score import THROUGHPUT, default_metrics, score
 from benchmarker.records import ceilings, store
 from benchmarker.records.sides import side_of
 from benchmarker.report.choose import choose, first
@@ -70,7 +70,7 @@ def gather(
     planned = asked(results, [record for _, records in groups for record in records])
     derive = cached(load_metrics(results))
     made, unjudged = choose(groups, by, baseline)
-    notes = [*made.notes, *suites.notes(made.matches, store.suites(results))] if made else []
+    notes = [*made.notes, *suite_notes(made.matches, store.suites(results))] if made else []
     scores, unscored = _scores(read, derive, by, baseline, procurement)
     family = compare(made.matches, rules, derive, made.unmatched, notes, made.shared) if made else None
     return Study(
@@ -135,11 +135,11 @@ def _scores(
     return (
         score(
             found,
-            [*METRICS, *([costs.COST_METRIC] if given.cost else [])],
+            [*default_metrics(derive(groups[0][1][0])), *([costs.COST_METRIC] if given.cost else [])],
             derive,
             weights=weights.read(given.weights) if given.weights else weights.Weights(),
             costs=costs.read(given.cost) if given.cost else None,
-            required=METRICS[:1],
+            required=[THROUGHPUT],
             rules=Rules(),
             known_suites=store.suites(result for result, _, _ in read),
         ),

@@ -9,7 +9,7 @@ from benchmarker.formatting import si
 from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
 
 if TYPE_CHECKING:
-    from benchmarker.records.configurations import Value
+    from benchmarker.records.factors import Value
     from benchmarker.report.study import Group, Study
     from benchmarker.roofline.model import Level, Point, Roofline
     from benchmarker.roofline.roofs import Roof

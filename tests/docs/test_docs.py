@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import benchmarker
 from benchmarker import NoMeterError
 from benchmarker.api.precision import PRECISIONS
 from benchmarker.hooks import registry, specs
-from benchmarker.proving.proof import load_proof
 from benchmarker.records.plan import Plan
 from benchmarker.records.record import schema
 
@@ -47,18 +45,6 @@ def test_every_hook_stands_in_plugins_md_as_it_is() -> None:
 def test_every_public_name_stands_once_in_api_md() -> None:
     named = re.findall(r"^::: benchmarker\.(\w+)$", page("api.md"), flags=re.MULTILINE)
     assert sorted(named) == sorted(set(benchmarker.__all__) - {"__version__"})
-
-
-def test_every_claim_stands_in_gpu_md() -> None:
-    claims = [claim.name for claim in load_proof("gpu-proof").claims]
-    names = [
-        name
-        for cell in re.findall(r"^\| (`.+`) \| [A-Z]", page("gpu.md"), re.M)
-        for name in re.findall(r"`(.+?)`", cell)
-    ]
-    assert all(any(fnmatch(claim, name) for name in names) for claim in claims)
-    assert all(any(fnmatch(claim, name) for claim in claims) for name in names)
-    assert f"It runs {len(claims)} tests" in page("gpu.md")
 
 
 def test_every_kind_of_address_stands_in_plugins_md() -> None:

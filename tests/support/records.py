@@ -12,7 +12,7 @@ import msgspec
 from benchmarker import PRECISIONS, Case, Record
 from benchmarker.hooks import parameters, registry
 from benchmarker.planning.cases import command_line
-from benchmarker.procurement.recomputed import bound_of_case
+from benchmarker.procurement.evidence import bound_of_case
 from benchmarker.records.ceilings import Ceiling, Resource, key_of
 from benchmarker.records.energy import Energy, SensorEnergy
 from benchmarker.records.record import Blocks, CostPart, Design, DeviceInfo, Interference, Types, nulls, reason
@@ -40,7 +40,7 @@ def _heard() -> Record:
         "memory": {"device_peak_bytes": None, "host_peak_rss_bytes": 2**20},
         "interference": QUIET,
     }
-    builder.hear({"part": part, "done": True})
+    builder.on_event({"part": part, "done": True})
     return builder.record(2.0, 0)
 
 
@@ -127,6 +127,7 @@ def make_ceiling(value: float, resource: Resource = "compute", **fields: Any) ->
         device=device,
         host="here",
         framework="toy",
+        execution="eager",
         version="1.0",
         precision="fp32",
         value=value,

@@ -68,28 +68,12 @@ SECTIONS = {
 LINES = {name: line for section in SECTIONS.values() for name, line in section.items()}
 GROUPS = {
     "plan": "Show or run a plan file: TOML that describes an experiment.",
-    "suite": "List and run benchmark suites, and judge their results. A suite is a curated plan, which produces "
-    "records, or a proof, which tests Benchmarker itself on this device. Use `plan run` for your own plans. Plugins "
-    "can add proofs.",
+    "suite": "List and run benchmark suites, and judge their results. A suite is a curated plan; use `plan run` for "
+    "your own plans.",
     "bundle": "Pack the folder of a run for hand-in, verify such a bundle, or unpack it.",
     "nodes": "Measure all nodes of an allocation at the same time, and show the outliers.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",
 }
-DEFAULTS = {"": "run", "plan": "show", "bundle": "create"}
-"""The command of the program, or of a group, for words that name no command."""
-FORMER = {
-    "run-plan": "plan run",
-    "score": "suite score",
-    "accept": "suite accept",
-    "unbundle": "bundle unpack",
-    "kernels": "profile kernels",
-    "scopes": "profile scopes",
-    "ops": "profile ops",
-    "sql": "profile sql",
-    "trace": "profile export",
-    "ingest": "profile import",
-}
-"""Former names of commands; they are accepted, but not shown."""
 MEANT = {
     **dict.fromkeys(("bench", "benchmark", "measure", "start"), "run"),
     **dict.fromkeys(("init", "create", "template"), "new"),

@@ -23,7 +23,7 @@ from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
-from benchmarker.records.configurations import Value, label, text
+from benchmarker.records.factors import Value, label, text
 from benchmarker.running.ceilings import measure
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _row(each: Ceiling) -> list[str]:
         str(each.device),
         each.resource,
         each.precision,
-        f"{each.framework} {each.execution}".strip(),
+        f"{each.framework} {each.execution}",
         *(si(value, _unit(each)) for value in (each.value, each.low, each.high)),
         each.method,
         text(each.trials),

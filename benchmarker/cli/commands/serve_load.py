@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.loads import print_load
+from benchmarker.cli.display.loads import finish
 from benchmarker.cli.display.output import json_option
 from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options import completion
@@ -20,16 +20,13 @@ from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
-from benchmarker.formatting import clean
 from benchmarker.machine.description import describe
-from benchmarker.records import load as loads
 from benchmarker.records import store
 from benchmarker.records.load import Lengths, Load, Slo
 from benchmarker.serving.arrivals import Request, draw, read_trace
 from benchmarker.serving.latency import figures_of
 from benchmarker.serving.search import bisect
 from benchmarker.serving.session import Session, named
-from benchmarker.serving.words import found_rate
 from benchmarker.version import __version__
 
 if TYPE_CHECKING:
@@ -141,7 +138,6 @@ def _set_by_the_load(problem: Problem) -> list[str]:
     help="Let the server stop at an end-of-sequence token. [default: it is asked to ignore it]",
 )
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
-@click.option("--show", type=click.Path(path_type=Path), metavar="FILE", help="Send nothing; show a stored load.")
 @partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
 @json_option
 def command(
@@ -164,7 +160,6 @@ def command(
     prompts: str,
     stop_at_eos: bool,
     results: Path,
-    show: Path | None,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -178,13 +173,10 @@ def command(
     Once so many requests have timed out that --share can no longer be reached, the server is overloaded: the load at
     that rate ends, and higher rates are not tried.
 
-    The times of all requests are stored; --show prints them again. The exit status is 1 if the server was overloaded or
+    The times of all requests are stored; `show` prints them again. The exit status is 1 if the server was overloaded or
     answered no request at one of the rates; after a search, if the lowest rate does not hold the SLO.
     """
     context = click.get_current_context()
-    if show:
-        _refuse(context, set(context.params) - {"show", "as_json"}, "--show sends nothing")
-        return _finish(loads.read(show), show, as_json)
     if address is None and framework is None:
         raise UserError(
             "no server is named; give --endpoint=http://127.0.0.1:8000/v1, or for an engine --framework=torch "
@@ -266,20 +258,9 @@ def command(
                         holds(each)
         except (KeyboardInterrupt, UserError):
             if session.load.steps:
-                _finish(session.load, session.path, as_json)
+                finish(session.load, session.path, as_json=as_json)
             raise
-    return _finish(session.load, session.path, as_json)
-
-
-def _finish(load: Load, path: Path | None, as_json: bool) -> int:
-    """Print a load, and where it is stored if it could be; return the exit status."""
-    print_load(load, path, as_json=as_json)
-    if path:
-        click.echo(f"\nload: {clean(str(path))}", err=True)
-    found = found_rate(load)
-    if found:
-        return 1 if found.rate is None else 0
-    return 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
+    return finish(session.load, session.path, as_json=as_json)
 
 
 def _refuse(context: click.Context, names: set[str], why: str) -> None:

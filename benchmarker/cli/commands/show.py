@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json_list, wide_option
 from benchmarker.cli.display.records import as_plain, print_cases, print_record, print_trials
 from benchmarker.cli.options.results import pool_option, print_mixed
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
+from benchmarker.records.load import is_load
 
 
 @click.command("show")
@@ -23,15 +25,24 @@ from benchmarker.records import sides, store
 @json_option
 @store.uncollected()
 def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool, as_json: bool) -> int:
-    """Show a single record in full, or a line for each case of several records.
+    """Show a single record in full, a line for each case of several records, or the load that `serve-load` stored.
 
     The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
     every case has six trials or more, otherwise the range), and how many trials there are, failed or were disturbed.
 
     RESULT is a record, the folder of a run, or a folder of runs. Of several folders, each is a side, with lines of its
     own: `show results/*` has a line for each case of each run, `show results` one for each case of all runs together.
-    The exit status is 1 if a file cannot be read.
+    The exit status is 1 if a file cannot be read; for a load, which is shown alone, it is that of `serve-load`.
     """
+    if len(results) == 1 and is_load(results[0]):
+        if trials or metric:
+            raise UserError(
+                f"{results[0]} is a load, which has no trials and no metrics; leave --trials and --metric out"
+            )
+        from benchmarker.cli.display.loads import finish
+        from benchmarker.records import load
+
+        return finish(load.read(results[0]), results[0], as_json=as_json)
     found, faults = sides.read(results, pool=pool)
     derive = load_metrics(results)
     chosen = [each.strip() for each in metric.split(",") if each.strip()] if metric else []

@@ -30,7 +30,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import si
-from benchmarker.records.configurations import label, text
+from benchmarker.records.factors import label, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,11 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 
 from benchmarker.cli.display.output import print_json, print_table, print_text
-from benchmarker.formatting import part, rounded, si
+from benchmarker.formatting import clean, part, rounded, si
 from benchmarker.serving.doubts import doubts
 from benchmarker.serving.latency import LATENCIES, PERCENTILES, Figures, figures_of
 from benchmarker.serving.session import named
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from benchmarker.serving.search import Highest
 
 MOST_MESSAGES = 3
+
+
+def finish(load: Load, path: Path | None, *, as_json: bool) -> int:
+    """Print a load, and where it is stored if it could be; return the exit status of `serve-load`."""
+    print_load(load, path, as_json=as_json)
+    if path:
+        click.echo(f"\nload: {clean(str(path))}", err=True)
+    if highest := found_rate(load):
+        return 1 if highest.rate is None else 0
+    return 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
 
 
 def print_load(load: Load, path: Path | None, *, as_json: bool) -> None:

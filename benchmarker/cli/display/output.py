@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarker.cli.display import table
-from benchmarker.files.json_text import as_json
+from benchmarker.files.atomic import as_json
 from benchmarker.formatting import clean
 from benchmarker.tables.formats import csv_text
 

@@ -41,8 +41,7 @@ def show_difference(
     """
     if sort:
         raise UserError(f"two RESULTs are sorted by their difference; leave --sort={sort} out")
-    from benchmarker.traces.difference import difference
-    from benchmarker.traces.statistics import work
+    from benchmarker.traces.statistics import difference, work
 
     found = [from_result(result, causal) for result in results]
     with noting([each.trace for each in found], [str(result) for result in results], aside=as_json or as_csv):

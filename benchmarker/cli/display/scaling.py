@@ -9,7 +9,7 @@ import click
 from benchmarker.cli.display.output import print_table, print_text
 from benchmarker.comparing.scaling_results import sentence, shared_notes, shown
 from benchmarker.formatting import count, rounded, si
-from benchmarker.records.local_times import longer
+from benchmarker.records.step_times import longer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.procurement.score import coverage, terms_of
-from benchmarker.records.configurations import label, text
+from benchmarker.records.factors import label, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

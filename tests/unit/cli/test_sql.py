@@ -11,7 +11,7 @@ import time
 import pytest
 from support import profiles, trace_processor
 
-from benchmarker.hooks.extras import installing
+from benchmarker.hooks.registry import installing
 from benchmarker.traces import profile_files, sql
 
 BY_NAME = "SELECT name, count(*) AS number, sum(busy_ns) AS busy_ns FROM events GROUP BY name ORDER BY name"
@@ -117,7 +117,9 @@ def test_numbers_are_exact_and_other_values_keep_their_form(ask, command):
 
 
 def test_text_and_headings_as_csv_are_no_formulas(command):
-    done = command("sql", "torch.json", """SELECT '=1+1' AS "@a", -1 AS n, chr(9) || 'x' AS t, NULL AS e""", "--csv")
+    done = command(
+        "profile", "sql", "torch.json", """SELECT '=1+1' AS "@a", -1 AS n, chr(9) || 'x' AS t, NULL AS e""", "--csv"
+    )
     assert done.stdout == "'@a,n,t,e\n'=1+1,-1,\\x09x,\n"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from benchmarker.formatting import clean
-from benchmarker.traces.perfetto.annotated_file import write
+from benchmarker.traces.perfetto.annotated import write
 
 
 @click.command("export")
