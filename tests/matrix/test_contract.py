@@ -155,9 +155,9 @@ def test_the_fullest_mode_is_measured_and_recorded(cli, problem, framework):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", ["gemm", "attention", "gpt2"])
+@pytest.mark.parametrize("problem", ["gemm", "gpt2"])
 def test_compiled_steps_of_pytorch_are_right(cli, problem):
-    """TorchInductor builds C++ here, which takes a while."""
+    """TorchInductor builds C++ here, which takes a while; that of GPT-2 has attention in it."""
     done = cli("check", f"--problem={problem}", "--framework=torch", "--compile", "--json")
     found = json.loads(done.stdout)
     assert found["ok"], done.stdout

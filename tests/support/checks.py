@@ -10,7 +10,7 @@ from benchmarker.hooks import registry
 from benchmarker.planning.cases import Ability
 from benchmarker.records.record import Check
 from benchmarker.worker.__main__ import _check
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 
 class Sent(list[dict[str, Any]]):
@@ -22,7 +22,7 @@ class Sent(list[dict[str, Any]]):
 
 @contextmanager
 def _quickly_compiled() -> Iterator[None]:
-    """XLA compiles a program once, and with no time for fast code; afterwards all frameworks have their settings back."""
+    """XLA compiles a program once, and not to be fast; afterwards all frameworks have their settings back."""
     import jax
     import torch
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
@@ -34,7 +34,7 @@ def _quickly_compiled() -> Iterator[None]:
             "jax_disable_most_optimizations": True,
         }
         names = (*quick, "jax_platforms", "jax_enable_x64", "jax_default_matmul_precision")
-        before = {name: getattr(jax.config, name) for name in names}
+        before = {name: jax.config.values[name] for name in names}
         products = torch.get_float32_matmul_precision()
         reset_cache()
         try:
@@ -57,8 +57,8 @@ def ability_of(problem: str, framework: str) -> Ability:
 def checked(case: Case, modes: Sequence[Mode], steps: int = 0) -> tuple[dict[str, Check], list[float]]:
     """The check of each mode, and the losses of so many steps if training is among them."""
     sent = Sent()
-    request = Request(task="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
+    task = Task(kind="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
     with _quickly_compiled():
-        _check(request, sent, None)
+        _check(task, sent, None)
     losses = [loss for event in sent for loss in event.get("losses", ())]
     return {event["mode"]: event["check"] for event in sent if "check" in event}, losses
