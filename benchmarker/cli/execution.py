@@ -18,10 +18,10 @@ from benchmarker.cli.preview import duration, preview, print_left_out
 from benchmarker.comparing import disturbances
 from benchmarker.formatting import clean
 from benchmarker.hooks import launchers
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.planning import build, plan_file
 from benchmarker.records import store
-from benchmarker.records.configurations import configurations
 from benchmarker.records.job import job_of
 from benchmarker.running import submission
 from benchmarker.running.run import execute
@@ -109,14 +109,15 @@ def _execute(opened: AbstractContextManager[RunFolder], allocation: Allocation |
     if as_json:
         print_json_list(as_plain(record, derive(record)) for record in records)
     else:
-        print_cases(configurations(records), derive, remedy="`show --wide` shows")
+        cases = Cases.of(records)
+        print_cases(cases, derive, remedy="`show --wide` shows")
         print_left_out(folder.plan)
-        if several := [record for record in records if record.case.independent]:
+        if independent := [one for one in cases if one.factors["independent"]]:
             from benchmarker.cli.display.scaling import print_devices
             from benchmarker.comparing.scaling import scalings
 
             click.echo()
-            print_devices(scalings(configurations(several), derive).devices)
+            print_devices(scalings(independent, derive).devices)
     found = disturbances.of_records(records)
     if found.number:
         print_text(f"{found}; {found.advice}", "  ", err=as_json)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psutil
 from msgspec import Struct
 
@@ -15,10 +15,9 @@ from benchmarker.planning.cases import Ability, choose_device, make_case
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarker.api.case import Mode
+    from benchmarker.api.case import CaseRequest, Mode
     from benchmarker.api.framework import Device
     from benchmarker.api.problem import Problem
-    from benchmarker.planning.cases import Asked
 
 LEFT_OUT = {
     "inference": "activations, workspace, and further batches of inputs",
@@ -88,14 +87,14 @@ class DescribedCase(Struct, frozen=True):
     frameworks: dict[str, str | None]
 
 
-def describe_case(problem: Problem, asked: Asked, able: Mapping[str, Ability | UserError]) -> DescribedCase:
+def describe_case(problem: Problem, asked: CaseRequest, able: Mapping[str, Ability | UserError]) -> DescribedCase:
     """Describe a case that was asked for, on the device that its frameworks would choose.
 
     Raises `UserError` if no framework that can be used here supports it.
     """
     chosen, reasons = _devices(asked, able)
     platform = next((device.platform for device in chosen.values() if device.platform != "cpu"), "cpu")
-    asked = dataclasses.replace(asked, device=platform)
+    asked = msgspec.structs.replace(asked, device=platform)
     for name in chosen:
         ability = able[name]
         assert isinstance(ability, Ability)
@@ -113,7 +112,9 @@ def describe_case(problem: Problem, asked: Asked, able: Mapping[str, Ability | U
     return DescribedCase(found, list(memories), reasons)
 
 
-def _devices(asked: Asked, able: Mapping[str, Ability | UserError]) -> tuple[dict[str, Device], dict[str, str | None]]:
+def _devices(
+    asked: CaseRequest, able: Mapping[str, Ability | UserError]
+) -> tuple[dict[str, Device], dict[str, str | None]]:
     """Return the device that each framework would choose, or why it would not."""
     chosen: dict[str, Device] = {}
     reasons: dict[str, str | None] = {}

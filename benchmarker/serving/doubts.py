@@ -13,7 +13,7 @@ from benchmarker.serving.latency import Figures, figures_of, ttft_s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarker.records.load import Load, Outcome
+    from benchmarker.records.load import Load, RequestOutcome
 
 LATE_S = 0.01
 """Lateness of the latest hundredth of the requests above which the client is too slow; its timer has 1 ms."""
@@ -51,7 +51,7 @@ def _of_steps(figures: Sequence[Figures], target: float) -> Iterator[str]:
         yield f"latency was still rising at the end{at(rising)}: the rate may be unsustainable; raise --seconds"
 
 
-def _is_rising(outcomes: Sequence[Outcome]) -> bool:
+def _is_rising(outcomes: Sequence[RequestOutcome]) -> bool:
     third = len(outcomes) // 3
     if 3 * third < LEAST_FOR_RISING:
         return False
@@ -59,7 +59,7 @@ def _is_rising(outcomes: Sequence[Outcome]) -> bool:
     return bool(last > RISING * first)
 
 
-def _of_answers(load: Load, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _of_answers(load: Load, outcomes: Sequence[RequestOutcome]) -> Iterator[str]:
     answers = [each for each in outcomes if not each.failure]
     counted = [(each, each.answer_tokens) for each in answers if each.answer_tokens is not None]
     merged = [(each, tokens) for each, tokens in counted if tokens > len(each.chunks_s)]

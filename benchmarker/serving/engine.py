@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarker.api.case import Case
-    from benchmarker.records.load import Outcome
+    from benchmarker.records.load import RequestOutcome
     from benchmarker.serving.arrivals import Request
     from benchmarker.worker.launch import Environment, Event, Worker
 
@@ -67,7 +67,7 @@ class EngineServer:
             self._worker.result().hang_up()
         self._thread.join(END_S)
 
-    def send(self, requests: Sequence[Request], done: Callable[[Outcome], None], timeout_s: float) -> None:
+    def send(self, requests: Sequence[Request], done: Callable[[RequestOutcome], None], timeout_s: float) -> None:
         """Send requests at their times; see `drive`."""
 
         async def run() -> None:

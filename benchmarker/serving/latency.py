@@ -24,28 +24,28 @@ from benchmarker.stats.quantile_interval import Estimate, binomial_interval, qua
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarker.records.load import Load, Outcome, Slo, Step
+    from benchmarker.records.load import Load, RequestOutcome, Slo, Step
 
 PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("ttft_s", "itl_s", "tpot_s", "e2e_s")
 
 
-def ttft_s(outcome: Outcome) -> float:
+def ttft_s(outcome: RequestOutcome) -> float:
     """Return the time from the planned arrival to the first token, in s; infinite for a failure."""
     return math.inf if outcome.failure else outcome.chunks_s[0] - outcome.arrival_s
 
 
-def e2e_s(outcome: Outcome) -> float:
+def e2e_s(outcome: RequestOutcome) -> float:
     """Return the time from the planned arrival to the last token, in s; infinite for a failure."""
     return math.inf if outcome.failure else outcome.chunks_s[-1] - outcome.arrival_s
 
 
-def tokens(outcome: Outcome) -> int:
+def tokens(outcome: RequestOutcome) -> int:
     """Return the tokens of an answer as the server counted them, else its chunks with text."""
     return len(outcome.chunks_s) if outcome.answer_tokens is None else outcome.answer_tokens
 
 
-def tpot_s(outcome: Outcome) -> float | None:
+def tpot_s(outcome: RequestOutcome) -> float | None:
     """Return the mean time of a token after the first, in s; None for an answer of one, infinite for a failure."""
     if outcome.failure:
         return math.inf
@@ -53,7 +53,7 @@ def tpot_s(outcome: Outcome) -> float | None:
     return (outcome.chunks_s[-1] - outcome.chunks_s[0]) / gaps if gaps > 0 else None
 
 
-def meets(outcome: Outcome, slo: Slo) -> bool:
+def meets(outcome: RequestOutcome, slo: Slo) -> bool:
     """Return whether a request meets all of an SLO; an answer of one token has no TPOT to exceed."""
     pairs = ((slo.ttft_s, ttft_s(outcome)), (slo.tpot_s, tpot_s(outcome)), (slo.e2e_s, e2e_s(outcome)))
     return not outcome.failure and all(limit is None or value is None or value <= limit for limit, value in pairs)
@@ -76,7 +76,7 @@ class Figures:
     share: float = 0.9
 
     @cached_property
-    def outcomes(self) -> Sequence[Outcome]:
+    def outcomes(self) -> Sequence[RequestOutcome]:
         """The outcomes in order of arrival."""
         return sorted(self.step.outcomes, key=lambda each: each.arrival_s)
 

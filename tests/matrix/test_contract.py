@@ -6,9 +6,10 @@ import re
 import pytest
 from support.checks import ability_of, checked
 
-from benchmarker import Measuring, UserError
+from benchmarker import UserError
+from benchmarker.api.case import CaseRequest
 from benchmarker.hooks import registry
-from benchmarker.planning.cases import Asked, able, choose_device, make_case
+from benchmarker.planning.cases import able, choose_device, make_case
 from benchmarker.running.check import check_modes, compare_losses
 
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
@@ -80,18 +81,7 @@ def case_maker(problem, framework):
     ability = ability_of(problem, framework)
 
     def make(mode, precision, choice):
-        asked = Asked(
-            problem=problem,
-            mode=mode,
-            precision=precision,
-            device="cpu",
-            gpu=None,
-            threads=None,
-            compile=False,
-            seed=0,
-            params=choice,
-            measuring=Measuring(),
-        )
+        asked = CaseRequest(problem=problem, mode=mode, precision=precision, device="cpu", params=choice)
         try:
             return make_case(asked, made, framework, ability)
         except UserError as refused:  # what is listed runs, but for the exclusions that are listed too

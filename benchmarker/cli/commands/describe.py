@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from benchmarker.api.case import MODES, Measuring
+from benchmarker.api.case import MODES, CaseRequest
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.described import print_case
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text
 from benchmarker.cli.display.progress import working
 from benchmarker.cli.options import completion
-from benchmarker.cli.options.case import described_options
+from benchmarker.cli.options.case import case_options
 from benchmarker.cli.options.problem import ProblemCommand, problem_of
 from benchmarker.formatting import clean, si, value_text
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine import gpus
 from benchmarker.planning.capabilities import abilities
-from benchmarker.planning.cases import Asked, able
+from benchmarker.planning.cases import able
 from benchmarker.planning.needs import describe_case
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.command("describe", cls=ProblemCommand, argument=True)
 @click.argument("problem", shell_complete=completion.plugins("problem"))
-@described_options
+@case_options("mode", "precision", "device")
 @json_option
 def command(mode: Mode, precision: str, device: str, as_json: bool, **options: Any) -> None:
     """Describe a problem: its options, its cost, its scopes, and what each framework supports here.
@@ -51,7 +51,7 @@ def command(mode: Mode, precision: str, device: str, as_json: bool, **options: A
     rows = [row for framework, ability in able.items() for row in _ability_rows(framework, ability)]
     case = None
     if given or any(map(_is_given, ("mode", "precision", "device"))):
-        asked = Asked(name, mode, precision, device, None, None, False, 0, given, Measuring())
+        asked = CaseRequest(problem=name, mode=mode, precision=precision, device=device, params=given)
         case = describe_case(made, asked, able)
         values = case.needs.params
     else:

@@ -9,13 +9,12 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.cases import case_columns
 from benchmarker.cli.display.output import json_option, print_json, print_table, print_text, wide_option
-from benchmarker.cli.options.results import pool_option, print_mixed, read_sides
+from benchmarker.cli.options.results import pool_option, print_mixed, read_cases
 from benchmarker.comparing.diagnosis import executions, skewed
 from benchmarker.comparing.pareto import by_work, front
 from benchmarker.formatting import count, part, si
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.records.sides import by_side
 
 
 @click.command("pareto")
@@ -45,9 +44,8 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
     metrics = [name.strip() for name in names.split(",") if name.strip()]
     if not metrics:
         raise UserError("--metric names no metric")
-    found, faults = read_sides(results, pool)
-    groups, derive = by_side(found), load_metrics(results)
-    fronts = [front(of_work, metrics, derive) for of_work in by_work(groups)]
+    cases, derive = read_cases(results, pool), load_metrics(results)
+    fronts = [front(of_work, metrics, derive) for of_work in by_work(cases)]
     points = [(point, each) for each in fronts for point in sorted(each.points, key=lambda point: point.values)]
     if not points:
         raise UserError(f"no configuration has a value of each of {', '.join(metrics)}")
@@ -64,19 +62,19 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
                 for point in each.points
             ]
         )
-        return 1 if faults else 0
-    cases = case_columns([point.configuration.factors for point, _ in points], wide=wide)
+        return 1 if cases.faults else 0
+    columns = case_columns([point.configuration.factors for point, _ in points], wide=wide)
     rows = [
         [
             *own,
             *(si(value, metric.unit) for value, metric in zip(point.values, each.metrics, strict=True)),
             "only one" if len(each.points) == 1 else "optimal" if point.optimal else "",
         ]
-        for (point, each), own in zip(points, cases.cells, strict=True)
+        for (point, each), own in zip(points, columns.cells, strict=True)
     ]
-    print_table([*cases.headings, *metrics, ""], rows, drop=metrics[:0:-1], wide=wide)
+    print_table([*columns.headings, *metrics, ""], rows, drop=metrics[:0:-1], wide=wide)
     unlike = executions(point.configuration.records[0].case for point, _ in points)
-    for note in filter(None, [unlike, *skewed([record for group in groups for record in group.records])]):
+    for note in filter(None, [unlike, *skewed(cases.records)]):
         print_text(f"note: {note}", "  ")
     if alone := sum(len(each.points) == 1 for each in fronts):
         print_text(
@@ -84,10 +82,10 @@ def command(results: tuple[Path, ...], names: str, pool: bool, wide: bool, as_js
             "(problem, mode, precision and parameters), so nothing is compared with it",
             "  ",
         )
-    print_mixed(groups)
+    print_mixed(cases)
     if left_out := sum(each.left_out for each in fronts):
         print_text(
             f"left out: {count(left_out, 'configuration')} without a value of the metric (such as memory in a duet)",
             "  ",
         )
-    return 1 if faults else 0
+    return 1 if cases.faults else 0

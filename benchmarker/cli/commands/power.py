@@ -29,12 +29,12 @@ from benchmarker.cli.options.types import Duration
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take
-from benchmarker.power.window import SamplerClient
+from benchmarker.power.sampler_client import SamplerClient
 
 if TYPE_CHECKING:
     from benchmarker.api.meter import Channel
     from benchmarker.power.live import Now
-    from benchmarker.power.sampler import Found
+    from benchmarker.power.sampler import MeterProbe
     from benchmarker.power.samplers import Sampling
 
 APART_S = 0.5
@@ -71,22 +71,22 @@ def command(power: str, watch: bool, seconds: float | None, wide: bool, as_json:
     if seconds is not None and not watch:
         raise UserError("--seconds needs --watch; give both")
     names = samplers.meters(power)
-    with _sampled(names) as (running, edges):
-        several = sensors(running.found)
+    with _sampled(names) as (running, client):
+        several = sensors(running.probes)
         if watch and several:
-            _watch(several, edges, running, seconds, as_json)
+            _watch(several, client, running, seconds, as_json)
             return 0
         if several:
             with working("reading the sensors"):
-                take(several, edges.mark("look"))
+                take(several, client.mark("look"))
                 time.sleep(APART_S)
-                take(several, edges.mark("look"))
+                take(several, client.mark("look"))
     if not as_json:
-        _print(several, running.found, wide=wide)
+        _print(several, running.probes, wide=wide)
     elif watch:
         click.echo("benchmarker: no power sensor is available here", err=True)
     else:
-        print_json(_plain(several, running.found))
+        print_json(_plain(several, running.probes))
     return 0
 
 
@@ -96,11 +96,11 @@ def _sampled(names: Sequence[str]) -> Iterator[tuple[Sampling, SamplerClient]]:
     with ExitStack() as stack:
         with working(f"querying {', '.join(names)}"):
             running = stack.enter_context(samplers.Sampling(names, None, _RARE_HZ, {}))
-        yield running, stack.enter_context(closing(SamplerClient(running.lines())))
+        yield running, stack.enter_context(closing(SamplerClient(running.links())))
 
 
 def _watch(
-    several: Sequence[Sensor], edges: SamplerClient, running: Sampling, seconds: float | None, as_json: bool
+    several: Sequence[Sensor], client: SamplerClient, running: Sampling, seconds: float | None, as_json: bool
 ) -> None:
     """Read and show until interrupted, the time is over, or no meter responds any more."""
     shown = console()
@@ -111,7 +111,7 @@ def _watch(
     with live or nullcontext():
         try:
             while True:
-                samples = edges.mark("look")
+                samples = client.mark("look")
                 take(several, samples)
                 now = time.monotonic()
                 over = not samples or (end is not None and now >= end)
@@ -165,7 +165,7 @@ def _show(several: Sequence[Now], elapsed_s: float, live: Live | None, as_json: 
         click.echo(clean("  ".join([f"{elapsed_s:.1f} s", each.sensor, *known, trouble])).rstrip())
 
 
-def _plain(several: Sequence[Sensor], found: Mapping[str, Found]) -> dict[str, Any]:
+def _plain(several: Sequence[Sensor], probes: Mapping[str, MeterProbe]) -> dict[str, Any]:
     """Return the sensors with all their channels, and what is unavailable, as JSON values."""
     return {
         "sensors": [
@@ -184,8 +184,8 @@ def _plain(several: Sequence[Sensor], found: Mapping[str, Found]) -> dict[str, A
         ],
         "unavailable": [
             {"meter": meter, "what": missing.what, "reason": missing.reason, "message": missing.message}
-            for meter, each in found.items()
-            for missing in each.unavailable
+            for meter, probe in probes.items()
+            for missing in probe.unavailable
         ],
     }
 
@@ -205,14 +205,14 @@ def _channel(channel: Channel, value: float | str | None) -> dict[str, Any]:
     }
 
 
-def _print(several: Sequence[Sensor], found: Mapping[str, Found], *, wide: bool) -> None:
+def _print(several: Sequence[Sensor], probes: Mapping[str, MeterProbe], *, wide: bool) -> None:
     """Print the current readings, what is read from each sensor, and what cannot be read."""
     if several:
         _print_now(several, wide=wide)
         click.echo()
         print_table(["sensor", "what is read", "as documented"], _read(several))
     else:
-        click.echo("No power sensor is available here." if found else "No meter was queried.")
+        click.echo("No power sensor is available here." if probes else "No meter was queried.")
     remarks = {
         each.name: each.first.scope + ("; a case may cause only part of it" if each.first.shared else "")
         for each in several
@@ -220,7 +220,7 @@ def _print(several: Sequence[Sensor], found: Mapping[str, Found], *, wide: bool)
     }
     for name, scope in remarks.items():
         print_text(f"{name} covers {scope}", "  ")
-    unavailable = [[meter, missing.text] for meter, each in found.items() for missing in each.unavailable]
+    unavailable = [[meter, missing.text] for meter, probe in probes.items() for missing in probe.unavailable]
     if unavailable:
         click.echo("\nUnavailable, and why:")
         print_table(None, unavailable)

@@ -15,17 +15,17 @@ from benchmarker.cli.display.output import json_option, print_json, print_table,
 from benchmarker.cli.display.profiles import WIDEST, from_result, top_option
 from benchmarker.cli.display.roofs import print_roof
 from benchmarker.cli.display.shortening import apart
-from benchmarker.cli.options.results import pool_option, print_mixed, read_sides, traces_of
+from benchmarker.cli.options.results import pool_option, print_mixed, read_cases, traces_of
 from benchmarker.cli.options.roof import roof_option
 from benchmarker.cli.options.types import Choice
 from benchmarker.formatting import clean, count, si
+from benchmarker.hooks.cases import Cases
 from benchmarker.records import ceilings
-from benchmarker.records.sides import by_side
 from benchmarker.roofline.model import BEYOND, Level, beyond, of_trace, rooflines
 from benchmarker.roofline.roofs import named_roof
 
 if TYPE_CHECKING:
-    from benchmarker.roofline.model import Point, Roofline
+    from benchmarker.roofline.model import Roofline, RooflinePoint
     from benchmarker.roofline.roofs import Source
 
 DROPPED = ("predicted", "attainable", "intensity", "achieved")
@@ -82,16 +82,14 @@ def command(
     traces = traces_of(results)
     if traces and not (device and precision):
         raise UserError("a trace does not name its device and precision; give --device=NAME and --precision=NAME")
-    found_sides, faults = ([], []) if traces else read_sides(results, pool)
-    if found_sides and (device or precision):
+    cases = Cases(()) if traces else read_cases(results, pool)
+    if cases and (device or precision):
         raise UserError("records name their device and precision; leave --device and --precision out")
-    groups = by_side(found_sides)
-    records = [record for side in found_sides for record in side.records]
     if measure and (traces or source == "vendor"):
         raise UserError("--measure needs records and the roof that is measured; leave it out")
     known = ceilings.known(results)
     if measure:
-        measured_for(records, known)
+        measured_for(list(cases.records), known)
         known = ceilings.known(results)
     for fault in known.faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
@@ -101,8 +99,8 @@ def command(
         profiled = [(str(path), from_result(path)) for path in traces]
         found = [of_trace(name, ingested.trace, ingested.kernels(), roof) for name, ingested in profiled]
     else:
-        found, reasons = rooflines(groups, known, source)
-    if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in records):
+        found, reasons = rooflines(cases, known, source)
+    if not (measure or source == "vendor") and any(is_lacking_here(record, known) for record in cases.records):
         reasons = [f"{reason}, or add --measure" for reason in reasons]
     if not found:
         raise UserError("; ".join(reasons) or "every trial failed")
@@ -124,8 +122,8 @@ def command(
             print_text(f"note: {BEYOND}", "  ")
         for reason in reasons:
             print_text(f"no roof: {reason}", "  ")
-        print_mixed(groups)
-    return 1 if faults or known.faults or reasons else 0
+        print_mixed(cases)
+    return 1 if cases.faults or known.faults or reasons else 0
 
 
 def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> None:
@@ -151,7 +149,7 @@ def _print(found: Roofline, level: Level | None, top: int, *, wide: bool) -> Non
     click.echo()
 
 
-def _row(point: Point, name: str) -> list[str]:
+def _row(point: RooflinePoint, name: str) -> list[str]:
     return [
         point.level,
         name,

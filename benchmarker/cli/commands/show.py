@@ -11,6 +11,7 @@ from benchmarker.cli.display.output import json_option, print_json_list, wide_op
 from benchmarker.cli.display.records import as_plain, print_cases, print_record, print_trials
 from benchmarker.cli.options.results import pool_option, print_mixed
 from benchmarker.formatting import clean
+from benchmarker.hooks.cases import Cases
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
 from benchmarker.records.load import is_load
@@ -54,8 +55,8 @@ def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | N
     elif len(records) == 1 and not (trials or chosen):
         print_record(records[0], derive(records[0]))
     elif records:
-        groups = sides.by_side(found)
-        (print_trials if trials else print_cases)(groups, derive, chosen, wide=wide)
+        cases = Cases.of_sides(found)
+        (print_trials if trials else print_cases)(cases, derive, chosen, wide=wide)
         if not trials:
-            print_mixed(groups)
+            print_mixed(cases)
     return 1 if faults else 0

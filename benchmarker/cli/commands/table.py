@@ -11,10 +11,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import json_option, print_json, wide_option
 from benchmarker.cli.display.sheets import format_of, format_options, print_sheet
 from benchmarker.cli.options.judging import alpha_option, delta_option, rules_of
-from benchmarker.cli.options.results import pool_option, read_sides, selected, where_option
+from benchmarker.cli.options.results import pool_option, read_cases, where_option
 from benchmarker.hooks.metrics import cached, load_metrics
 from benchmarker.records import store
-from benchmarker.records.sides import by_side
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.tables import layout
 from benchmarker.tables.figures import baseline_of, figures, judged, refuse_unknown
@@ -92,11 +91,10 @@ def command(
     chosen = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not chosen:
         raise UserError("--value names no value")
-    found, faults = read_sides(results, pool)
+    cases = read_cases(results, pool)
     derive = cached(load_metrics(results))
-    refuse_unknown(chosen, list(derive(found[0].records[0])))
-    groups = selected(by_side(found), where)
-    made = grid(groups, rows, columns)
+    refuse_unknown(chosen, list(derive(cases[0].records[0])))
+    made = grid(cases.where(where) if where else cases, rows, columns)
     baseline = None if difference is None else baseline_of(made, difference)
     rules = rules_of(None, None, delta, alpha)
     values = [
@@ -107,4 +105,4 @@ def command(
         print_json(layout.plain(made, values, sheet))
     else:
         print_sheet(sheet, form, output, wide=wide)
-    return 1 if faults else 0
+    return 1 if cases.faults else 0

@@ -11,9 +11,10 @@ from msgspec.structs import astuple
 from benchmarker.cli.display.output import json_option, print_json
 from benchmarker.files.atomic import Fault
 from benchmarker.formatting import clean, count
-from benchmarker.procurement.completeness import asked
+from benchmarker.procurement.completeness import completeness_of
 from benchmarker.procurement.evidence import Kind, of_runs
 from benchmarker.records import store
+from benchmarker.records.record import schema
 
 
 class Note(Struct, frozen=True):
@@ -25,8 +26,22 @@ class Note(Struct, frozen=True):
     what: str
 
 
+def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        print_json(schema())
+        context.exit()
+
+
 @click.command("validate")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of records, and exit.",
+)
 @json_option
 def command(results: tuple[Path, ...], as_json: bool) -> int:
     """Validate records and plans; list each faulty file with the location and the reason.
@@ -38,7 +53,7 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
     faults.
     """
     records, unread = store.read(list(results))
-    planned = asked(results, records)
+    planned = completeness_of(results, records)
     runs = of_runs(records)
     reasons: dict[Path, list[str]] = {}
     for run, evidence in runs.items():
@@ -54,7 +69,7 @@ def command(results: tuple[Path, ...], as_json: bool) -> int:
     ]
     doubtful = len({note.run for note in notes if note.kind == "doubtful"})
     valid = len(records) - len(reasons)
-    missing = sum(each.trials for each in planned.unrun)
+    missing = sum(each.trials for each in planned.missing)
     if as_json:
         print_json(
             {

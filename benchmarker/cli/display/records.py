@@ -30,8 +30,8 @@ from benchmarker.stats.median_interval import median_spreads
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric
+    from benchmarker.hooks.cases import Configuration
     from benchmarker.hooks.metrics import Derive
-    from benchmarker.records.configurations import Configuration
     from benchmarker.records.profile import Trace
     from benchmarker.records.record import Record
 
@@ -91,7 +91,7 @@ def print_cases(
     for note in skew:
         print_text(f"  note: {note}", "    ")
     for group, own in zip(groups, cases.cells, strict=True):
-        for line in _failures(group, " ".join(own) or name_of(group.factors)):
+        for line in _failures(group, " ".join(own) or group.name):
             print_text(line, "  ")
     for differ in (executions(group.records[0].case for group in groups), threads([group.records for group in groups])):
         if differ:

@@ -25,12 +25,12 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setenv(kept_abilities.VARIABLE, str(tmp_path / "kept"))
     requests = []
 
-    def converse(request, environment, timeout_s, log, on_event):
+    def run_worker(request, environment, timeout_s, log, on_event):
         requests.append((request.framework, dict(environment)))
         on_event(msgspec.to_builtins({"info": ABILITY.info, "support": ABILITY.support}))
         return Ending(0, timed_out=False, wall_s=1.0)
 
-    monkeypatch.setattr(capabilities, "converse", converse)
+    monkeypatch.setattr(capabilities, "run_worker", run_worker)
     return requests
 
 
