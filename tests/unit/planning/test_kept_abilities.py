@@ -20,8 +20,9 @@ ABILITY = Ability(
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Plays the worker that is asked; returns the list of what was asked."""
+def asked(monkeypatch, tmp_path):
+    """Plays the worker that is asked, with nothing kept at first; returns the list of what was asked."""
+    monkeypatch.setenv(kept_abilities.VARIABLE, str(tmp_path / "kept"))
     requests = []
 
     def run_worker(request, environment, timeout_s, log, on_event):
