@@ -18,7 +18,7 @@ from support.toy import ENTRY_POINTS, TOY, install
 
 from benchmarker.cli import main
 from benchmarker.hooks import registry
-from benchmarker.planning import kept_abilities
+from benchmarker.planning import capabilities
 from benchmarker.records import ceilings
 
 # Tests run side by side, each with workers that use all cores: threads that wait must leave the cores to others,
@@ -39,7 +39,7 @@ def _own_cache(
 ) -> None:
     """What lies in the user's cache is none of a test's business: ceilings, and what frameworks support."""
     monkeypatch.setenv(ceilings.VARIABLE, str(tmp_path_factory.mktemp("cache") / "ceilings"))
-    monkeypatch.setenv(kept_abilities.VARIABLE, str(abilities_folder))
+    monkeypatch.setenv(capabilities.VARIABLE, str(abilities_folder))
 
 
 @pytest.fixture

@@ -139,14 +139,14 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
     """What each table requests, its case (None if it is left out), and the reasons why some are left out."""
     problem = cache(_problem)
     wanted = _all_wanted(tables)
-    able = _ask(wanted)
+    supported = _ask(wanted)
     cases: list[Case | None] = []
     chosen: dict[tuple[str, str], Case] = {}
     refused: dict[str, list[Settings]] = defaultdict(list)
     for each in wanted:
         asked = each.asked
         try:
-            ability = able[asked.problem, each.framework, asked.gpu, asked.devices]
+            ability = supported[asked.problem, each.framework, asked.gpu, asked.devices]
             if isinstance(ability, UserError):
                 raise ability
             case = make_case(asked, problem(asked.problem), each.framework, ability)
@@ -236,7 +236,7 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None, int], Ab
     frameworks: dict[tuple[str, int | None, int], dict[str, None]] = defaultdict(dict)
     for each in wanted:
         frameworks[each.asked.problem, each.asked.gpu, each.asked.devices][each.framework] = None
-    able: dict[tuple[str, str, int | None, int], Ability | UserError] = {}
+    supported: dict[tuple[str, str, int | None, int], Ability | UserError] = {}
     for (problem, gpu, devices), names in frameworks.items():
         known = registry.implementing(problem)
         shown = gpus.environment(gpu, os.environ, devices)
@@ -245,5 +245,5 @@ def _ask(wanted: Sequence[_Wanted]) -> dict[tuple[str, str, int | None, int], Ab
             no = UserError(
                 f"{name} has no implementation of {problem}; frameworks that have one: {', '.join(known) or 'none'}"
             )
-            able[problem, name, gpu, devices] = found.get(name, no)
-    return able
+            supported[problem, name, gpu, devices] = found.get(name, no)
+    return supported

@@ -31,7 +31,7 @@ ALL = 0
 def make_several(
     asked: Sequence[CaseRequest],
     problem: Problem,
-    able: Mapping[str, Ability],
+    supported: Mapping[str, Ability],
     devices: Sequence[int],
     parallels: Sequence[Parallel | None],
     scalings: Sequence[Scaling],
@@ -45,7 +45,7 @@ def make_several(
     found: dict[bytes, Case] = {}
     tables: list[Settings] = []
     refused: dict[str, list[Settings]] = defaultdict(list)
-    for (framework, ability), one in product(able.items(), asked):
+    for (framework, ability), one in product(supported.items(), asked):
         for each in _on_several(one, problem, framework, ability, devices, parallels, scalings):
             how = {"devices": each.devices, "parallel": each.parallel}
             tables.append({"framework": framework, **how, **one.params})

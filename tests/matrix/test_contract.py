@@ -9,7 +9,7 @@ from support.checks import ability_of, checked
 from benchmarker import UserError
 from benchmarker.api.case import CaseRequest
 from benchmarker.hooks import registry
-from benchmarker.planning.cases import able, choose_device, make_case
+from benchmarker.planning.cases import choose_device, make_case, supported_precisions
 from benchmarker.running.check import check_modes, compare_losses
 
 PAIRS = [tuple(address.split(".")[1:]) for address in registry.registered("workload")]  # (problem, framework)
@@ -89,7 +89,7 @@ def case_maker(problem, framework):
             return None
 
     device = choose_device(framework, ability.info, "cpu")
-    modes = {mode: able(ability.support, device, mode) for mode in ability.support.precisions}
+    modes = {mode: supported_precisions(ability.support, device, mode) for mode in ability.support.precisions}
     parameter, ways = WAYS.get(problem, ("", ()))
     return modes, [{parameter: way} for way in ability.support.choices.get(parameter, ways)] or [{}], make
 

@@ -73,7 +73,7 @@ def command(
     environment = gpus.environment(asked[0].gpu, os.environ, None if ALL in devices else max(devices))
     names = names_of(framework, asked[0].problem)
     with working(f"querying the capabilities of {', '.join(names)}"):
-        able = usable(asked[0].problem, names, environment)
-    cases, left_out = make_several(asked, problem, able, devices, parallels or [None], scalings)
+        supported = usable(asked[0].problem, names, environment)
+    cases, left_out = make_several(asked, problem, supported, devices, parallels or [None], scalings)
     same_device(cases)
     return execute_plan(make_plan(cases, trials, left_out=left_out), results, resume, dry_run, as_json)
