@@ -98,10 +98,19 @@ def case_maker(problem, framework):
 def test_every_mode_is_right_in_fp32(problem, framework):
     """A part of the next test."""
     modes, choices, make = case_maker(problem, framework)
-    case = make(next(iter(modes)), "fp32", choices[0])
+    checks, _ = checked(make(next(iter(modes)), "fp32", choices[0]), list(modes))
+    assert list(checks) == list(modes)
+    assert all(check.ok for check in checks.values()), checks
+
+
+@pytest.mark.parametrize("framework", ["jax", "numpy", "torch"])
+def test_a_worker_checks_the_same(framework):
+    modes, choices, make = case_maker("gemm", framework)
+    case = make("inference", "fp32", choices[0])
+    here, _ = checked(case, list(modes))
     findings = check_modes(case, list(modes), 0, {}, {})
-    assert [finding.mode for finding in findings] == list(modes)
     assert all(finding.ok for finding in findings), findings
+    assert {finding.mode: finding.check.bound for finding in findings} == {mode: here[mode].bound for mode in here}
 
 
 @pytest.mark.slow
