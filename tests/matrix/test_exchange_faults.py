@@ -209,7 +209,7 @@ def verdict(case, ranks):
     failures = []
     answers = {"compare": [rank.outputs for rank in ranks], "compare_gradients": [rank.gradients for rank in ranks]}
     stages = SimpleNamespace(send=lambda **_: None, fail=lambda _, message: failures.append(message))
-    ok = _check_one(SimpleNamespace(bench=SimpleNamespace(case=case), all=answers.__getitem__), stages)
+    ok = _check_one(SimpleNamespace(bench=SimpleNamespace(case=case), gather=answers.__getitem__), stages)
     assert ok == (not failures)
     return "".join(failures)
 
