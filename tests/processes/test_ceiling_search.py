@@ -316,7 +316,7 @@ def test_the_vendors_peak_stands_beside_where_it_is_known(command):
     ("options", "text"),
     [
         (["--precision="], "--precision names no precision"),
-        (["--precision=fp31"], "no precision is named 'fp31'"),
+        (["--precision=fp31"], "precision=fp31: not one of fp64, "),
         (["--framework=nump"], "did you mean"),
         (["--trials=0"], "--trials"),
         (["--trials=2"], "--trials is of a thorough measurement; add --thorough, or leave it out"),
