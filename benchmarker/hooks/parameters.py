@@ -61,13 +61,13 @@ def fields(problem: Problem) -> list[Field]:
     info = inspect.type_info(problem.params)
     assert isinstance(info, inspect.DataclassType)
     hints = get_type_hints(problem.params)
-    described = []
+    found = []
     for field in info.fields:
         if field.required:
             raise UserError(f"the parameter {field.name} of {problem.params.__name__} has no default")
         described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
         name, choices, limits = _describe_type(_bare(field.type))
-        described.append(
+        found.append(
             Field(
                 name=field.name,
                 type=name,
@@ -78,7 +78,7 @@ def fields(problem: Problem) -> list[Field]:
                 range=limits,
             )
         )
-    return described
+    return found
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
@@ -149,15 +149,15 @@ def values_of(option: str, value: Any) -> list[Any]:
     """
     if not isinstance(value, str) or not value:
         return [value]
-    words: list[str] = []
+    found: list[str] = []
     for word in value.split(","):
         if not word:
             raise UserError(f"{option}={value}: a value is missing between two commas")
         values = _doubled(word)
         if not values:
             raise UserError(f"{option}={value}: in a range, the lower value comes first and is at least 1")
-        words += values
-    return list(dict.fromkeys(words))
+        found += values
+    return list(dict.fromkeys(found))
 
 
 def _doubled(word: str) -> list[str]:
