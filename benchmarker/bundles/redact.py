@@ -82,8 +82,8 @@ class Redactor:
         return self._json(source.read_bytes())
 
     def _json(self, content: bytes) -> bytes:
-        found = self._walk(msgspec.json.decode(content), "", False)
-        return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+        redacted = self._walk(msgspec.json.decode(content), "", False)
+        return msgspec.json.format(msgspec.json.encode(redacted), indent=1) + b"\n"
 
     @property
     def redacted(self) -> Redacted:
@@ -103,11 +103,11 @@ class Redactor:
         return self._message(value) if is_message else self._uuid(value)
 
     def _message(self, text: str) -> str:
-        found = _PATH.sub("<path>", _QUOTED_PATH.sub(r"\1<path>\1", self._uuid(text)))
+        redacted = _PATH.sub("<path>", _QUOTED_PATH.sub(r"\1<path>\1", self._uuid(text)))
         for host, pseudonym in self._hosts.items():
-            found = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", pseudonym, found)
-        self._changed += found != text
-        return found
+            redacted = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", pseudonym, redacted)
+        self._changed += redacted != text
+        return redacted
 
     def _uuid(self, text: str) -> str:
         for uuid, pseudonym in self._uuids.items():

@@ -105,14 +105,14 @@ def read_run(paths: Iterable[str], content: Content, seen: Callable[[Record], No
 
 
 def _read(path: str, content: Content) -> Plan | Record | ceilings.File | Fault:
-    found = content(path)
-    if isinstance(found, Fault):
-        return found
+    bytes_read = content(path)
+    if isinstance(bytes_read, Fault):
+        return bytes_read
     if path == store.PLAN:
-        return atomic.parse(Path(path), found, plan.read)
+        return atomic.parse(Path(path), bytes_read, plan.read)
     if path == store.CEILINGS:
-        return atomic.parse(Path(path), found, ceilings.decode)
-    return atomic.parse(Path(path), found, reading.read)
+        return atomic.parse(Path(path), bytes_read, ceilings.decode)
+    return atomic.parse(Path(path), bytes_read, reading.read)
 
 
 def _against_plan(planned: Plan, path: str, found: Record, taken: dict[PlannedTrial, str]) -> list[str]:

@@ -53,10 +53,10 @@ def verify(file: IO[bytes], bundle: Path, signers: Path) -> str:
         allowed = Path(folder) / "allowed"
         names = _write_allowed(allowed, signers)
         given = ["-s", str(signature), "-f", str(allowed)]
-        found = _ssh_keygen(["find-principals", *given], None)
-        if found.returncode:
-            raise UserError(f"{signature} is not by a key in {signers}: {_reason(found)}; check who signed it")
-        name = found.stdout.decode().splitlines()[0]
+        principals = _ssh_keygen(["find-principals", *given], None)
+        if principals.returncode:
+            raise UserError(f"{signature} is not by a key in {signers}: {_reason(principals)}; check who signed it")
+        name = principals.stdout.decode().splitlines()[0]
         done = _ssh_keygen(["verify", *given, "-I", name], file)
     if done.returncode or not (good := _GOOD.search(done.stdout.decode())):
         raise UserError(f"{signature} does not fit {bundle}: {_reason(done)}; request both again")

@@ -101,19 +101,19 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
 
 def _manifest(path: Path, archive: Archive) -> tuple[Manifest, bytes]:
     """Return the manifest and its bytes. Raises `UserError` if it is not valid: nothing else can be checked then."""
-    found = [entry for entry in archive.entries if entry.name.split("/")[1:] == [store.MANIFEST]]
-    if len(found) != 1:
+    manifests = [entry for entry in archive.entries if entry.name.split("/")[1:] == [store.MANIFEST]]
+    if len(manifests) != 1:
         raise UserError(
-            f"{path} is not a bundle: it contains {len(found)} files RUN/{store.MANIFEST}; "
+            f"{path} is not a bundle: it contains {len(manifests)} files RUN/{store.MANIFEST}; "
             "request a file from `bundle create`"
         )
     try:
-        content = archive.content(found[0], archive.most_bytes(Manifest.MAX_BYTES))
+        content = archive.content(manifests[0], archive.most_bytes(Manifest.MAX_BYTES))
         manifest = Manifest.read(content)
     except (DamagedError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: {store.MANIFEST}: {error}; request the bundle again") from error
     trouble = "a slash" if "/" in manifest.run_id else name_trouble(manifest.run_id)
-    if trouble or found[0].name != f"{manifest.run_id}/{store.MANIFEST}":
+    if trouble or manifests[0].name != f"{manifest.run_id}/{store.MANIFEST}":
         raise UserError(
             f"{path}: {store.MANIFEST}: run_id: {trouble or 'not the name of the folder'}; request the bundle again"
         )
@@ -148,23 +148,23 @@ def _verified(manifest: Manifest, archive: Archive) -> tuple[dict[str, Entry], l
     good: dict[str, Entry] = {}
     faults: list[Remark] = []
     for packed in manifest.files:
-        found = there.pop(f"{manifest.run_id}/{packed.path}", [])
+        entries = there.pop(f"{manifest.run_id}/{packed.path}", [])
         trouble = troubles[packed.path]
         if listed[folded(packed.path)] > 1:
             trouble = trouble or "listed more than once, or under names that some systems treat as the same"
         elif folded(packed.path) in folders:
             trouble = trouble or "a file and a folder at once"
-        elif len(found) != 1:
-            trouble = trouble or ("more than once in the zip" if found else "missing from the zip")
+        elif len(entries) != 1:
+            trouble = trouble or ("more than once in the zip" if entries else "missing from the zip")
         else:
-            trouble = trouble or found[0].trouble
-            if found[0].size_bytes != packed.size_bytes:
-                trouble = trouble or f"{found[0].size_bytes} bytes; the manifest states {packed.size_bytes}"
-            trouble = trouble or _check(archive, found[0], packed)
+            trouble = trouble or entries[0].trouble
+            if entries[0].size_bytes != packed.size_bytes:
+                trouble = trouble or f"{entries[0].size_bytes} bytes; the manifest states {packed.size_bytes}"
+            trouble = trouble or _check(archive, entries[0], packed)
         if trouble:
             faults.append(Remark(packed.path, trouble))
         else:
-            good[packed.path] = found[0]
+            good[packed.path] = entries[0]
     return good, faults + [Remark(name, "not in the manifest") for name in there]
 
 

@@ -37,12 +37,12 @@ def differences(baseline: Sequence[Record], contender: Sequence[Record], rate: s
     `rate` is the metric to suggest if the work per step differs.
     """
     sides = {"baseline": baseline, "contender": contender}
-    found = [f"the {name}'s trials differ in {mixed}" for name, records in sides.items() if (mixed := _mixed(records))]
-    found += between(baseline, contender, rate)
+    notes = [f"the {name}'s trials differ in {mixed}" for name, records in sides.items() if (mixed := _mixed(records))]
+    notes += between(baseline, contender, rate)
     limits = {name: _limits(records) for name, records in sides.items()}
     if limits["baseline"] != limits["contender"]:
-        found += [f"the {name} was measured on {limit}" for name, several in limits.items() for limit in several]
-    return found
+        notes += [f"the {name} was measured on {limit}" for name, several in limits.items() for limit in several]
+    return notes
 
 
 def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str = "") -> list[str]:
@@ -53,8 +53,8 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
     one, two = map(environment_of, (first, second))
     differ = threads([baseline, contender]) if first.case.framework != second.case.framework else ""
     shared = [name for name in one if name in two and not (differ and name == "compute_threads")]
-    found = [differ] if differ else []
-    found += [
+    notes = [differ] if differ else []
+    notes += [
         f"{what}: {', '.join(changed)}"
         for what, changed in (
             ("environments differ", changes(one, two, shared)),
@@ -65,8 +65,8 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
     costs = [records[0].cost for records in (baseline, contender)]
     if costs[0] and costs[1] and costs[0].flops != costs[1].flops:
         remedy = f"; --metric={rate} compares rates" if rate else ""
-        found.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
-    return found
+        notes.append(f"the work per step differs: {costs[0].flops:.4g} and {costs[1].flops:.4g} FLOP{remedy}")
+    return notes
 
 
 def threads(groups: Sequence[Sequence[Record]]) -> str:
@@ -106,19 +106,19 @@ def executions(cases: Iterable[Case]) -> str:
 
 def doubts(groups: Sequence[Sequence[Record]]) -> dict[str, str]:
     """Return what makes one side doubtful, whatever the other is, by kind; a group holds the trials of one case."""
-    found = {}
+    by_kind = {}
     disturbed, short = count(groups), too_short(groups)
     if disturbed.number:
-        found["disturbed"] = f"{disturbed}; {disturbed.advice}"
+        by_kind["disturbed"] = f"{disturbed}; {disturbed.advice}"
     if short:
-        found["short"] = short
+        by_kind["short"] = short
     if skew := skewed([record for group in groups for record in group]):
-        found["skewed"] = skew[0]
+        by_kind["skewed"] = skew[0]
     if limits := _limits([record for group in groups for record in group]):
-        found["cores"] = f"measured on {' or '.join(limits)}"
+        by_kind["cores"] = f"measured on {' or '.join(limits)}"
     if mixed := list(dict.fromkeys(filter(None, map(_mixed, groups)))):
-        found["mixed"] = f"the trials of a case differ in {mixed[0]}"
-    return found
+        by_kind["mixed"] = f"the trials of a case differ in {mixed[0]}"
+    return by_kind
 
 
 def _mixed(records: Sequence[Record]) -> str:
@@ -133,8 +133,8 @@ def _limits(records: Sequence[Record]) -> list[str]:
 
 def disturbed(*sides: Sequence[Record]) -> list[str]:
     """Report how many trials were disturbed, and by what."""
-    found = count(sides)
-    return list(filter(None, (too_short(sides), str(found) if found.number else None)))
+    disturbances = count(sides)
+    return list(filter(None, (too_short(sides), str(disturbances) if disturbances.number else None)))
 
 
 def too_short(groups: Sequence[Sequence[Record]]) -> str | None:
@@ -150,23 +150,23 @@ def energies(baseline: Sequence[Record], contender: Sequence[Record]) -> list[st
     several = [
         [sensor for sensor in one.energy.sensors if sensor.measured] for one in (*baseline, *contender) if one.energy
     ]
-    found = []
+    notes = []
     accuracies = [sensor.accuracy_percent for sensors in several for sensor in sensors if sensor.accuracy_percent]
     if accuracies and len({frozenset(sensor.id for sensor in sensors) for sensors in several}) > 1:
-        found.append(
+        notes.append(
             f"the sides were measured by different sensors, each documented to be within ±{max(accuracies):g}%; "
             "the interval covers only the variation between trials, not the sensors' error"
         )
     domains = {" and ".join(sensor.domain for sensor in sensors) for sensors in several}
     methods = {" and ".join(sorted({sensor.method or "neither" for sensor in sensors})) for sensors in several}
     if len(domains) > 1:
-        found.append(f"the energies cover different parts of the machine: some {', others '.join(sorted(domains))}")
+        notes.append(f"the energies cover different parts of the machine: some {', others '.join(sorted(domains))}")
     if len(methods) > 1:
-        found.append(f"the energies were obtained by different methods: {', '.join(sorted(methods))}")
+        notes.append(f"the energies were obtained by different methods: {', '.join(sorted(methods))}")
     flags = Counter(flag for one in (*baseline, *contender) if one.energy for flag in one.energy.flags)
     number = len(baseline) + len(contender)
     return [
-        *found,
+        *notes,
         *(f"{part(count, number, 'trial', 'is', 'are')} marked {flag}" for flag, count in flags.most_common()),
     ]
 
@@ -206,35 +206,35 @@ def skewed(records: Sequence[Record]) -> list[str]:
 
 def profiles(*sides: tuple[str, Sequence[Record]]) -> list[str]:
     """Report what makes the profiled times of one part of a step doubtful; a side is its name and its records."""
-    found = []
+    notes = []
     separable = [[record.trace.separable for record in records if record.trace] for _, records in sides]
     if len({each for side in separable for each in side}) > 1:
         counts = " and ".join(f"{sum(each)} of {len(each)}" for each in separable)
-        found.append(f"only some trials were profiled with --separable, which changes what is fused: {counts} trials")
+        notes.append(f"only some trials were profiled with --separable, which changes what is fused: {counts} trials")
     for name, records in sides:
         traces = [record.trace for record in records if record.trace]
         if incomplete := [trace for trace in traces if not trace.complete]:
             lost = "; ".join(incomplete[0].missing[:1])
-            found.append(f"{name}: {len(incomplete)} of {len(traces)} profiles are incomplete, for instance: {lost}")
-        found += _fused(name, [scope for record in records for scope in record.scopes])
+            notes.append(f"{name}: {len(incomplete)} of {len(traces)} profiles are incomplete, for instance: {lost}")
+        notes += _fused(name, [scope for record in records for scope in record.scopes])
     runs = [_runs_a_step(records) for _, records in sides]
     if len(set(runs)) > 1:
         counts = " and ".join(f"{run:.3g}" for run in runs)
-        found.append(f"it is executed {counts} times per step; the time of one execution is compared")
-    return found
+        notes.append(f"it is executed {counts} times per step; the time of one execution is compared")
+    return notes
 
 
 def _fused(name: str, scopes: Sequence[Scope]) -> list[str]:
     """Report if one scope's time by root includes time of other scopes, or theirs includes its own."""
-    found = []
+    notes = []
     ran = [scope for scope in scopes if scope.root_ns]
     if ran and (purity := median(scope.purity for scope in ran)) < PURE:
-        found.append(f"{name}: fused with other scopes, purity {purity:.0%}: its time by root includes time of theirs")
+        notes.append(f"{name}: fused with other scopes, purity {purity:.0%}: its time by root includes time of theirs")
     if ran and (own := median(scope.root_ns / max(scope.root_ns, scope.any_ns) for scope in ran)) < PURE:
-        found.append(
+        notes.append(
             f"{name}: fused with other scopes: {1 - own:.0%} of the time that contains its work is attributed to them"
         )
-    return found
+    return notes
 
 
 def _runs_a_step(records: Sequence[Record]) -> float | None:
@@ -256,8 +256,8 @@ def drifting(name: str, levels: np.ndarray) -> list[str]:
 
 def effects(ratios: np.ndarray, contender_last: np.ndarray, levels: np.ndarray) -> list[str]:
     """Report if the log ratio drifts or depends on which side ran first; arrays are by round, in order of time."""
-    found = []
+    notes = []
     after, before = ratios[contender_last], ratios[~contender_last]
     if len(after) and len(before) and unpaired(before, after).p_different < CERTAINTY:
-        found.append("the ratio depends on which of the two ran first in its round")
-    return [*found, *drifting("the ratio", ratios), *drifting("the common level of both sides", levels)]
+        notes.append("the ratio depends on which of the two ran first in its round")
+    return [*notes, *drifting("the ratio", ratios), *drifting("the common level of both sides", levels)]

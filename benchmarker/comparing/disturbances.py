@@ -60,28 +60,28 @@ def disturbances(records: Sequence[Record]) -> list[dict[str, str]]:
 
 def _of_trial(record: Record, pressure_percent: float, clock_mhz: float) -> dict[str, str]:
     """Return what disturbed a trial, given the median pressure and clock of the trials of its case."""
-    found = {}
+    causes = {}
     if record.preheat and record.preheat.outcome == "timeout":
-        found["preheat"] = "no steady rate before timing"
+        causes["preheat"] = "no steady rate before timing"
     if slowdowns := sorted({word for each in record.telemetry if each.measured for word in each.slowdowns}):
-        found["slowdown"] = f"the device reduced its clocks: {', '.join(slowdowns)}"
+        causes["slowdown"] = f"the device reduced its clocks: {', '.join(slowdowns)}"
     seen = record.interference
     if seen is None:
-        return found
+        return causes
     if seen.throttled_s:
-        found["throttled"] = f"its cgroup throttled it for {seen.throttled_s:.2g} s"
+        causes["throttled"] = f"its cgroup throttled it for {seen.throttled_s:.2g} s"
     if seen.duration_s < COUNTED_S:
-        return found
+        return causes
     limit = max(OTHER_BUSY_CORES, OTHER_BUSY_SHARE * record.machine.cpu.usable_cores)
     if seen.other_busy_cores is not None and seen.other_busy_cores > limit:
-        found["busy"] = f"other processes kept {seen.other_busy_cores:.1f} cores busy"
+        causes["busy"] = f"other processes kept {seen.other_busy_cores:.1f} cores busy"
     if seen.steal_percent is not None and seen.steal_percent > STEAL_PERCENT:
-        found["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
+        causes["steal"] = f"the hypervisor stole {seen.steal_percent:.0f}% of the time"
     if seen.pressure_percent is not None and seen.pressure_percent > pressure_percent + PRESSURE_PERCENT:
-        found["pressure"] = f"CPU pressure {seen.pressure_percent:.0f}%"
+        causes["pressure"] = f"CPU pressure {seen.pressure_percent:.0f}%"
     if seen.frequency_MHz is not None and seen.frequency_MHz < (1 - SLOWER_CLOCK) * clock_mhz:
-        found["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
-    return found
+        causes["clock"] = f"the clock fell to {seen.frequency_MHz:.0f} MHz"
+    return causes
 
 
 @dataclass(frozen=True, slots=True)

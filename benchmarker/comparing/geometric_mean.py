@@ -75,8 +75,8 @@ class Mean:
         one, two = (_by_run([getattr(each, side) for each in group], shares) for side in ("baseline", "contender"))
         if max(len(one), len(two)) > 1 and min(len(one), len(two)) > 0:
             return _of_shift(group[0], BY_RUN, log, welch(one, two), (len(one), len(two)))
-        found = _of_cases(group, shares, log)
-        return _alone(group[0], found) if len(group) == 1 else found
+        mean = _of_cases(group, shares, log)
+        return _alone(group[0], mean) if len(group) == 1 else mean
 
 
 def _by_run(samples: Sequence[Sample], shares: np.ndarray) -> np.ndarray:

@@ -14,9 +14,10 @@ from benchmarker.comparing.disturbances import provisional
 from benchmarker.comparing.formatting import few_runs
 from benchmarker.comparing.geometric_mean import BY_RUN, Mean
 from benchmarker.comparing.notes import notes_on, notes_on_cases, notes_on_mean
-from benchmarker.comparing.results import Comparison, Family, GeometricMean, Rules, Verdict
+from benchmarker.comparing.results import Classical, Comparison, Family, GeometricMean, Rules, Verdict
 from benchmarker.comparing.samples import Sample, Tested
 from benchmarker.records.step_times import STEP_TIME, step_times
+from benchmarker.stats.classical import describe, rank_sum
 from benchmarker.stats.shift import fewest, paired, unpaired
 from benchmarker.stats.verdict import deciding, enough, holm, judge
 from benchmarker.stats.welch import welch
@@ -238,3 +239,22 @@ def _joined(*reasons: str | None) -> str | None:
 
 def _disturbed(reason: str | None) -> list[str]:
     return [f"the verdict is provisional: {reason}; repeat them undisturbed"] if reason else []
+
+
+def classical(match: Match) -> Classical | None:
+    """Return the classical statistics of a match, or None if a side has no timed block."""
+    blocks = [
+        np.concatenate([step_times(record) for record in side.records if record.blocks] or [np.array([])])
+        for side in (match.baseline, match.contender)
+    ]
+    if not all(map(len, blocks)):
+        return None
+    return Classical(
+        case=dict(match.case),
+        name=match.name,
+        baseline=match.baseline.name,
+        contender=match.contender.name,
+        baseline_blocks=describe(blocks[0]),
+        contender_blocks=describe(blocks[1]),
+        rank_sum=rank_sum(*blocks),
+    )

@@ -74,8 +74,8 @@ def between(results: Sequence[tuple[str, Sequence[Record]]], *, lenient: bool = 
                 unmatched.append((name, contender))
                 continue
             matched.add(key)
-            if found := _unlike(baseline.records[0].case, contender.records[0].case):
-                unlike[f"{first_name} and {name} are different work: {found}"] = _axis([baseline, contender])
+            if differences := _unlike(baseline.records[0].case, contender.records[0].case):
+                unlike[f"{first_name} and {name} are different work: {differences}"] = _axis([baseline, contender])
                 continue
             differ = [name for name in varying([baseline.factors, contender.factors]) if name not in DEFAULTS]
             named = [label(each.factors, differ) if differ else "" for each in (baseline, contender)]

@@ -32,12 +32,12 @@ def suites_of(records: Iterable[Record]) -> list[SuiteId]:
 
 def suite_notes(matches: Sequence[Match], known: Mapping[str, PlannedSuite]) -> list[str]:
     """Describe how the suites of baseline and contender differ; `known` has the cases of suites by SHA-256."""
-    found = []
+    notes = []
     for match in matches:
         baseline, contender = suites_of(match.baseline.records), suites_of(match.contender.records)
         if {each.sha256 for each in baseline} != {each.sha256 for each in contender}:
-            found.append(_difference(baseline, contender, known))
-    return list(dict.fromkeys(found))
+            notes.append(_difference(baseline, contender, known))
+    return list(dict.fromkeys(notes))
 
 
 def _difference(baseline: Sequence[SuiteId], contender: Sequence[SuiteId], known: Mapping[str, PlannedSuite]) -> str:
@@ -54,38 +54,38 @@ _ENERGETIC = {"J", "W"}
 def notes_on(tested: Tested, family: int) -> list[str]:
     """Return all notes on a comparison; `family` is the number of comparisons made together."""
     a, b = tested.baseline, tested.contender
-    found = [*_too_few(tested, family), *_missing(tested), *_split(tested)]
+    notes = [*_too_few(tested, family), *_missing(tested), *_split(tested)]
     profiled = tested.rules.level != "trial"
     metric = a.metric or b.metric
     energetic = metric is not None and not _ENERGETIC.isdisjoint(metric.unit.split("/"))
     rate = "" if profiled else "flop_per_J" if energetic else "flop_per_s"
-    found += diagnosis.differences(a.records, b.records, rate)
+    notes += diagnosis.differences(a.records, b.records, rate)
     if not profiled:
-        found += diagnosis.disturbed(a.records, b.records)
-        found += diagnosis.unsteady([*a.records, *b.records])
-        found += diagnosis.skewed([*a.records, *b.records])
+        notes += diagnosis.disturbed(a.records, b.records)
+        notes += diagnosis.unsteady([*a.records, *b.records])
+        notes += diagnosis.skewed([*a.records, *b.records])
         if energetic:
-            found += diagnosis.energies(a.records, b.records)
+            notes += diagnosis.energies(a.records, b.records)
     else:
-        found += diagnosis.profiles((a.name, a.records), (b.name, b.records))
+        notes += diagnosis.profiles((a.name, a.records), (b.name, b.records))
     if tested.method == "paired":
-        found += diagnosis.effects(
+        notes += diagnosis.effects(
             np.array(list(tested.differences.values())),
             np.array([two.record.design.slot > one.record.design.slot for one, two in tested.pairs]),
             np.array([(one.log + two.log) / 2 for one, two in tested.pairs]),
         )
     elif tested.method.startswith("unpaired"):
-        found += [*diagnosis.drifting(a.name, a.logs), *diagnosis.drifting(b.name, b.logs)]
-    return found
+        notes += [*diagnosis.drifting(a.name, a.logs), *diagnosis.drifting(b.name, b.logs)]
+    return notes
 
 
 def _too_few(tested: Tested, family: int) -> list[str]:
     """Report if there are too few trials for any verdict."""
-    found = []
+    notes = []
     if tested.test is not None and _is_too_few(tested, family):
         alpha, is_paired = tested.alpha / family, tested.method == "paired"
-        found.append(f"{_cannot(tested.test.sizes, alpha)} whatever their values; {_least(alpha, is_paired)}")
-    return found
+        notes.append(f"{_cannot(tested.test.sizes, alpha)} whatever their values; {_least(alpha, is_paired)}")
+    return notes
 
 
 def _is_too_few(tested: Tested, family: int) -> bool:
@@ -149,22 +149,22 @@ def _split(tested: Tested) -> list[str]:
 
 def _missing(tested: Tested) -> list[str]:
     """Report trials that have no value or are left out, and why."""
-    found = []
+    notes = []
     for sample in (tested.baseline, tested.contender):
         errors = [record.error for record in sample.all if record.error]
         if errors:
-            found.append(f"{sample.name}: {part(len(errors), len(sample.all), 'trial')} failed ({errors[0].message})")
+            notes.append(f"{sample.name}: {part(len(errors), len(sample.all), 'trial')} failed ({errors[0].message})")
         if sample.lacking:
             which = (
                 part(len(sample.lacking), len(sample.all), "trial", "has no", "have no")
                 if sample.trials
                 else "no trial has a"
             )
-            found.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
+            notes.append(f"{sample.name}: {which} {tested.rules.metric}: {sample.lacking[0]}")
         if tested.method == "paired" and len(sample.trials) > len(tested.differences):
             left = len(sample.trials) - len(tested.differences)
-            found.append(f"{sample.name}: {left} trials left out: the other side has none in the same rounds")
+            notes.append(f"{sample.name}: {left} trials left out: the other side has none in the same rounds")
     if tested.method == "unpaired by run":
         doubt = few_runs(tested.method, (len(tested.baseline.runs), len(tested.contender.runs)))
-        found += [doubt] if doubt else []
-    return found
+        notes += [doubt] if doubt else []
+    return notes

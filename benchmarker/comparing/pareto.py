@@ -61,7 +61,7 @@ def front(groups: Sequence[Configuration], names: Sequence[str], derive: Derive)
     A configuration dominates another if it is at least as good in every metric and better in one. Medians over trials
     are compared; their uncertainty is ignored. Raises `UserError` if a metric is unknown.
     """
-    found: list[tuple[Configuration, tuple[float, ...]]] = []
+    measured: list[tuple[Configuration, tuple[float, ...]]] = []
     metrics: tuple[Metric, ...] = ()
     for group in groups:
         derived = [derive(record) for record in group.records if record.error is None]
@@ -71,14 +71,14 @@ def front(groups: Sequence[Configuration], names: Sequence[str], derive: Derive)
         medians = [median(column) for column in columns if column]
         if len(medians) == len(names):
             metrics = tuple(derived[0][name] for name in names)
-            found.append((group, tuple(medians)))
+            measured.append((group, tuple(medians)))
     signs = [1 if metric.better == "higher" else -1 for metric in metrics]
-    scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in found]
+    scores = [tuple(sign * value for sign, value in zip(signs, values, strict=True)) for _, values in measured]
     points = tuple(
         Candidate(group, values, not any(_dominates(other, score) for other in scores))
-        for (group, values), score in zip(found, scores, strict=True)
+        for (group, values), score in zip(measured, scores, strict=True)
     )
-    return Front(metrics, points, len(groups) - len(found))
+    return Front(metrics, points, len(groups) - len(measured))
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -148,7 +148,7 @@ class _Pair:
 
     def unmatched(self) -> list[str]:
         """Describe parts that only one side has, and sides without a profile."""
-        found = [f"{self.where}{side.name}: no trial has a profile ({side.reason})" for side in self.lacking]
+        lines = [f"{self.where}{side.name}: no trial has a profile ({side.reason})" for side in self.lacking]
         none = "is not listed" if self.level == "kernel" else "does not occur"  # records list only the longest kernels
         for part in self.chosen:
             for side, other in (self.sides, self.sides[::-1]):
@@ -156,8 +156,8 @@ class _Pair:
                     name = label(self._axes(part), AXES[self.level])
                     there = "is fused with other scopes" if part in other.fused else none
                     share = f"{side.share(part):.1%} of its busy time"
-                    found.append(f"{self.where}{side.name}: {name} ({share}); in {other.name} it {there}")
-        return found
+                    lines.append(f"{self.where}{side.name}: {name} ({share}); in {other.name} it {there}")
+        return lines
 
     def left_out(self) -> list[str]:
         """Report how many parts were not chosen, and their share of the busy time."""
@@ -176,12 +176,12 @@ class _Pair:
 
 def _parts(record: Record, level: Level) -> dict[Part, list[Line]]:
     """Return the record's scopes or kernels by part."""
-    found: dict[Part, list[Line]] = {}
+    parts: dict[Part, list[Line]] = {}
     lines: Sequence[Line] = record.scopes if level == "scope" else record.kernels
     for line in lines:
         place = (line.scope or OUTSIDE, line.phase or "-")
-        found.setdefault((line.name, *place) if isinstance(line, Kernel) else place, []).append(line)
-    return found
+        parts.setdefault((line.name, *place) if isinstance(line, Kernel) else place, []).append(line)
+    return parts
 
 
 def _busy_ns(line: Line) -> int:

@@ -73,26 +73,26 @@ def host(group: Configuration) -> str:
 
 def doubts(groups: Sequence[Configuration], points: Sequence[ScalingPoint]) -> list[str]:
     """Return what should make one doubt a series."""
-    found = []
+    notes = []
     on_one_node = all(group.records[0].case.nodes == 1 for group in groups)
     if groups[0].records[0].case.device == "cpu" and on_one_node:
         alone = "" if groups[0].records[0].case.threads else "; a single device uses all of its cores"
-        found.append(f"the devices are virtual, parts of one CPU: ideal scaling is impossible{alone}")
+        notes.append(f"the devices are virtual, parts of one CPU: ideal scaling is impossible{alone}")
     if elsewhere := [str(group.records[0].case.devices) for group in groups if host(group) != host(groups[0])]:
-        found.append(
+        notes.append(
             f"{', '.join(elsewhere)} devices: one device was measured on another node, {host(groups[0])}, so a "
             "difference between nodes counts too"
         )
-    found += crowded(groups)
-    found += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
+    notes += crowded(groups)
+    notes += [DOUBTS[method] for method in dict.fromkeys(point.method for point in points[1:]) if method in DOUBTS]
     if any(point.method in ("paired", "unpaired") and point.speedup.low is None for point in points[1:]):
-        found.append("too few trials for an interval; --trials=6 or more give one")
+        notes.append("too few trials for an interval; --trials=6 or more give one")
     about: dict[str, list[str]] = {}
     for devices, text in (*_beyond(groups, points), *_of_points(points)):
         about.setdefault(text, []).append(str(devices))
-    found += [f"{', '.join(devices)} devices: {text}" for text, devices in about.items()]
+    notes += [f"{', '.join(devices)} devices: {text}" for text, devices in about.items()]
     disturbed = disturbances.count(group.records for group in groups)
-    return [*found, str(disturbed)] if disturbed.number else found
+    return [*notes, str(disturbed)] if disturbed.number else notes
 
 
 def _beyond(groups: Sequence[Configuration], points: Sequence[ScalingPoint]) -> Iterator[tuple[int, str]]:
@@ -308,10 +308,10 @@ def _split(
     one: Configuration, several: Sequence[Record], times_work: float, derive: Derive
 ) -> tuple[Split | None, str]:
     """Return the factors of the efficiency of trials that do `times_work` of the work of one, or why there are none."""
-    found = [times for record in several if (times := local_times(record))]
-    if not found:
+    local = [times for record in several if (times := local_times(record))]
+    if not local:
         return None, several[0].reasons.get("local", "")
-    times = averaged(found)
+    times = averaged(local)
     alone_s = [value for record in _ok(one) if (value := derive(record)[STEP_TIME].value)]
     size = times_work / several[0].case.devices * geometric_mean(alone_s) / times.mean_alone_s
     return Split(
@@ -328,23 +328,23 @@ def _split(
 
 def _devices(group: Configuration) -> Devices | None:
     """Return the devices of a case of independent devices; None if no trial has a local phase."""
-    found = [times for record in _ok(group) if (times := local_times(record))]
-    if not found:
+    local = [times for record in _ok(group) if (times := local_times(record))]
+    if not local:
         return None
-    times = averaged(found)
+    times = averaged(local)
     rows = enumerate(zip(times.alone_s, times.together_s, times.scores, strict=True))
     disturbed = disturbances.count([group.records])
     return Devices(
         name=group.name,
         case=dict(group.factors),
-        trials=len(found),
+        trials=len(local),
         devices=[
             Device(device=number, alone_s=alone_s, together_s=together_s, score=score)
             for number, (alone_s, together_s, score) in rows
         ],
         slowest=slowest_text(times),
         notes=[
-            *([ONE_TRIAL] if len(found) == 1 else []),
+            *([ONE_TRIAL] if len(local) == 1 else []),
             *crowded([group]),
             *([str(disturbed)] if disturbed.number else []),
         ],

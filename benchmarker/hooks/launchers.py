@@ -28,9 +28,9 @@ def allocation() -> Allocation | None:
     for plugin in plugins:
         if registry.trouble(plugin) is None:
             launcher = load_launcher(plugin.name)
-            if found := launcher.allocation():
+            if allocated := launcher.allocation():
                 here = launcher.node()
-                return msgspec.structs.replace(found, nodes=sorted(found.nodes, key=lambda node: node != here))
+                return msgspec.structs.replace(allocated, nodes=sorted(allocated.nodes, key=lambda node: node != here))
     return None
 
 

@@ -48,12 +48,12 @@ def load_metrics(results: Iterable[Path] = ()) -> Derive:
 
 def cached(derive: Derive) -> Derive:
     """Return a `derive` that computes the metrics of each trial only once."""
-    found: dict[str, Mapping[str, Metric]] = {}
+    by_trial: dict[str, Mapping[str, Metric]] = {}
 
     def once(record: Record) -> Mapping[str, Metric]:
-        if record.trial_id not in found:
-            found[record.trial_id] = derive(record)
-        return found[record.trial_id]
+        if record.trial_id not in by_trial:
+            by_trial[record.trial_id] = derive(record)
+        return by_trial[record.trial_id]
 
     return once
 
@@ -116,8 +116,8 @@ class _Source:
 
     def derive(self, record: Record, known: Ceilings) -> dict[str, Metric]:
         try:
-            (found,) = self._hook.derive_metrics(record=record, ceilings=known)
-            self._last = {_name(name): self._valid(metric) for name, metric in found.items()}
+            (metrics,) = self._hook.derive_metrics(record=record, ceilings=known)
+            self._last = {_name(name): self._valid(metric) for name, metric in metrics.items()}
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's mistake costs its metrics alone
             why = " ".join(f"{self.address} failed: {type(error).__name__}: {error}".split())
             return {name: structs.replace(metric, value=None, reason=why) for name, metric in self._last.items()}

@@ -174,12 +174,12 @@ def _judged(wanted: Wanted, name: str, group: _Measured, derive: Derive) -> Case
 
 def _outside(value: float, wanted: Wanted) -> list[str]:
     """Describe by how much a value is out of bounds."""
-    found = []
+    reasons = []
     for limit, word, beyond in ((wanted.low, "below", -1), (wanted.high, "above", 1)):
         if limit is not None and (value - limit) * beyond > 0:
             by = f"{abs(value / limit - 1):.2%}" if limit else f"{abs(value):.4g}"
-            found.append(f"the median is {by} {word} {limit:.6g}")
-    return found
+            reasons.append(f"the median is {by} {word} {limit:.6g}")
+    return reasons
 
 
 def _near(values: Sequence[float], interval: tuple[float, float] | None, wanted: Wanted | None) -> list[str]:

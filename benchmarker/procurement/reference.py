@@ -167,15 +167,15 @@ def draft(
     kept: list[tuple[str, Configuration, list[Metric], list[float]]] = []
     left_out = []
     for name, group in zip(names(factors).whole, cases, strict=True):
-        found = [derive(record)[metric] for record in group.records]
-        values = [each.value for each in found if each.value is not None]
-        if reason := _why_not(group, values, [each.reason for each in found], scatters=scatters):
+        metrics = [derive(record)[metric] for record in group.records]
+        values = [each.value for each in metrics if each.value is not None]
+        if reason := _why_not(group, values, [each.reason for each in metrics], scatters=scatters):
             left_out.append(f"{name}: {reason}")
         else:
-            kept.append((name, group, found, values))
+            kept.append((name, group, metrics, values))
     drafted, notes = [], []
-    for name, group, found, values in kept:
-        worse = -1 if found[0].better == "higher" else 1
+    for name, group, metrics, values in kept:
+        worse = -1 if metrics[0].better == "higher" else 1
         factor, why = _allowed(values, worse, tolerance, len(kept))
         if scatters and abs(factor - 1) > WIDE:
             notes.append(f"{name}: the bound is {_change(factor)} than the median; more trials would narrow it")
@@ -191,7 +191,7 @@ def draft(
                 metric=metric,
                 bound="min" if worse < 0 else "max",
                 limit=float(f"{median(values) + (factor - 1) * abs(median(values)):.6g}"),
-                measured=f"median of {len(values)} trials: {median(values):.6g} {found[0].unit}; {why}"
+                measured=f"median of {len(values)} trials: {median(values):.6g} {metrics[0].unit}; {why}"
                 + (f"; {part(disturbed.number, disturbed.of, 'trial')} disturbed" if disturbed.number else ""),
                 trials=len(values),
             )

@@ -272,7 +272,7 @@ def _missing(
     required: Iterable[MetricScore],
 ) -> dict[str, int]:
     """Count what was requested and is not in the score, by kind."""
-    found = Counter(
+    missing = Counter(
         {
             "trial(s) failed": sum(record.error is not None for each in records for record in each),
             "trial(s) not run": sum(each.trials for several in unrun for each in several),
@@ -282,9 +282,9 @@ def _missing(
     )
     for each in required:
         lacking = sum(bool(case.missing) for case in each.by_case if case.weight)
-        found[f"case(s) in which trials have no {each.metric}"] += lacking
-        found[f"score of {each.metric}"] += int(each.mean is None and not lacking)
-    return {what: number for what, number in found.items() if number}
+        missing[f"case(s) in which trials have no {each.metric}"] += lacking
+        missing[f"score of {each.metric}"] += int(each.mean is None and not lacking)
+    return {what: number for what, number in missing.items() if number}
 
 
 def _common(match: matching.Match) -> Factors:
@@ -297,19 +297,19 @@ def _judged(
     sides: Sides, metrics: Sequence[str], derive: Derive, weights: Weights, rules: Rules
 ) -> dict[tuple[Pair, str], _Judged]:
     """Judge every two sides in each metric; verdicts are corrected for the number of all these means (Holm)."""
-    found: dict[tuple[Pair, str], _Judged] = {}
+    judged: dict[tuple[Pair, str], _Judged] = {}
     means: dict[tuple[Pair, str], tuple[list[Tested], Mean]] = {}
     for pair, made in sides.made.items():
         shares = [weights.of(_common(match)) for match in made.matches]
         for name in metrics:
             cases = [Tested(match, replace(rules, metric=name), derive) for match in made.matches]
-            found[pair, name] = _Judged(cases, shares, None)
+            judged[pair, name] = _Judged(cases, shares, None)
             weighed = [(case, weight) for case, weight in zip(cases, shares, strict=True) if case.shift and weight]
             if weighed:
                 means[pair, name] = [case for case, _ in weighed], Mean.of(*zip(*weighed, strict=True))
     for key, mean in zip(means, geometric_means(list(means.values())), strict=True):
-        found[key] = replace(found[key], mean=mean if mean.better == "higher" else _turned(mean))
-    return found
+        judged[key] = replace(judged[key], mean=mean if mean.better == "higher" else _turned(mean))
+    return judged
 
 
 def _metric(judged: _Judged, others: int) -> MetricScore:

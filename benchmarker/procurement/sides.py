@@ -96,12 +96,12 @@ def of_axis(
     made = _every_pair(
         names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
     )
-    found: dict[str | None, list[MissingTrials]] = {}
+    missing: dict[str | None, list[MissingTrials]] = {}
     for each in unrun:
         known = factors_of(each.case)
         name = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None
-        found.setdefault(name, []).append(each)
-    return Sides(names, made, tuple(found.get(name, []) for name in names), found.get(None, []))
+        missing.setdefault(name, []).append(each)
+    return Sides(names, made, tuple(missing.get(name, []) for name in names), missing.get(None, []))
 
 
 def _every_pair(names: Sequence[str], match: Callable[[int, int], Matching]) -> dict[Pair, Matching]:

@@ -59,11 +59,11 @@ def read(path: Path) -> Weights:
     """
     if not path.exists():
         path = suites.weights(str(path)) or path
-    found = toml.load(path)
+    file = toml.load(path)
     try:
-        tables = toml.take("weight", found.pop("weight", []), list[dict[str, Any]])
-        if found:
-            raise UserError(f"{next(iter(found))} is not a key of this file; write [[weight]] tables")
+        tables = toml.take("weight", file.pop("weight", []), list[dict[str, Any]])
+        if file:
+            raise UserError(f"{next(iter(file))} is not a key of this file; write [[weight]] tables")
         entries = []
         for number, table in enumerate(tables, 1):
             name = f"weight {number}"

@@ -55,27 +55,29 @@ def span(record: Record) -> Span | None:
 def contradictions_between(spans: Iterable[Span]) -> list[tuple[str, str]]:
     """Return which trials of a run contradict others: processes run one after the other, and duets share one."""
     ordered = sorted(spans, key=lambda span: (span.started_s, span.trial_id))
-    found = []
+    contradictions = []
     for one, two in pairwise(ordered):
         if two.trial_id != one.partner and two.started_s - one.started_s < one.wall_s - SECOND_S:
-            found.append((two.trial_id, f"it started before the trial {one.trial_id} had ended"))
-    return found + _duets(ordered)
+            contradictions.append((two.trial_id, f"it started before the trial {one.trial_id} had ended"))
+    return contradictions + _duets(ordered)
 
 
 def _duets(spans: Sequence[Span]) -> list[tuple[str, str]]:
     """The blocks of both cases of a duet are within one timed part, and are nearly all of it."""
-    found = []
+    contradictions = []
     by_trial = {span.trial_id: span for span in spans}
     for one in spans:
         other = by_trial.get(one.partner or "")
         if other is None or one.trial_id > other.trial_id or one.timed_s is None:
             continue
         if other.partner != one.trial_id or other.timed_s != one.timed_s:
-            found.append((other.trial_id, f"its partner {one.trial_id} was not timed in the same process"))
+            contradictions.append((other.trial_id, f"its partner {one.trial_id} was not timed in the same process"))
         elif not one.timed_s - one.around_s <= one.blocks_s + other.blocks_s <= one.timed_s + CLOCK_S:
             both, timed = si(one.blocks_s + other.blocks_s, "s"), si(one.timed_s, "s")
-            found.append((other.trial_id, f"with its partner {one.trial_id}, its blocks take {both} of {timed}"))
-    return found
+            contradictions.append(
+                (other.trial_id, f"with its partner {one.trial_id}, its blocks take {both} of {timed}")
+            )
+    return contradictions
 
 
 RUN = 12

@@ -130,11 +130,11 @@ class Ceilings:
             (each.device, each.resource, each.framework, each.precision): each
             for each in sorted(self.known, key=lambda each: (each.method == "thorough", each.measured_at))
         }
-        found: dict[tuple[DeviceKey | None, Resource, str | None], Ceiling] = {}
+        highest: dict[tuple[DeviceKey | None, Resource, str | None], Ceiling] = {}
         for each in sorted(newest.values(), key=lambda each: each.value, reverse=True):
             for precision in (each.precision, None):
-                found.setdefault((each.device, each.resource, precision), each)
-        return found
+                highest.setdefault((each.device, each.resource, precision), each)
+        return highest
 
     def compute(self, record: Record) -> Ceiling | None:
         """Return the compute ceiling (FLOP/s) of the record's device in the type of its products."""
@@ -164,25 +164,25 @@ def known(results: Iterable[Path] = ()) -> Ceilings:
 
     A cache that cannot be entered, as in a container with another user's home, is a fault.
     """
-    found: list[list[Ceiling] | Fault] = []
+    files_read: list[list[Ceiling] | Fault] = []
     files: list[Path] = []
     try:
         files += cache().glob("*.json")
     except OSError as error:
-        found.append(Fault(cache(), f"{error.strerror}; set {VARIABLE} to a folder that can be read"))
+        files_read.append(Fault(cache(), f"{error.strerror}; set {VARIABLE} to a folder that can be read"))
     for result in results:
         files += sorted(result.rglob(CEILINGS)) if result.is_dir() else [result.parent / CEILINGS]
-    found += [read(file) for file in files if file.exists()]
+    files_read += [read(file) for file in files if file.exists()]
     return Ceilings(
-        tuple(ceiling for each in found if not isinstance(each, Fault) for ceiling in each),
-        tuple(each for each in found if isinstance(each, Fault)),
+        tuple(ceiling for each in files_read if not isinstance(each, Fault) for ceiling in each),
+        tuple(each for each in files_read if isinstance(each, Fault)),
     )
 
 
 def read(path: Path) -> list[Ceiling] | Fault:
     """Read the ceilings in a file; return a `Fault` if it is invalid."""
-    found = atomic.decode(path, decode)
-    return found if isinstance(found, Fault) else found.ceilings
+    ceilings = atomic.decode(path, decode)
+    return ceilings if isinstance(ceilings, Fault) else ceilings.ceilings
 
 
 def decode(content: bytes) -> File:

@@ -173,19 +173,19 @@ def _stop(record: Record, blocks: Blocks) -> Iterator[str]:
 
 
 def _preheat(record: Record) -> Iterator[str]:
-    found, measuring = record.preheat, record.case.measuring
-    if found is None:
+    preheat, measuring = record.preheat, record.case.measuring
+    if preheat is None:
         return
-    rates = found.window_steps_per_s
-    if (found.outcome == "fixed") == measuring.preheat:
-        yield f"its preheat is {found.outcome!r}, but preheat={str(measuring.preheat).lower()}"
-    elif found.outcome == "fixed":
-        if found.steps != measuring.warmup_steps or rates:
-            yield f"its warm-up has {found.steps} steps, but {measuring.warmup_steps} were requested"
-    elif not rates or found.steps > max(rates) * (found.duration_s + CLOCK_S) * (1 + _ROUNDING):
-        yield f"its preheat has {found.steps} steps in {_s(found.duration_s)}, more than its rates allow"
-    elif found.outcome == "timeout" and found.duration_s < measuring.preheat_max_s:
-        yield f"its preheat timed out after {_s(found.duration_s)} of {_s(measuring.preheat_max_s)}"
+    rates = preheat.window_steps_per_s
+    if (preheat.outcome == "fixed") == measuring.preheat:
+        yield f"its preheat is {preheat.outcome!r}, but preheat={str(measuring.preheat).lower()}"
+    elif preheat.outcome == "fixed":
+        if preheat.steps != measuring.warmup_steps or rates:
+            yield f"its warm-up has {preheat.steps} steps, but {measuring.warmup_steps} were requested"
+    elif not rates or preheat.steps > max(rates) * (preheat.duration_s + CLOCK_S) * (1 + _ROUNDING):
+        yield f"its preheat has {preheat.steps} steps in {_s(preheat.duration_s)}, more than its rates allow"
+    elif preheat.outcome == "timeout" and preheat.duration_s < measuring.preheat_max_s:
+        yield f"its preheat timed out after {_s(preheat.duration_s)} of {_s(measuring.preheat_max_s)}"
 
 
 def _result(record: Record) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _identity(record: Record) -> Iterator[str]:
 
 def made_at(name: str) -> float | None:
     """Return the time in an id, s since 1970; None if there is none, as in a record that was made for a test."""
-    return _time(found[1], "%Y%m%dT%H%M%S.%f") if (found := _ID.fullmatch(name)) else None
+    return _time(parsed[1], "%Y%m%dT%H%M%S.%f") if (parsed := _ID.fullmatch(name)) else None
 
 
 def started_at(record: Record) -> float | None:

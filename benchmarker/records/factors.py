@@ -36,12 +36,12 @@ _TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTI
 
 def factors_of(case: Case) -> dict[str, Value]:
     """Return all requested factors as a flat dictionary: case fields, the problem's parameters, measuring settings."""
-    found: dict[str, Value] = {name: getattr(case, name) for name in _OF_CASE}
-    found |= case.params
-    found["seed"] = case.seed
+    factors: dict[str, Value] = {name: getattr(case, name) for name in _OF_CASE}
+    factors |= case.params
+    factors["seed"] = case.seed
     for name in _TIMED:
-        found[name] = getattr(case.measuring, name)
-    return found
+        factors[name] = getattr(case.measuring, name)
+    return factors
 
 
 def work(case: Case) -> dict[str, Value]:
@@ -99,11 +99,11 @@ def chosen(words: Sequence[str], several: Sequence[Factors]) -> list[bool]:
         if not name.strip() or not all(texts):
             raise UserError(f"--where={word}: write NAME=VALUE or NAME=VALUE,VALUE")
         key = setting(name.strip())
-        found = [[key in factors and _is(factors[key], value) for factors in spelt] for value in texts]
-        for value, of in zip(texts, found, strict=True):
+        selected = [[key in factors and _is(factors[key], value) for factors in spelt] for value in texts]
+        for value, of in zip(texts, selected, strict=True):
             if not any(of):
                 raise UserError(f"--where={word}: {why_none({key: value}, several)}")
-        kept = [before and any(ones) for before, ones in zip(kept, zip(*found, strict=True), strict=True)]
+        kept = [before and any(ones) for before, ones in zip(kept, zip(*selected, strict=True), strict=True)]
     if not any(kept):
         raise UserError(f"--where: {why_none({}, several)}")
     return kept

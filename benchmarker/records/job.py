@@ -68,10 +68,10 @@ def job_of(path: Path) -> Job | None:
     """Return the job of the run in a folder, None if it was not submitted; raises `UserError` if it cannot be read."""
     if not (path / store.JOB).exists():
         return None
-    found = decode(path / store.JOB, lambda content: msgspec.json.decode(content, type=Job))
-    if isinstance(found, Fault):
-        raise UserError(str(found))
-    return found
+    job = decode(path / store.JOB, lambda content: msgspec.json.decode(content, type=Job))
+    if isinstance(job, Fault):
+        raise UserError(str(job))
+    return job
 
 
 def save_job(path: Path, job: Job) -> None:
@@ -81,13 +81,13 @@ def save_job(path: Path, job: Job) -> None:
 
 def attempts_of(path: Path) -> list[Attempt]:
     """Return the starts of the job of a run, in order; raises `UserError` if one cannot be read."""
-    found: list[Attempt] = []
-    while (file := store.attempt_path(path, len(found))).exists():
+    attempts: list[Attempt] = []
+    while (file := store.attempt_path(path, len(attempts))).exists():
         attempt = decode(file, lambda content: msgspec.json.decode(content, type=Attempt))
         if isinstance(attempt, Fault):
             raise UserError(str(attempt))
-        found.append(attempt)
-    return found
+        attempts.append(attempt)
+    return attempts
 
 
 def differences(before: Installed, now: Installed) -> str:

@@ -150,10 +150,10 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 def read(path: Path) -> Load:
     """Read a file of a load, or the one in the folder of a run; raises `UserError` if it is invalid."""
-    found = atomic.decode(path / LOAD if path.is_dir() else path, decode)
-    if isinstance(found, Fault):
-        raise UserError(f"cannot read {found}; name a {LOAD} that serve-load stored")
-    return found
+    load = atomic.decode(path / LOAD if path.is_dir() else path, decode)
+    if isinstance(load, Fault):
+        raise UserError(f"cannot read {load}; name a {LOAD} that serve-load stored")
+    return load
 
 
 def is_load(result: Path) -> bool:
@@ -164,10 +164,10 @@ def is_load(result: Path) -> bool:
 def under(result: Path) -> tuple[list[Load], list[Fault]]:
     """Read the loads at a result: a file of a load, the folder of a run, or a folder of runs; return the faults too."""
     files = sorted(result.rglob(LOAD)) if result.is_dir() else [result] if result.name == LOAD else []
-    found = [atomic.decode(file, decode) for file in files]
+    loads = [atomic.decode(file, decode) for file in files]
     return (
-        [each for each in found if isinstance(each, Load)],
-        [each for each in found if isinstance(each, Fault)],
+        [each for each in loads if isinstance(each, Load)],
+        [each for each in loads if isinstance(each, Fault)],
     )
 
 

@@ -413,13 +413,13 @@ class _Field(NamedTuple):
 def _fields(prefix: str) -> tuple[_Field, ...]:
     """Return the fields below a path of `REASONS`, which a path that goes on with `[]` gives as a list."""
     paths = {path.removeprefix(prefix): why for path, why in REASONS.items() if path.startswith(prefix)}
-    found = []
+    fields = []
     for name in dict.fromkeys(path.partition(".")[0] for path in paths):
         below = _fields(f"{prefix}{name}.")
         field = _Field(name.removesuffix("[]"), paths.get(name) is not None, name.endswith("[]"), below)
         if field.needs_reason or field.below:
-            found.append(field)
-    return tuple(found)
+            fields.append(field)
+    return tuple(fields)
 
 
 _RECORD = _fields("")
@@ -427,7 +427,7 @@ _RECORD = _fields("")
 
 def nulls(record: Record | Mapping[str, Any]) -> list[str]:
     """Return the paths of the nulls that need a reason in a record, or among its fields as plain values."""
-    found: list[str] = []
+    paths: list[str] = []
 
     def walk(part: Any, fields: tuple[_Field, ...], prefix: str) -> None:
         is_plain = isinstance(part, dict)
@@ -437,7 +437,7 @@ def nulls(record: Record | Mapping[str, Any]) -> list[str]:
             value = part[name] if is_plain else getattr(part, name)
             if value is None:
                 if needs_reason:
-                    found.append(prefix + name)
+                    paths.append(prefix + name)
             elif is_list:
                 for index, item in enumerate(value):
                     walk(item, below, f"{prefix}{name}[{index}].")
@@ -445,7 +445,7 @@ def nulls(record: Record | Mapping[str, Any]) -> list[str]:
                 walk(value, below, f"{prefix}{name}.")
 
     walk(record, _RECORD, "")
-    return found
+    return paths
 
 
 def schema() -> dict[str, Any]:

@@ -234,10 +234,10 @@ def submitted_run(path: Path, plan: Callable[[], Plan], attempt: int, wait: bool
 
 def plan_of(path: Path) -> Plan:
     """Return the plan of the run in a folder; raises `UserError` if it cannot be read."""
-    found = read_plan(path / PLAN)
-    if isinstance(found, Fault):
-        raise UserError(f"{found}; name the folder of a run, such as results/RUN")
-    return found
+    plan = read_plan(path / PLAN)
+    if isinstance(plan, Fault):
+        raise UserError(f"{plan}; name the folder of a run, such as results/RUN")
+    return plan
 
 
 def attempt_path(path: Path, number: int) -> Path:
@@ -307,13 +307,13 @@ def read_plan(path: Path) -> Plan | Fault:
 
 def suites(results: Iterable[Path]) -> dict[str, PlannedSuite]:
     """Return the suites in the plans of results, by SHA-256; a plan that cannot be read is left out."""
-    found = {}
+    by_sha256 = {}
     for result in results:
         for file in sorted(result.rglob(PLAN)) if result.is_dir() else [result.with_name(PLAN)]:
             plan = read_plan(file)
             if isinstance(plan, Plan) and plan.suite:
-                found[plan.suite.sha256] = plan.suite
-    return found
+                by_sha256[plan.suite.sha256] = plan.suite
+    return by_sha256
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def differences(one: PlannedSuite, other: PlannedSuite) -> list[str]:
     Cases of one name are the same case, so a different size under a name is a change of that case. Other cases are
     paired by their work. What is left is missing or additional.
     """
-    found = changes(_header(one), _header(other), _header(one))
+    lines = changes(_header(one), _header(other), _header(one))
     missing, additional = list(one.cases), list(other.cases)
     pairs = [
         *_pairs(missing, additional, lambda case: (str(case), _canonical(case.settings))),
@@ -151,12 +151,12 @@ def differences(one: PlannedSuite, other: PlannedSuite) -> list[str]:
         before, after = with_defaults(case.settings), with_defaults(same.settings)
         for change in changes(before, after, dict.fromkeys([*before, *after])):
             changed.setdefault(change, []).append(case)
-    found += [f"{_listed(cases, len(one.cases))}: {change}" for change, cases in changed.items()]
+    lines += [f"{_listed(cases, len(one.cases))}: {change}" for change, cases in changed.items()]
     for what, cases in (("missing", missing), ("additional", additional)):
         if cases:
             more = f"; and {len(cases) - _LISTED} more" if len(cases) > _LISTED else ""
-            found.append(f"{len(cases)} {what}: {'; '.join(map(str, cases[:_LISTED]))}{more}")
-    return found
+            lines.append(f"{len(cases)} {what}: {'; '.join(map(str, cases[:_LISTED]))}{more}")
+    return lines
 
 
 def _header(suite: PlannedSuite) -> dict[str, Value]:

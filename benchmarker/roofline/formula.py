@@ -113,10 +113,10 @@ def _formula(
 
 @cache
 def _predicted(roof: Roof, *key: Any) -> PredictedStep:
-    found = _formula(*key)
+    step = _formula(*key)
     phases_s = {
         name: sum(of_part(work, phase.runs.get(scope, 0), roof) for scope, work in phase.parts.items())
-        for name, phase in found.phases.items()
+        for name, phase in step.phases.items()
     }
-    time_s = sum(phase.count * phases_s[name] for name, phase in found.phases.items())
-    return PredictedStep(time_s=time_s if phases_s else None, phases_s=phases_s, reason=found.reason)
+    time_s = sum(phase.count * phases_s[name] for name, phase in step.phases.items())
+    return PredictedStep(time_s=time_s if phases_s else None, phases_s=phases_s, reason=step.reason)

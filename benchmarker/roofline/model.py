@@ -102,7 +102,7 @@ def rooflines(
     configurations: Sequence[Configuration], ceilings: Ceilings, source: Source = "measured"
 ) -> tuple[list[Roofline], list[str]]:
     """Return the roofline of each configuration, from medians over trials, and the reasons why others have none."""
-    found: list[Roofline] = []
+    models: list[Roofline] = []
     reasons: dict[str, None] = {}
     groups = [each for each in configurations if any(record.error is None for record in each.records)]
     cases = [group.factors for group in groups]
@@ -119,7 +119,7 @@ def rooflines(
         model_s = predicted_step(first, roof).time_s
         points = [*_step(good, roof), *_phases(good, roof), *_scopes(good, roof), *_kernels(good, roof)]
         of_model = points[0].time_s / model_s if model_s and points and points[0].level == "step" else None
-        found.append(
+        models.append(
             Roofline(
                 configuration=configuration,
                 trials=len(good),
@@ -129,7 +129,7 @@ def rooflines(
                 of_model=of_model,
             )
         )
-    return found, list(reasons)
+    return models, list(reasons)
 
 
 def _step(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
@@ -149,13 +149,13 @@ def _phases(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
     if len(phases) < 2:
         return []
     times = [record.token_times for record in records if record.token_times]
-    found = {
+    times_s = {
         "prefill": [median(time.first_ns) for time in times if time.first_ns],
         "decode": [median(fmean(gaps) for gaps in time.gap_ns) for time in times if time.gap_ns],
     }
     return [
         point("phase", name, phases[name].cost.flops, phases[name].cost.bytes, median(times_ns) / 1e9, roof)
-        for name, times_ns in found.items()
+        for name, times_ns in times_s.items()
         if name in phases and times_ns
     ]
 
@@ -190,7 +190,7 @@ def _kernels(records: Sequence[Record], roof: Roof) -> list[RooflinePoint]:
 
 def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof: Roof) -> list[RooflinePoint]:
     """Return points of kernels with known FLOPs and bytes, added up by name and scope; medians over trials."""
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    by_name: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for trace, kernels in profiles:
         steps = max(1, trace.steps)
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
@@ -200,8 +200,8 @@ def _points_of_kernels(profiles: Sequence[tuple[Trace, Sequence[Kernel]]], roof:
                 amounts = kernel.flops, kernel.bytes, kernel.self_ns / 1e9
                 sums[name] = [one + more / steps for one, more in zip(sums[name], amounts, strict=True)]
         for name, (flops, bytes_, time_s) in sums.items():
-            found[name].append((flops, bytes_, time_s))
-    middle = {name: [median(column) for column in zip(*values, strict=True)] for name, values in found.items()}
+            by_name[name].append((flops, bytes_, time_s))
+    middle = {name: [median(column) for column in zip(*values, strict=True)] for name, values in by_name.items()}
     return _longest(
         point("kernel", name, flops, bytes_, time_s, roof) for name, (flops, bytes_, time_s) in middle.items()
     )

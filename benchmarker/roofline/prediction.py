@@ -165,8 +165,8 @@ def _crossover(problem: Problem, params: Any, mode: Mode, precision: str, roof: 
             _whole(problem, dataclasses.replace(params, batch_size=batch_size), mode, precision, roof)[1] == "compute"
         )
 
-    found = 1 + bisect_left(range(1, MOST_BATCH + 1), True, key=is_compute_bound)
-    return found if found <= MOST_BATCH else None
+    batch = 1 + bisect_left(range(1, MOST_BATCH + 1), True, key=is_compute_bound)
+    return batch if batch <= MOST_BATCH else None
 
 
 def _fit(problem: Problem, params: Any, precision: str, samples: int, memory_bytes: float | None) -> Fit | None:

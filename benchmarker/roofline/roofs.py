@@ -158,7 +158,7 @@ def named_roof(device: str, precision: str, ceilings: Ceilings, source: Source) 
 
 def without_peak(device: str, precision: str, called: str) -> str:
     """Return what the vendor data file lacks for a device."""
-    found = vendor_peaks.peak(device)
-    known = found is not None and found.products_per_s(precision) is not None
+    peak = vendor_peaks.peak(device)
+    known = peak is not None and peak.products_per_s(precision) is not None
     what = "memory bandwidth" if known else f"{precision} peak"
     return f"the vendor data file has no {what} for {called}"

@@ -100,10 +100,10 @@ GROWTH = 1.4
 
 def looks(most: int) -> list[int]:
     """Return the numbers of rounds at which to look; the last is `most`."""
-    found = list(LOOKS)
-    while found[-1] < most:
-        found.append(round(found[-1] * GROWTH))
-    return [*(look for look in found if look * GROWTH**0.5 < most), most]
+    rounds = list(LOOKS)
+    while rounds[-1] < most:
+        rounds.append(round(rounds[-1] * GROWTH))
+    return [*(look for look in rounds if look * GROWTH**0.5 < most), most]
 
 
 def share(alpha: float, planned: Sequence[int]) -> float:

@@ -13,9 +13,8 @@ from support.records import make_record
 
 from benchmarker import Allocation
 from benchmarker.comparing import matching
-from benchmarker.comparing.classical import classical
 from benchmarker.comparing.formatting import details
-from benchmarker.comparing.judge import compare
+from benchmarker.comparing.judge import classical, compare
 from benchmarker.comparing.results import Rules
 from benchmarker.files import atomic
 from benchmarker.hooks.metrics import load_metrics

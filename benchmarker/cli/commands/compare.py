@@ -14,8 +14,7 @@ from benchmarker.cli.options.judging import judging_options, known_metric, rules
 from benchmarker.cli.options.results import pool_option, traces_of
 from benchmarker.cli.options.types import Choice
 from benchmarker.comparing import matching, profiled_parts
-from benchmarker.comparing.classical import classical
-from benchmarker.comparing.judge import compare
+from benchmarker.comparing.judge import classical, compare
 from benchmarker.comparing.notes import suite_notes
 from benchmarker.comparing.results import Level
 from benchmarker.formatting import clean

@@ -132,7 +132,7 @@ def report(results: Path) -> None:
 
 def rank_sum_p(match: Match) -> float:
     """Return the p-value of the rank-sum test on all timed blocks of two sides."""
-    from benchmarker.comparing.classical import classical
+    from benchmarker.comparing.judge import classical
 
     found = classical(match)
     assert found is not None
