@@ -9,8 +9,9 @@ from benchmarker.comparing.scaling import scalings
 from benchmarker.comparing.scaling_results import labels, sentence, shown
 from benchmarker.records.local_times import STRAGGLER, local_times
 from benchmarker.records.sides import Side, by_side
-from benchmarker.report.page_model import RATIO, Axis, Cell, Column, Figure, Listing, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Listing, Points, Section
 from benchmarker.report.study import named_columns, names_of
+from benchmarker.tables.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from benchmarker.comparing.formatting import short
 from benchmarker.formatting import shortened
 from benchmarker.hooks import names
 from benchmarker.records.configurations import Factors, configurations, factors, text, varying
-from benchmarker.report.page_model import Column
 from benchmarker.roofline.model import rooflines
+from benchmarker.tables.table import Column
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match

@@ -10,8 +10,9 @@ from benchmarker.formatting import si
 from benchmarker.hooks import names
 from benchmarker.records.configurations import DEFAULTS, Value
 from benchmarker.records.step_times import STEP_TIME
-from benchmarker.report.page_model import Axis, Cell, Column, Figure, Points, Section, Table
+from benchmarker.report.page_model import Axis, Figure, Points, Section
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval
+from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from benchmarker.report.study import Group, Study

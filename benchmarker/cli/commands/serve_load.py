@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.loads import print_load
-from benchmarker.cli.display.output import json_option
+from benchmarker.cli.display.loads import load_output, plain
+from benchmarker.cli.display.output import OUTPUT, Output, View, output_options, print_output
 from benchmarker.cli.display.progress import Line, progress_options, quiet
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import engine_options
@@ -20,7 +20,6 @@ from benchmarker.cli.options.load import Objective, Range, Rates, TokenCounts
 from benchmarker.cli.options.problem import ProblemCommand
 from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Share
 from benchmarker.cli.targets import endpoint, engine
-from benchmarker.formatting import clean
 from benchmarker.machine.description import describe
 from benchmarker.records import load as loads
 from benchmarker.records import store
@@ -143,7 +142,7 @@ def _set_by_the_load(problem: Problem) -> list[str]:
 @click.option("--results", type=Folder(), default=Path("results"), show_default=True, help="Folder for the times.")
 @click.option("--show", type=click.Path(path_type=Path), metavar="FILE", help="Send nothing; show a stored load.")
 @partial(progress_options, verbose_help="Print progress every second, also in a pipe.")
-@json_option
+@output_options(form=False)
 def command(
     address: str | None,
     model: str | None,
@@ -165,9 +164,9 @@ def command(
     stop_at_eos: bool,
     results: Path,
     show: Path | None,
-    as_json: bool,
+    view: View,
     **options: Any,
-) -> int:
+) -> Output:
     """Load-test a text-generation server or engine: measure TTFT, ITL, TPOT and goodput.
 
     A server must offer OpenAI's completions API with streaming. A framework's engine runs one of the language models
@@ -183,8 +182,8 @@ def command(
     """
     context = click.get_current_context()
     if show:
-        _refuse(context, set(context.params) - {"show", "as_json"}, "--show sends nothing")
-        return _finish(loads.read(show), show, as_json)
+        _refuse(context, set(context.params) - {"show", *OUTPUT}, "--show sends nothing")
+        return _output(loads.read(show), show)
     if address is None and framework is None:
         raise UserError(
             "no server is named; give --endpoint=http://127.0.0.1:8000/v1, or for an engine --framework=torch "
@@ -266,20 +265,20 @@ def command(
                         holds(each)
         except (KeyboardInterrupt, UserError):
             if session.load.steps:
-                _finish(session.load, session.path, as_json)
+                print_output(_output(session.load, session.path), view)
             raise
-    return _finish(session.load, session.path, as_json)
+    return _output(session.load, session.path)
 
 
-def _finish(load: Load, path: Path | None, as_json: bool) -> int:
-    """Print a load, and where it is stored if it could be; return the exit status."""
-    print_load(load, path, as_json=as_json)
-    if path:
-        click.echo(f"\nload: {clean(str(path))}", err=True)
-    found = found_rate(load)
-    if found:
-        return 1 if found.rate is None else 0
-    return 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
+def _output(load: Load, path: Path | None) -> Output:
+    """Return a load, and where it is stored if it could be."""
+    highest = found_rate(load)
+    if highest:
+        status = 1 if highest.rate is None else 0
+    else:
+        status = 1 if any(not figures.answered or figures.is_overloaded for figures in figures_of(load)) else 0
+    stored = f"load: {path}" if path else ""
+    return Output(load_output(load), plain(load, path), status, stored=stored)
 
 
 def _refuse(context: click.Context, names: set[str], why: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json_list, wide_option
-from benchmarker.cli.display.records import as_plain, print_cases, print_record, print_trials
-from benchmarker.cli.options.results import pool_option, print_mixed
+from benchmarker.cli.display.output import Output, Part, output_options
+from benchmarker.cli.display.records import as_plain, cases_output, record_output, trials_output
+from benchmarker.cli.options.results import mixed_output, pool_option
 from benchmarker.formatting import clean
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import sides, store
@@ -19,10 +21,9 @@ from benchmarker.records import sides, store
 @pool_option
 @click.option("--trials", is_flag=True, help="Show a line for each trial instead of one for each case.")
 @click.option("--metric", metavar="NAME[,NAME...]", help="Metrics to show. [default: the main ones that have a value]")
-@wide_option
-@json_option
 @store.uncollected()
-def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool, as_json: bool) -> int:
+@output_options()
+def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | None, wide: bool) -> Output:
     """Show a single record in full, or a line for each case of several records.
 
     The line has the medians over the successful trials, how far the trials spread (the 95% interval of the median if
@@ -38,13 +39,13 @@ def command(results: tuple[Path, ...], pool: bool, trials: bool, metric: str | N
     for fault in faults:
         click.echo(f"benchmarker: cannot read {clean(str(fault))}", err=True)
     records = [record for side in found for record in side.records]
-    if as_json:
-        print_json_list(as_plain(record, derive(record), side.name) for side in found for record in side.records)
-    elif len(records) == 1 and not (trials or chosen):
-        print_record(records[0], derive(records[0]))
+    groups = sides.by_side(found) if records else []
+    parts: Iterable[Part] = ()
+    if len(records) == 1 and not (trials or chosen):
+        parts = record_output(records[0], derive(records[0]))
+    elif trials and records:
+        parts = trials_output(groups, derive, chosen, wide=wide)
     elif records:
-        groups = sides.by_side(found)
-        (print_trials if trials else print_cases)(groups, derive, chosen, wide=wide)
-        if not trials:
-            print_mixed(groups)
-    return 1 if faults else 0
+        parts = chain(cases_output(groups, derive, chosen, wide=wide), mixed_output(groups))
+    data = (as_plain(record, derive(record), side.name) for side in found for record in side.records)
+    return Output(parts, data, 1 if faults else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import print_text
+from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean
 from benchmarker.records import selection, sides
 from benchmarker.records.configurations import environment_of
@@ -50,10 +50,10 @@ def read_sides(results: Sequence[Path], pool: bool) -> tuple[list[Side], list[Fa
     return found, faults
 
 
-def print_mixed(groups: Sequence[Configuration]) -> None:
-    """Print a note on each side that has trials of several machines in a case."""
+def mixed_output(groups: Sequence[Configuration]) -> Iterator[Part]:
+    """Yield a note on each side that has trials of several machines in a case."""
     for mixed in sides.mixed_machines(groups):
-        print_text(f"note: {mixed}", "  ")
+        yield Text(f"note: {mixed}", "  ")
 
 
 def traces_of(results: Sequence[Path]) -> list[Path]:

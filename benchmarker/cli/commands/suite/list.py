@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, output_options
 from benchmarker.planning import factors, suites
 from benchmarker.proving.proof import load_proof, proofs
+from benchmarker.tables.table import Table
 
 
 @click.command("list")
-@json_option
-def command(as_json: bool) -> None:
+@output_options()
+def command() -> Output:
     """List the suites with version, number of cases and trials per case (of a proof: of tests), and run time.
 
     No framework is started. Cases that a framework does not support here are left out when the suite runs.
@@ -43,8 +44,6 @@ def command(as_json: bool) -> None:
                 "summary": proof.summary,
             }
         )
-    if as_json:
-        print_json(found)
-    else:
-        cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
-        print_table(list(found[0]), cells, drop=["version", "tests", "trials"], remedy="--json has")
+    cells = [["-" if value is None else str(value) for value in each.values()] for each in found]
+    table = Table.of(found[0], cells, drop=["version", "tests", "trials"])
+    return Output([table], found)

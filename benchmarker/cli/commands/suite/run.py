@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from benchmarker.api.claim import Claim
 from benchmarker.api.errors import UserError
-from benchmarker.cli.display.output import json_option, print_json, print_table
+from benchmarker.cli.display.output import Output, View, output_options
 from benchmarker.cli.display.progress import progress_options, quiet, verbose
 from benchmarker.cli.execution import execute_plan, made, spread
 from benchmarker.cli.options import completion
@@ -24,6 +24,7 @@ from benchmarker.cli.options.types import Duration, Folder, Integer
 from benchmarker.formatting import clean, count
 from benchmarker.planning import suites
 from benchmarker.proving.proof import load_proof, proofs, prove
+from benchmarker.tables.table import Table
 
 if TYPE_CHECKING:
     from benchmarker.proving.proof import Entry
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     help="Time for a proof; a test is skipped if its time limit exceeds what is left: 9, 90s, 1.5h.",
 )
 @progress_options
-@json_option
+@output_options()
 def command(
     name: str,
     framework: str | None,
@@ -81,8 +82,8 @@ def command(
     only: str | None,
     again: str | None,
     limit_s: float | None,
-    as_json: bool,
-) -> int:
+    view: View,
+) -> Output:
     """Run the suite NAME.
 
     A plan stores records in --results; with --resume, an unfinished run continues. Cases that a framework or a device
@@ -95,9 +96,17 @@ def command(
     if name in proofs():
         _refuse("a proof", "framework", "threads", "results", "resume", "runs", "pause_s")
         if dry_run:
-            return _print_claims(name, as_json)
+            return _claims(name)
         seconds = math.inf if limit_s is None else limit_s
-        return _prove(name, output or Path(name), device or "cuda", seconds, _words(again), _words(only), as_json)
+        return _prove(
+            name,
+            output or Path(name),
+            device or "cuda",
+            seconds,
+            _words(again),
+            _words(only),
+            as_json=view.form == "json",
+        )
     description = suites.find(name).plan
     _refuse("a plan", "output", "only", "again", "limit_s")
     if framework is not None:
@@ -106,7 +115,7 @@ def command(
         description = replace(description, axes={**description.axes, "framework": frameworks})
     given = {key: value for key, value in (("device", device), ("threads", threads)) if value is not None}
     description = replace(description, base={**description.base, **given})
-    return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run, as_json)
+    return execute_plan(spread(made(description), runs, pause_s), results, resume, dry_run)
 
 
 def _refuse(kind: str, *names: str) -> None:
@@ -121,18 +130,16 @@ def _words(text: str | None) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()] if text else []
 
 
-def _print_claims(name: str, as_json: bool) -> int:
+def _claims(name: str) -> Output:
     claims = load_proof(name).claims
-    if as_json:
-        print_json([{"name": each.name, "statement": each.statement, "limit_s": each.limit_s} for each in claims])
-    else:
-        print_table(["test", "limit", "statement"], [[x.name, f"{x.limit_s:.0f} s", x.statement] for x in claims])
-    return 0
+    rows = [[claim.name, f"{claim.limit_s:.0f} s", claim.statement] for claim in claims]
+    data = [{"name": claim.name, "statement": claim.statement, "limit_s": claim.limit_s} for claim in claims]
+    return Output([Table.of(["test", "limit", "statement"], rows)], data)
 
 
 def _prove(
-    name: str, folder: Path, device: str, seconds: float, again: list[str], only: list[str], as_json: bool
-) -> int:
+    name: str, folder: Path, device: str, seconds: float, again: list[str], only: list[str], *, as_json: bool
+) -> Output:
     """Try the claims and print a line for each as it ends."""
     width = max(len(claim.name) for claim in load_proof(name).claims)
 
@@ -153,8 +160,6 @@ def _prove(
             click.echo(line, err=as_json)
 
     summary = prove(name, folder, device, seconds=seconds, again=again, only=only, say=say)
-    if as_json:
-        print_json(summary)
     counts = Counter(entry.verdict for entry in summary.entries)
     said = [f"{counts[verdict]} {verdict}" for verdict in ("PASS", "FAIL", "not here")]
     click.echo(f"\n{', '.join(said)}; {clean(str(folder / 'summary.md'))}", err=True)
@@ -164,4 +169,4 @@ def _prove(
             f"{', '.join(summary.left)}",
             err=True,
         )
-    return 0 if counts["PASS"] and not counts["FAIL"] and not summary.left else 1
+    return Output(data=summary, status=0 if counts["PASS"] and not counts["FAIL"] and not summary.left else 1)
