@@ -12,7 +12,8 @@ import pandas as pd
 from benchmarker.api.errors import UserError
 from benchmarker.hooks.metrics import load_metrics
 from benchmarker.records import store
-from benchmarker.records.configurations import environment_of, factors
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -35,7 +36,7 @@ def load(*results: str | PathLike[str]) -> pd.DataFrame:
             "energy_domains": ", ".join(energy.domains) if energy else "",
             "energy_flags": ", ".join(energy.flags) if energy else "",
         }
-        rows.append({**_head(record), **factors(record.case), **environment_of(record), **values, **sensed})
+        rows.append({**_head(record), **factors_of(record.case), **environment_of(record), **values, **sensed})
     return pd.DataFrame(rows)
 
 
@@ -52,7 +53,7 @@ def load_blocks(*results: str | PathLike[str]) -> pd.DataFrame:
         step_s = [duration / record.blocks.steps_per_block / 1e9 for duration in record.blocks.duration_ns]
         columns: dict[str, Any] = {
             **_head(record),
-            **factors(record.case),
+            **factors_of(record.case),
             "block": range(len(step_s)),
             "step_s": step_s,
         }

@@ -81,7 +81,7 @@ class _Node:
             if isinstance(asked, Sense):
                 self._measure(asked.case, asked.meters)
             elif isinstance(asked, Begin):
-                self._run(asked, _shown(asked.requests[0].cases[0]))
+                self._run(asked, _shown(asked.tasks[0].cases[0]))
             self._send(Over())
             self._wait_for_end()
 
@@ -104,7 +104,7 @@ class _Node:
         try:
             for line in lines(0):
                 self._heard_s = time.monotonic()
-                self._hear(message_of(line, ToAgent))
+                self._on_message(message_of(line, ToAgent))
         except InvalidLineError as error:
             self.status = 1
             sys.stderr.write(f"the agent was told what is not valid: {error}\n")
@@ -114,7 +114,7 @@ class _Node:
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def _hear(self, told: Where | Sense | Begin | ToRank | End) -> None:
+    def _on_message(self, told: Where | Sense | Begin | ToRank | End) -> None:
         if isinstance(told, Where):
             self._send(Here(description.describe() if told.described else None))
             return
@@ -145,7 +145,7 @@ class _Node:
             if not isinstance(begin, Begin):
                 self._asked.put(begin)
                 return
-            first, *others = begin.requests
+            first, *others = begin.tasks
             first = msgspec.structs.replace(first, sensors=sampling.lines())
             self._run(Begin([first, *others], begin.logs), shown)
             cards = shown.get("CUDA_VISIBLE_DEVICES", "") if case.device == "cuda" else ""
@@ -160,10 +160,10 @@ class _Node:
 
     def _run(self, begin: Begin, shown: Environment) -> None:
         """Run the ranks to their ends."""
-        (case, *_) = begin.requests[0].cases
+        (case, *_) = begin.tasks[0].cases
         reported: dict[int, tuple[str, int | None]] = {}
 
-        def hear(rank: int, event: Event) -> None:
+        def on_event(rank: int, event: Event) -> None:
             self._send(FromRank(rank=rank, event=dict(event)))
 
         def report() -> bool:
@@ -176,11 +176,11 @@ class _Node:
             return False
 
         with ExitStack() as stack:
-            for request, log in zip(begin.requests, begin.logs, strict=True):
-                environment = environment_of(case, request.rank - begin.requests[0].rank, shown)
-                heard = partial(hear, request.rank)
-                worker = stack.enter_context(started(request, environment, Path(log), heard))
-                self._ranks[request.rank] = worker
+            for task, log in zip(begin.tasks, begin.logs, strict=True):
+                environment = environment_of(case, task.rank - begin.tasks[0].rank, shown)
+                send_event = partial(on_event, task.rank)
+                worker = stack.enter_context(started(task, environment, Path(log), send_event))
+                self._ranks[task.rank] = worker
             self._started.set()
             listen(list(self._ranks.values()), math.inf, report)
             report()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarker.worker.launch import Event
-    from benchmarker.worker.protocol import Told
+    from benchmarker.worker.protocol import Command
 
 
 class Running(Protocol):
@@ -29,7 +29,7 @@ class Running(Protocol):
     def status(self) -> int | None:
         """Its exit status, None until it is seen to have ended."""
 
-    def send(self, message: Told) -> None:
+    def send(self, message: Command) -> None:
         """Tell it something."""
 
     def terminate(self) -> None:
@@ -64,7 +64,7 @@ class Rank:
 
 
 def ending_of(
-    gang: Sequence[Rank], timed_out: bool, failed: Sequence[Rank], wall_s: float, hear: Callable[[Event], None]
+    gang: Sequence[Rank], timed_out: bool, failed: Sequence[Rank], wall_s: float, on_event: Callable[[Event], None]
 ) -> Ending:
     """Return how a gang ended, with the likeliest cause of its failure; passes on its event if it has told one."""
     if timed_out:
@@ -75,7 +75,7 @@ def ending_of(
         return Ending(0, False, wall_s)
     cause = min(failed, key=lambda rank: (_likelihood(rank), rank.failed_s))
     if cause.failure is not None and not cause.lost:
-        hear(_of_rank(cause.failure, cause))
+        on_event(_of_rank(cause.failure, cause))
     status = cause.worker.status if cause.failed_with is None else cause.failed_with
     return Ending(status, False, wall_s, cause.worker.fault, cause.number, node=cause.node, lost=cause.lost)
 

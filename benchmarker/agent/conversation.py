@@ -1,10 +1,10 @@
 """The parent's side of a gang: start the ranks, listen until all have ended, and find what failed.
 
 Each rank is a worker with pipes of its own, on this machine or behind the agent of its node. Rank 0 binds a port and
-tells its address, which is passed on to the others; from then on the ranks talk to each other (`worker.gang`). If one
-of them fails, the others usually fail because of it, or wait for it without end: so failures are gathered for a
-moment, the likeliest cause is chosen among them (`agent.cause`), and all ranks are ended. Over several nodes, a rank
-that has only lost its peer is not believed before all nodes were asked whether they are there.
+tells its address, which is passed on to the others; from then on the ranks talk to each other (`process_group.py` in
+`worker`). If one of them fails, the others usually fail because of it, or wait for it without end: so failures are
+gathered for a moment, the likeliest cause is chosen among them (`agent.cause`), and all ranks are ended. Over several
+nodes, a rank that has only lost its peer is not believed before all nodes were asked whether they are there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarker.agent.remote import AGAIN_S, LostNodeError, RemoteRank, give_up
 from benchmarker.power import samplers
 from benchmarker.worker.launch import GRACE_S, Ending, converse, environment_of, started
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Address, Told
+from benchmarker.worker.protocol import Address, Command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from benchmarker.agent.remote import Agent, Nodes
     from benchmarker.worker.launch import Environment, Event
     from benchmarker.worker.pipes import Child
-    from benchmarker.worker.protocol import Request
+    from benchmarker.worker.protocol import Task
 
 GATHER_S = 2.0
 """Time after the first failure in which others are heard: the first is seldom the cause."""
@@ -42,11 +42,11 @@ PLACES_S = 1.0
 
 
 def converse_with_ranks(
-    request: Request,
+    task: Task,
     environment: Environment,
     timeout_s: float,
     logs: Sequence[Path],
-    hear: Callable[[Event], None],
+    on_event: Callable[[Event], None],
     nodes: Nodes | None = None,
 ) -> Ending:
     """Run a worker to its end, or a gang, whose ranks have a log each, and pass on what it or rank 0 sends.
@@ -58,13 +58,12 @@ def converse_with_ranks(
     node that is lost, and `UserError` if the launcher refuses it, or if the software of the nodes differs.
     """
     if len(logs) == 1:
-        return converse(request, environment, timeout_s, logs[0], hear)
+        return converse(task, environment, timeout_s, logs[0], on_event)
     start = time.monotonic()
-    requests = [
-        msgspec.structs.replace(request, rank=rank, sensors=request.sensors if rank == 0 else {})
-        for rank in range(len(logs))
+    tasks = [
+        msgspec.structs.replace(task, rank=rank, sensors=task.sensors if rank == 0 else {}) for rank in range(len(logs))
     ]
-    gang = [Rank(rank, hear if rank == 0 else _ignore) for rank in range(len(logs))]
+    gang = [Rank(rank, on_event if rank == 0 else _ignore) for rank in range(len(logs))]
     found: list[Agent] = []
     with ExitStack() as stack:
         children: Sequence[Child]
@@ -72,64 +71,64 @@ def converse_with_ranks(
             found = stack.enter_context(nodes.agents.on(nodes.names))
         try:
             if nodes:
-                start += _prepare(found, nodes, request, hear)
-                children = _start_on_nodes(found, nodes, requests, logs, gang)
+                start += _prepare(found, nodes, task, on_event)
+                children = _start_on_nodes(found, nodes, tasks, logs, gang)
             else:
-                children = _start_here(stack, environment, requests, logs, gang)
+                children = _start_here(stack, environment, tasks, logs, gang)
         except LostNodeError as error:
             return Ending(None, False, time.monotonic() - start, node=error.node, lost=str(error))
         timed_out, failed = _listen_until_failure(gang, children, start + timeout_s, nodes, found)
     wall_s = time.monotonic() - start
-    ending = ending_of(gang, timed_out, failed, wall_s, hear)
+    ending = ending_of(gang, timed_out, failed, wall_s, on_event)
     return dataclasses.replace(ending, readings=readings_of(found, nodes)) if nodes else ending
 
 
 def _start_here(
     stack: ExitStack,
     environment: Environment,
-    requests: Sequence[Request],
+    tasks: Sequence[Task],
     logs: Sequence[Path],
     gang: Sequence[Rank],
 ) -> list[Child]:
     """Start all ranks on this machine; returns whom to listen to."""
     children: list[Child] = []
-    for rank, request, log in zip(gang, requests, logs, strict=True):
-        shown = environment_of(request.cases[0], rank.number, environment)
-        worker = stack.enter_context(started(request, shown, log, partial(_hear, rank, gang)))
+    for rank, task, log in zip(gang, tasks, logs, strict=True):
+        shown = environment_of(task.cases[0], rank.number, environment)
+        worker = stack.enter_context(started(task, shown, log, partial(_on_event, rank, gang)))
         rank.worker = worker
         children.append(worker)
     return children
 
 
-def _prepare(found: Sequence[Agent], nodes: Nodes, request: Request, hear: Callable[[Event], None]) -> float:
+def _prepare(found: Sequence[Agent], nodes: Nodes, task: Task, on_event: Callable[[Event], None]) -> float:
     """Pass on the machines and, for a trial, what their meters read; returns their rest, s. Raises LostNodeError."""
-    hear({"part": {"machines": [agent.machine for agent in found]}})
-    case = request.cases[0]
-    if request.task != "trial" or len(request.cases) > 1 or not samplers.meters(case.measuring.power):
+    on_event({"part": {"machines": [agent.machine for agent in found]}})
+    case = task.cases[0]
+    if task.kind != "trial" or len(task.cases) > 1 or not samplers.meters(case.measuring.power):
         return 0.0
     start = time.monotonic()
-    hear({"stage": "rest"})
+    on_event({"stage": "rest"})
     sense(found, nodes, case)
     if lost := next((agent for agent in found if agent.lost), None):
         raise LostNodeError(lost.node, lost.lost)
-    hear({"meters": {agent.node: nodes.found[agent.node] for agent in found}})
+    on_event({"meters": {agent.node: nodes.found[agent.node] for agent in found}})
     rest_s = time.monotonic() - start
-    hear({"took": ["rest", rest_s]})
+    on_event({"took": ["rest", rest_s]})
     return rest_s
 
 
 def _start_on_nodes(
-    found: Sequence[Agent], nodes: Nodes, requests: Sequence[Request], logs: Sequence[Path], gang: Sequence[Rank]
+    found: Sequence[Agent], nodes: Nodes, tasks: Sequence[Task], logs: Sequence[Path], gang: Sequence[Rank]
 ) -> Sequence[Child]:
     """Start the ranks by the agents of the nodes, each as many; returns whom to listen to."""
     count = len(gang) // len(found)
-    towards = nodes.other
+    peer_address = nodes.other
     for number, agent in enumerate(found):
         mine = slice(number * count, (number + 1) * count)
         for rank in gang[mine]:
             rank.node = agent.node
-            rank.worker = RemoteRank(rank.number, agent, partial(_hear, rank, gang))
-        asked = [msgspec.structs.replace(request, towards=towards) for request in requests[mine]]
+            rank.worker = RemoteRank(rank.number, agent, partial(_on_event, rank, gang))
+        asked = [msgspec.structs.replace(task, peer_address=peer_address) for task in tasks[mine]]
         agent.begin([rank.worker for rank in gang[mine] if isinstance(rank.worker, RemoteRank)], asked, logs[mine])
     return found
 
@@ -149,7 +148,7 @@ def _listen_until_failure(
     timed_out = not all_ended() and not any(rank.has_failed() for rank in gang)
     if timed_out:
         for rank in gang:
-            rank.worker.send(Told(stacks=True))
+            rank.worker.send(Command(stacks=True))
         listen(children, time.monotonic() + PLACES_S, lambda: all(rank.place for rank in gang))
     elif not all_ended():
         listen(children, min(deadline, time.monotonic() + GATHER_S), lambda: all(rank.has_failed() for rank in gang))
@@ -201,7 +200,7 @@ def _ignore(event: Event) -> None:
     """Pass on nothing."""
 
 
-def _hear(rank: Rank, gang: Sequence[Rank], event: Event) -> None:
+def _on_event(rank: Rank, gang: Sequence[Rank], event: Event) -> None:
     """Process an event of a rank."""
     rank.done = rank.done or "done" in event
     if "failure" in event:
@@ -211,6 +210,6 @@ def _hear(rank: Rank, gang: Sequence[Rank], event: Event) -> None:
     elif "address" in event:
         address = msgspec.convert(event["address"], Address)
         for other in gang[1:]:
-            other.worker.send(Told(address=address))
+            other.worker.send(Command(address=address))
     else:
         rank.pass_on(event)

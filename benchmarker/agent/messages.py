@@ -12,7 +12,7 @@ from benchmarker.power.sampler import Found
 from benchmarker.power.samplers import Readings
 from benchmarker.records.job import Installed
 from benchmarker.records.record import Machine
-from benchmarker.worker.protocol import Request, Told
+from benchmarker.worker.protocol import Command, Task
 
 
 class Where(Struct, frozen=True, tag=True):
@@ -32,9 +32,9 @@ class Sense(Struct, frozen=True, tag=True):
 
 
 class Begin(Struct, frozen=True, tag=True):
-    """Start the ranks of this node: their requests, in order, and the paths of their logs."""
+    """Start the ranks of this node: their tasks, in order, and the paths of their logs."""
 
-    requests: list[Request]
+    tasks: list[Task]
     logs: list[str]
 
 
@@ -46,7 +46,7 @@ class ToRank(Struct, frozen=True, kw_only=True, tag=True):
     """What an agent is to do with a rank: tell it something, or end it by SIGTERM."""
 
     rank: Count
-    told: Told | None = None
+    told: Command | None = None
     terminate: bool = False
 
 

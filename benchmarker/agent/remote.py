@@ -29,7 +29,7 @@ from benchmarker.power.samplers import Sampled
 from benchmarker.records.job import differences
 from benchmarker.worker.launch import LINE_BYTES
 from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import InvalidLineError, Told
+from benchmarker.worker.protocol import Command, InvalidLineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from benchmarker.records.job import Installed
     from benchmarker.records.record import Machine
     from benchmarker.worker.launch import Event
-    from benchmarker.worker.protocol import Request
+    from benchmarker.worker.protocol import Task
 
 PROGRAM = (sys.executable, "-P", "-m", "benchmarker.agent")
 ANSWER_S = 120.0
@@ -89,11 +89,11 @@ class LostNodeError(Exception):
 class RemoteRank:
     """A rank behind an agent: `fault` says what it sent that is not valid, `status` is its exit status, once known."""
 
-    def __init__(self, number: int, agent: Agent, hear: Callable[[Event], None]) -> None:
+    def __init__(self, number: int, agent: Agent, on_event: Callable[[Event], None]) -> None:
         self.number = number
         self.fault = ""
         self.status: int | None = None
-        self.hear = hear
+        self.on_event = on_event
         self._agent = agent
 
     @property
@@ -101,7 +101,7 @@ class RemoteRank:
         """Why nothing is known of it any more; empty if it is heard of, or has ended."""
         return self._agent.lost if self.status is None else ""
 
-    def send(self, message: Told) -> None:
+    def send(self, message: Command) -> None:
         """Tell it something."""
         self._agent.send(ToRank(rank=self.number, told=message))
 
@@ -123,7 +123,7 @@ class Agent(Child):
         self.installed: Installed | None = None
         self.given_up = ""
         self.is_asked, self.is_over = False, True
-        self._lines = Lines(2 * LINE_BYTES, self._hear)
+        self._lines = Lines(2 * LINE_BYTES, self._on_line)
         self._said = b""
         self._forget()
 
@@ -165,11 +165,11 @@ class Agent(Child):
         self.is_asked, self.is_over = True, False
         self.send(Sense(case, list(meters)))
 
-    def begin(self, ranks: Sequence[RemoteRank], requests: Sequence[Request], logs: Sequence[Path]) -> None:
+    def begin(self, ranks: Sequence[RemoteRank], tasks: Sequence[Task], logs: Sequence[Path]) -> None:
         """Start ranks."""
         self.is_asked, self.is_over = True, False
         self.ranks = {rank.number: rank for rank in ranks}
-        self.send(Begin(list(requests), [str(log.absolute()) for log in logs]))
+        self.send(Begin(list(tasks), [str(log.absolute()) for log in logs]))
 
     def end(self) -> None:
         """Have it end its ranks, if it was asked for a trial."""
@@ -181,7 +181,7 @@ class Agent(Child):
     def ignore_ranks(self) -> None:
         """Ignore whatever its ranks still tell."""
         for rank in self.ranks.values():
-            rank.hear = _ignore
+            rank.on_event = _ignore
 
     def _take(self, chunk: bytes) -> None:
         if not self.given_up:
@@ -190,7 +190,7 @@ class Agent(Child):
             except InvalidLineError as error:
                 self.given_up = f"sent {error}"
 
-    def _hear(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         """Process a line: a message, or what another program wrote, such as one that the site runs before each task."""
         try:
             told = _TOLD.decode(line)
@@ -200,7 +200,7 @@ class Agent(Child):
         if isinstance(told, FromRank):
             rank = self.ranks[told.rank]
             if told.event is not None:
-                rank.hear(told.event)
+                rank.on_event(told.event)
             rank.fault = rank.fault or told.fault
             rank.status = told.status if rank.status is None else rank.status
         elif isinstance(told, Here):

@@ -68,7 +68,7 @@ class Gang(Protocol):
     host: str
     own_host: str
 
-    def tell(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Return, in every process, the value that rank 0 gives; the others' are ignored."""
 
 

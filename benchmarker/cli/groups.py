@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import keyword
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchmarker.api.errors import UserError
-from benchmarker.cli.commands import DEFAULTS, FORMER, GROUPS, LINES, MEANT, SECTIONS
+from benchmarker.cli.commands import GROUPS, LINES, MEANT, SECTIONS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -26,7 +25,6 @@ class Group(click.Group):
     def __init__(self, *args: Any, prefix: str = "", **named: Any) -> None:
         super().__init__(*args, **named)
         self.prefix = prefix
-        self.default = DEFAULTS.get(prefix.strip())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands and groups of commands in the order in which a user needs them."""
@@ -34,9 +32,8 @@ class Group(click.Group):
         return list(dict.fromkeys(name.partition(" ")[0] for name in names))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command or group with this name or former name, or None if there is none."""
+        """Return the command or group with this name, or None if there is none."""
         name = self.prefix + cmd_name.replace("_", "-")
-        name = FORMER.get(name, name)
         if name in GROUPS:
             return Group(cmd_name, prefix=f"{name} ", help=GROUPS[name])
         if name not in LINES:
@@ -57,13 +54,14 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Pass words that name no command to the default command; without words, the program prints its help."""
+        """Pass options that are not the program's own to `run`; without words, the program prints its help."""
         if not args and not ctx.resilient_parsing:
             if self.prefix:
                 raise UserError(f"no command was given; there are: {', '.join(self._names())}")
             args = ["--help"]
-        if args and self.default and self._is_for_default(ctx, args[0]):
-            args = [self.default, *args]
+        own = [name for param in self.get_params(ctx) for name in param.opts]
+        if not self.prefix and args and args[0].startswith("-") and args[0] not in own:
+            args = ["run", *args]
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,7 +85,7 @@ class Group(click.Group):
         found = [CompletionItem(name, help=LINES.get(self.prefix + name) or GROUPS.get(name)) for name in names]
         found += click.Command.shell_complete(self, ctx, incomplete)
         if incomplete.startswith("-") and not self.prefix:
-            run = self.get_command(ctx, DEFAULTS[""])
+            run = self.get_command(ctx, "run")
             assert run is not None
             found += run.shell_complete(run.make_context("run", [], parent=ctx, resilient_parsing=True), incomplete)
         return found
@@ -96,21 +94,13 @@ class Group(click.Group):
         """Return the full names of all commands below this one."""
         return [name for name in LINES if name.startswith(self.prefix)]
 
-    def _is_for_default(self, ctx: click.Context, word: str) -> bool:
-        if word.startswith("-"):
-            return not any(word in param.opts for param in self.get_params(ctx))
-        if not self.prefix or self.get_command(ctx, word):
-            return False
-        return Path(word).exists() or not self._near(ctx, word)
-
     def _near(self, ctx: click.Context, word: str) -> str | None:
-        """Return the command that a word means, or whose name, former name or name in its group is spelt most alike."""
+        """Return the command that a word means, or whose name or name in its group is spelt most alike."""
         import difflib
 
         if not self.prefix and word.lower() in MEANT:
             return MEANT[word.lower()]
-        known = {} if self.prefix else dict(FORMER)
-        known |= {name.rpartition(" ")[2]: name for name in self._names()}
+        known = {name.rpartition(" ")[2]: name for name in self._names()}
         known |= {each: self.prefix + each for each in self.list_commands(ctx)}
         near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=ALIKE)
         return known[near[0]] if near else None

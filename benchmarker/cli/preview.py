@@ -14,7 +14,7 @@ from benchmarker.cli.display.progress import Progress
 from benchmarker.formatting import count, duration_text
 from benchmarker.planning import estimate
 from benchmarker.records import store
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 from benchmarker.running.probes import probe
 from benchmarker.tables.table import Table
 
@@ -51,7 +51,7 @@ def preview(plan: Plan, results: Path, with_probes: bool) -> Output:
 
 
 def _parts(plan: Plan, forecast: Forecast) -> Iterator[Part]:
-    cases = case_columns([factors(case) for case in plan.cases], wide=False)
+    cases = case_columns([factors_of(case) for case in plan.cases], wide=False)
     yield from cases.shared
     if cases.headings:
         yield Table.of(cases.headings, cases.cells)

@@ -11,7 +11,8 @@ import numpy as np
 from benchmarker.comparing.disturbances import COUNTED_S, count
 from benchmarker.formatting import part
 from benchmarker.machine.description import restriction
-from benchmarker.records.configurations import DEFAULTS, changes, environment_of, factors, varying
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import DEFAULTS, changes, factors_of, varying
 from benchmarker.stats.shift import unpaired
 from benchmarker.stats.steady import change, trend
 
@@ -57,7 +58,7 @@ def between(baseline: Sequence[Record], contender: Sequence[Record], rate: str =
         f"{what}: {', '.join(changed)}"
         for what, changed in (
             ("environments differ", changes(one, two, shared)),
-            ("the sides were measured differently", changes(factors(first.case), factors(second.case), DEFAULTS)),
+            ("the sides were measured differently", changes(factors_of(first.case), factors_of(second.case), DEFAULTS)),
         )
         if changed
     ]

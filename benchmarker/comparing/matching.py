@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks.names import Names, common_words, names, on_side, title
-from benchmarker.records.configurations import (
-    DEFAULTS,
-    Configuration,
-    Factors,
-    Value,
-    configurations,
-    environment_of,
-    factors,
-    label,
-    text,
-    varying,
-    work,
-)
+from benchmarker.records.configurations import Configuration, configurations, environment_of
+from benchmarker.records.factors import DEFAULTS, Factors, Value, factors_of, label, text, varying, work
 from benchmarker.records.sides import SIDE, Side, refuse_twice
 
 if TYPE_CHECKING:
@@ -198,7 +187,7 @@ def by(
             if (kept := {value: group[value] for value in values if value in group})
         }
     varied = varying([dict(rest) for rest in groups])
-    made = _names([[factors(side[0].case) for side in group.values()] for group in groups.values()])
+    made = _names([[factors_of(side[0].case) for side in group.values()] for group in groups.values()])
     matches, unmatched = [], []
     for (rest, group), own_name in zip(groups.items(), made.each, strict=True):
         name = on_side(dict(rest), own_name)
@@ -225,7 +214,7 @@ def axes_of(records: Sequence[Record], axis: str) -> list[str]:
 
     Raises `UserError` if no record has one of them.
     """
-    known = {name: None for record in records for name in (*factors(record.case), *environment_of(record))}
+    known = {name: None for record in records for name in (*factors_of(record.case), *environment_of(record))}
     names = {name.replace("-", "_"): name for name in known}
     asked = [name.strip().replace("-", "_") for name in axis.split(",")]
     if unknown := [name for name in asked if name not in names]:

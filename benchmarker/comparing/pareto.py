@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from benchmarker.api.errors import UserError
-from benchmarker.records.configurations import work
+from benchmarker.records.factors import work
 
 if TYPE_CHECKING:
     from benchmarker.api.metric import Metric

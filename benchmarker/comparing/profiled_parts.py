@@ -13,7 +13,7 @@ from benchmarker.api.metric import Metric
 from benchmarker.comparing.matching import Match, Matching
 from benchmarker.comparing.results import PROFILED, Level
 from benchmarker.formatting import count
-from benchmarker.records.configurations import Value, label
+from benchmarker.records.factors import Value, label
 from benchmarker.records.profile import Kernel, Scope
 from benchmarker.records.sides import Side
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from benchmarker.records.configurations import Value
+from benchmarker.records.factors import Value
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.stats.classical import Description, RankSum
 

@@ -11,7 +11,7 @@ from benchmarker.comparing.results import Method
 from benchmarker.formatting import count, rounded
 from benchmarker.hooks import names
 from benchmarker.planning.scaling import Scaling
-from benchmarker.records.configurations import Value
+from benchmarker.records.factors import Value
 
 BEYOND = 1.05
 """An efficiency without an interval is doubted above this."""

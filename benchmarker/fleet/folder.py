@@ -21,7 +21,7 @@ from benchmarker.api.nulls import NULL_IS_AN_ANSWER
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.files import atomic
 from benchmarker.records import store
-from benchmarker.records.configurations import Value
+from benchmarker.records.factors import Value
 from benchmarker.records.job import Installed
 
 if TYPE_CHECKING:

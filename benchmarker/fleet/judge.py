@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarker.fleet.suspicions import Suspicion
     from benchmarker.fleet.values import Measured
     from benchmarker.hooks.names import Names
-    from benchmarker.records.configurations import Factors
+    from benchmarker.records.factors import Factors
 
 LEVEL = 0.95
 """Confidence level of the intervals."""

@@ -58,7 +58,7 @@ class _Process(Child):
         def note(chunk: bytes) -> None:
             log.write(chunk)
 
-        super().__init__(process, Lines(_LONGEST_BYTES, self._hear).take, note)
+        super().__init__(process, Lines(_LONGEST_BYTES, self._on_line).take, note)
         self.link = link
         self.answers = 0
 
@@ -66,7 +66,7 @@ class _Process(Child):
         """Return whether it has not ended this trial, but may."""
         return self.process.poll() is None and self.answers <= trial
 
-    def _hear(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         self.answers += 1
 
 

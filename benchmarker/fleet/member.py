@@ -118,7 +118,7 @@ class Listener:
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
         """Note nothing: the end of each trial is enough."""
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Note nothing."""
 
     def end(self, records: Sequence[Record]) -> None:

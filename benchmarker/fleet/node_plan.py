@@ -16,7 +16,7 @@ from benchmarker.machine import gpus
 from benchmarker.planning import build, factors, plan_file
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import Ability, choose_device
-from benchmarker.records import configurations
+from benchmarker.records.factors import factors_of
 from benchmarker.records.plan import make_plan
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _plan(
     plan = build.from_description(replace(found, base={}, axes={}, zips=(), cases=cases))
     if not stage.cases:
         return structs.replace(plan, left_out=[*plan.left_out, *left_out])
-    chosen = [number for number, case in enumerate(plan.cases) if configurations.factors(case) in stage.cases]
+    chosen = [number for number, case in enumerate(plan.cases) if factors_of(case) in stage.cases]
     if not chosen:
         raise UserError("has none of the cases that are to be repeated")
     suite = plan.suite

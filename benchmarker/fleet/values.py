@@ -19,7 +19,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.fleet import folder
 from benchmarker.fleet.words import name_of_link
 from benchmarker.records import store
-from benchmarker.records.configurations import Factors, environment_of, factors
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import Factors, factors_of
 from benchmarker.records.local_times import local_times
 from benchmarker.records.step_times import step_times
 
@@ -173,7 +174,7 @@ def add(node: Node, number: int, record: Record) -> None:
     if record.error is not None:
         node.failures[f"{record.error.stage} ({record.error.kind}): {record.error.message}"] += 1
         return
-    case = msgspec.json.encode(factors(record.case)).decode()
+    case = msgspec.json.encode(factors_of(record.case)).decode()
     at = (number, record.trial)
     for (device, part), step_s in _levels(record).items():
         unit = Unit(node.name, device)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.case import EXECUTIONS, Case, Measuring
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, label, text, varying
+from benchmarker.records.factors import DEFAULTS, Factors, Value, label, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:

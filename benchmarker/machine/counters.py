@@ -31,7 +31,7 @@ class Snapshot:
     temperature_C: float | None
 
 
-def look() -> Snapshot:
+def snapshot() -> Snapshot:
     """Read the counters; takes about a millisecond."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     cpu = psutil.cpu_times()

@@ -26,7 +26,8 @@ from benchmarker.planning import factors
 from benchmarker.planning.capabilities import abilities
 from benchmarker.planning.cases import Asked, duet_trouble, make_case, same_device
 from benchmarker.power import samplers
-from benchmarker.records import configurations, suite
+from benchmarker.records import suite
+from benchmarker.records.factors import factors_of, label, varying
 from benchmarker.records.plan import make_plan
 from benchmarker.records.suite import PlannedSuite, SuiteCase
 
@@ -91,7 +92,7 @@ def from_description(description: Description) -> Plan:
     cases = _distinct(decided)
     for power in {case.measuring.power for case in cases}:
         samplers.meters(power)
-    if len({msgspec.json.encode(configurations.factors(case)) for case in cases}) < len(cases):
+    if len({msgspec.json.encode(factors_of(case)) for case in cases}) < len(cases):
         raise UserError("some cases differ only in how they are profiled or their power is read; run them separately")
     if description.design == "duet" and (trouble := duet_trouble(cases)):
         raise UserError(f"{trouble}; use the design rounds, which takes any cases")
@@ -200,7 +201,7 @@ def _decide(tables: Sequence[Settings]) -> tuple[list[_Wanted], list[Case | None
 
 def left_out(refused: Mapping[str, Sequence[Settings]], tables: Sequence[Settings]) -> list[str]:
     """Describe what was left out of tables of settings, by reason."""
-    names = list(dict.fromkeys(["framework", *configurations.varying(tables)]))
+    names = list(dict.fromkeys(["framework", *varying(tables)]))
     return [
         f"{_common(group, names)}{f' ({len(group)} cases)' if len(group) > 1 else ''}: {reason}"
         for reason, group in refused.items()
@@ -209,8 +210,8 @@ def left_out(refused: Mapping[str, Sequence[Settings]], tables: Sequence[Setting
 
 def _common(group: Sequence[Settings], names: Sequence[str]) -> str:
     """What several settings have in common among the given names, as a label."""
-    differing = configurations.varying(group)
-    return configurations.label(group[0], [name for name in names if name not in differing])
+    differing = varying(group)
+    return label(group[0], [name for name in names if name not in differing])
 
 
 def _problem(name: str) -> Problem:

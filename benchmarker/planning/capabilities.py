@@ -14,7 +14,7 @@ from benchmarker.files.scratch import scratch
 from benchmarker.planning import kept_abilities
 from benchmarker.planning.cases import Ability
 from benchmarker.worker.launch import converse, ending_text
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,12 +45,12 @@ def usable(problem: str, frameworks: Iterable[str], environment: Environment) ->
 def _ask(problem: str, framework: str, environment: Environment) -> Ability | UserError:
     if kept := kept_abilities.read(problem, framework, environment):
         return kept
-    heard: list[Event] = []
-    request = Request(task="describe", framework=framework, problem=problem)
+    events: list[Event] = []
+    task = Task(kind="describe", framework=framework, problem=problem)
     with scratch() as folder:
         log = folder / "log"
-        ending = converse(request, environment, TIMEOUT_S, log, heard.append)
-        for event in heard:
+        ending = converse(task, environment, TIMEOUT_S, log, events.append)
+        for event in events:
             if "refused" in event:
                 return UserError(event["refused"])
             if "info" in event:

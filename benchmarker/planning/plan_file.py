@@ -11,8 +11,8 @@ from benchmarker.api.errors import UserError
 from benchmarker.files import toml
 from benchmarker.files.values import take
 from benchmarker.planning.factors import CASE_NAME, Description
+from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
-from benchmarker.records.selection import setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from benchmarker.files.scratch import temporary
 from benchmarker.formatting import clean
 from benchmarker.hooks import registry
 from benchmarker.power.sampler import Found, Request, Sample
-from benchmarker.power.window import Line
+from benchmarker.power.window import SamplerLink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,7 +129,7 @@ class Sampling:
         time.sleep(seconds)
         self.rest_ns = (began_ns, time.monotonic_ns())
 
-    def lines(self) -> dict[str, Line]:
+    def lines(self) -> dict[str, SamplerLink]:
         """Return the worker's connection to each sampler that has something to read."""
         return {
             sampler.meter: _line(sampler.theirs.fileno(), self.found[sampler.meter].channels)
@@ -244,7 +244,7 @@ class _Sampler:
             each.close()
 
 
-def _line(descriptor: int, channels: Sequence[Channel]) -> Line:
+def _line(descriptor: int, channels: Sequence[Channel]) -> SamplerLink:
     """Return the connection to a sampler, with the indices of the readings that show whether a device is warm."""
     graphics = [at for at, channel in enumerate(channels) if channel.domain == "gpu"]
     ours = graphics or [at for at, channel in enumerate(channels) if channel.domain == "package"]
@@ -253,9 +253,9 @@ def _line(descriptor: int, channels: Sequence[Channel]) -> Line:
         return tuple(at for at in ours if channels[at].quantity in quantities)
 
     energy = of("energy_J")
-    return Line(
+    return SamplerLink(
         socket=descriptor,
-        tells_power=any(channel.quantity in SOURCES for channel in channels),
+        reads_power=any(channel.quantity in SOURCES for channel in channels),
         energy=energy,
         power=of("power_average_W") or of("power_instant_W"),
         temperature=of("temperature_C"),

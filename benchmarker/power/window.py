@@ -19,7 +19,7 @@ ANSWER_S = 1.0
 """Time limit for a sampler's answer; after that its sensor hangs, and it is not asked again."""
 
 
-class Line(Struct, frozen=True):
+class SamplerLink(Struct, frozen=True):
     """The connection to one sampler: its socket, and whether it reads energy or power at all.
 
     The other fields are indices into its readings, which preheat uses to decide whether the device is warm: energies
@@ -27,7 +27,7 @@ class Line(Struct, frozen=True):
     """
 
     socket: int
-    tells_power: bool = False
+    reads_power: bool = False
     energy: tuple[int, ...] = ()
     power: tuple[int, ...] = ()
     temperature: tuple[int, ...] = ()
@@ -41,17 +41,17 @@ class Gauge(Struct, frozen=True):
     temperature_C: float | None = None
 
 
-class Edges:
+class SamplerClient:
     """Requests readings from all samplers at once, between two phases of work."""
 
-    def __init__(self, lines: Mapping[str, Line]) -> None:
+    def __init__(self, lines: Mapping[str, SamplerLink]) -> None:
         self._lines = {meter: (line, socket.socket(fileno=os.dup(line.socket))) for meter, line in lines.items()}
         self._before: dict[str, Sample] = {}
 
     @property
-    def tell_power(self) -> bool:
+    def read_power(self) -> bool:
         """Whether any sampler reads energy or power."""
-        return any(line.tells_power for line, _ in self._lines.values())
+        return any(line.reads_power for line, _ in self._lines.values())
 
     def close(self) -> None:
         """Close the connections to all samplers."""

@@ -17,8 +17,7 @@ from benchmarker.formatting import part
 from benchmarker.hooks.names import name as name_of
 from benchmarker.hooks.names import names
 from benchmarker.planning.cases import command_line
-from benchmarker.records import selection
-from benchmarker.records.configurations import Factors, changes, factors
+from benchmarker.records.factors import Factors, changes, factors_of, selects, why_none
 from benchmarker.stats.median_interval import median_interval
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
         if records and case.metric not in known:
             raise UserError(f"{case.name}: no metric is named {case.metric!r}; there are: {', '.join(known)}")
     of_group = {key: group.factors for key, group in groups.items()}
-    matched = [[key for key, these in of_group.items() if selection.selects(case.match, these)] for case in wanted]
+    matched = [[key for key, these in of_group.items() if selects(case.match, these)] for case in wanted]
     asked = {key for keys in matched for key in keys}
     outcomes = []
     for case, keys in zip(wanted, matched, strict=True):
@@ -94,7 +93,7 @@ def accept(wanted: Sequence[Wanted], records: Sequence[Record], unrun: Sequence[
             outcomes.append(_judged(case, f"{case.name} {more}".strip(), groups[key], derive))
         if not keys:
             free = [these for key, these in of_group.items() if key not in asked]
-            why = _nearest(case.match, free) or selection.why_none(case.match, of_group.values())
+            why = _nearest(case.match, free) or why_none(case.match, of_group.values())
             outcomes.append(_outcome(case.name, case, reasons=[f"no record matches: {why}"]))
     unasked = []
     named = names([group.factors for group in groups.values()]).whole if groups else ()
@@ -124,8 +123,8 @@ def _measured(records: Sequence[Record], unrun: Sequence[Unrun]) -> dict[tuple[b
     groups: dict[tuple[bytes, str], _Measured] = {}
 
     def group(case: Case, host: str) -> _Measured:
-        own = factors(case) | {"host": host}
-        return groups.setdefault((msgspec.json.encode(factors(case)), host), _Measured(case, own))
+        own = factors_of(case) | {"host": host}
+        return groups.setdefault((msgspec.json.encode(factors_of(case)), host), _Measured(case, own))
 
     for record in {record.trial_id: record for record in records}.values():
         group(record.case, record.machine.host).records.append(record)

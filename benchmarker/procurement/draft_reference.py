@@ -16,7 +16,8 @@ from benchmarker.comparing import disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import names
 from benchmarker.procurement.reference import FORMAT_VERSION
-from benchmarker.records.configurations import Configuration, Factors, Value, configurations, varying
+from benchmarker.records.configurations import Configuration, configurations
+from benchmarker.records.factors import Factors, Value, varying
 from benchmarker.stats.prediction import median_allowance
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ from msgspec import Meta, Struct
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml, values
-from benchmarker.records import selection
-from benchmarker.records.configurations import label
+from benchmarker.records.factors import label, take_match
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarker.records.configurations import Factors
+    from benchmarker.records.factors import Factors
 
 FORMAT_VERSION = 1
 METRIC = "samples_per_s"
@@ -66,7 +65,7 @@ def read(path: Path) -> list[Wanted]:
 
 def _wanted(key: str, table: dict[str, Any]) -> Wanted:
     given = toml.take_table(key, table, Table)
-    match = selection.take(f"{key}.match", given.match)
+    match = take_match(f"{key}.match", given.match)
     low, high = given.min, given.max
     if (given.value is None) != (given.tolerance is None):
         raise UserError(f"{key}: value and tolerance go together; give both, or min and max")

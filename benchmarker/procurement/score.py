@@ -27,7 +27,7 @@ from benchmarker.procurement import in_turns
 from benchmarker.procurement.costs import Basis, Costs, Inputs, basis, cost_notes, with_costs
 from benchmarker.procurement.ranking import MetricRanking, rank
 from benchmarker.procurement.weights import Weight, Weights
-from benchmarker.records.configurations import DEFAULTS, Factors, Value, changes, factors
+from benchmarker.records.factors import DEFAULTS, Factors, Value, changes, factors_of
 from benchmarker.records.suite import PlannedSuite, SuiteId
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _missing(
 
 def _common(match: matching.Match) -> Factors:
     """Return the factors of a case that both sides share."""
-    one, two = (factors(side.records[0].case) for side in (match.baseline, match.contender))
+    one, two = (factors_of(side.records[0].case) for side in (match.baseline, match.contender))
     return {name: value for name, value in one.items() if name in two and two[name] == value}
 
 
@@ -362,7 +362,7 @@ def _notes(matches: Sequence[matching.Match]) -> list[str]:
     notes: Counter[str] = Counter()
     for match in matches:
         both = match.baseline.records, match.contender.records
-        one, two = (factors(records[0].case) for records in both)
+        one, two = (factors_of(records[0].case) for records in both)
         named = {part.partition("=")[0] for part in match.contender.name.split()}
         changed = changes(one, two, [name for name in one if name in two.keys() - DEFAULTS.keys() - named])
         notes.update([f"the sides differ in {', '.join(changed)}"] if changed else [])
@@ -376,7 +376,7 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun])
     failed: dict[tuple[str, str], list[Failure]] = {}
     for record in records:
         if record.error:
-            failed.setdefault((names.name(factors(record.case)), record.error.kind), []).append(record.error)
+            failed.setdefault((names.name(factors_of(record.case)), record.error.kind), []).append(record.error)
     asked = len(records) + sum(each.trials for each in unrun)
     ok = sum(record.error is None for record in records)
     return Side(
@@ -387,6 +387,6 @@ def _side(name: str, groups: Sequence[Sequence[Record]], unrun: Sequence[Unrun])
         success=ok / asked,
         disturbed=count(groups).number,
         failed=[f"{case}: {len(errors)} x {kind}: {errors[0].message}" for (case, kind), errors in failed.items()],
-        unrun=[f"{names.name(factors(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
+        unrun=[f"{names.name(factors_of(each.case))}: {each.trials} of run {each.run_id}" for each in unrun],
         warnings=diagnosis.doubts(groups),
     )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from benchmarker.api.errors import UserError
 from benchmarker.comparing import matching
 from benchmarker.comparing.matching import Matching
-from benchmarker.records.configurations import environment_of, factors
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import factors_of
 
 if TYPE_CHECKING:
     from benchmarker.comparing.matching import Match
@@ -61,14 +62,14 @@ def of_axis(
     axes = matching.axes_of(records, axis)
     values = {}
     for record in records:
-        value = matching.value_of(axes, {**environment_of(record), **factors(record.case)})
+        value = matching.value_of(axes, {**environment_of(record), **factors_of(record.case)})
         values[matching.side_name(axes, value)] = ",".join(value)
     made = _every_pair(
         names, lambda one, two: matching.by(records, axis, values[names[one]], values[names[two]], side_of)
     )
     found: dict[str | None, list[Unrun]] = {}
     for each in unrun:
-        known = factors(each.case)
+        known = factors_of(each.case)
         name = matching.side_name(axes, matching.value_of(axes, known)) if known.keys() >= set(axes) else None
         found.setdefault(name, []).append(each)
     return Sides(names, made, tuple(found.get(name, []) for name in names), found.get(None, []))

@@ -24,8 +24,8 @@ from benchmarker.planning import build, plan_file, suites
 from benchmarker.procurement.evidence import Evidence, Finding
 from benchmarker.procurement.recomputed import Formulas
 from benchmarker.records import store
-from benchmarker.records.configurations import changes, label
 from benchmarker.records.consistency import SECOND_S, made_at, started_at
+from benchmarker.records.factors import changes, label
 from benchmarker.records.record import Blocks
 from benchmarker.records.suite import SuiteId, differences, with_defaults
 

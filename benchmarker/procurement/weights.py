@@ -11,12 +11,12 @@ from msgspec import Meta, Struct
 from benchmarker.api.errors import UserError
 from benchmarker.files import toml, values
 from benchmarker.planning import suites
-from benchmarker.records import selection
+from benchmarker.records.factors import selects, take_match, why_none
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarker.records.configurations import Factors
+    from benchmarker.records.factors import Factors
 
 
 class Weight(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Weights:
         return 1.0 if entry is None else entry.weight
 
     def _entry(self, factors: Factors) -> Weight | None:
-        return next((each for each in self.entries if selection.selects(each.match, factors)), None)
+        return next((each for each in self.entries if selects(each.match, factors)), None)
 
     def unused(self, several: Sequence[Factors]) -> list[str]:
         """Return a line for each entry that applies to no case, with the reason."""
@@ -46,8 +46,8 @@ class Weights:
         lines = []
         for each in self.entries:
             if not any(each is entry for entry in used):
-                shadowed = any(selection.selects(each.match, factors) for factors in several)
-                why = "an entry before it matches first" if shadowed else selection.why_none(each.match, several)
+                shadowed = any(selects(each.match, factors) for factors in several)
+                why = "an entry before it matches first" if shadowed else why_none(each.match, several)
                 lines.append(f"the weight {each.weight:g} applies to no case: {why}")
         return lines
 
@@ -68,7 +68,7 @@ def read(path: Path) -> Weights:
         for number, table in enumerate(tables, 1):
             name = f"weight {number}"
             entry = toml.take_table(name, table, Weight)
-            entries.append(Weight(selection.take(f"{name}.match", entry.match), entry.weight))
+            entries.append(Weight(take_match(f"{name}.match", entry.match), entry.weight))
         if not entries:
             raise UserError("it has no [[weight]]")
     except UserError as error:

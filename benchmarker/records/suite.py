@@ -18,7 +18,7 @@ from benchmarker.api.case import Case, Measuring
 from benchmarker.api.nulls import NULL_IS_AN_ANSWER
 from benchmarker.api.numbers import Count, Positive
 from benchmarker.formatting import part
-from benchmarker.records.configurations import Value, changes, label, varying
+from benchmarker.records.factors import Value, changes, label, varying
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Settings = Mapping[str, Value]

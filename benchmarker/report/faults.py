@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.disturbances import COUNTED_S, disturbances
 from benchmarker.formatting import part
 from benchmarker.hooks.names import name
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 from benchmarker.report.page_model import Listing, Section
 from benchmarker.tables.table import Cell, Column, Table
 
@@ -34,7 +34,7 @@ def faults(study: Study, unread: Sequence[str]) -> Section:
     unreadable: list[tuple[Cell, ...]] = [(str(fault.path), fault.reason) for fault in study.faults]
     unreadable += [("", text) for text in unread]
     unrun: list[tuple[Cell, ...]] = [
-        (name(factors(each.case)), each.trials, each.run_id) for each in study.planned.unrun
+        (name(factors_of(each.case)), each.trials, each.run_id) for each in study.planned.unrun
     ]
     trial = Column("trial", numeric=True)
     parts = [

@@ -10,7 +10,7 @@ from benchmarker.report.page_model import Axis, Figure, Points, Section
 from benchmarker.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from benchmarker.records.configurations import Value
+    from benchmarker.records.factors import Value
     from benchmarker.report.study import Group, Study
     from benchmarker.roofline.model import Level, Point, Roofline
     from benchmarker.roofline.roofs import Roof

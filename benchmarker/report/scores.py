@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.formatting import measure, short, verdict, words_of
 from benchmarker.formatting import si
 from benchmarker.procurement.ranking import in_words
-from benchmarker.records.configurations import label
+from benchmarker.records.factors import label
 from benchmarker.report.page_model import Listing, Section
 from benchmarker.tables.table import RATIO, Cell, Column, Table
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarker.procurement.accept import Acceptance
     from benchmarker.procurement.ranking import MetricRanking
     from benchmarker.procurement.score import CaseScore, MetricScore, Scores
-    from benchmarker.records.configurations import Value
+    from benchmarker.records.factors import Value
     from benchmarker.report.study import Study
 
 SEARCHED = 10

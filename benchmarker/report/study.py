@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from benchmarker.comparing.formatting import short
 from benchmarker.formatting import shortened
 from benchmarker.hooks import names
-from benchmarker.records.configurations import Factors, configurations, factors, text, varying
+from benchmarker.records.configurations import configurations
+from benchmarker.records.factors import Factors, factors_of, text, varying
 from benchmarker.roofline.model import rooflines
 from benchmarker.tables.table import Column
 
@@ -138,12 +139,12 @@ class Study:
     def apart(self) -> set[str]:
         """The factors that name sides and not cases: those in which matches differ, frameworks if there is no match."""
         if not self.matches:
-            differ = varying([factors(record.case) for record in self.records]) if len(self.results) == 1 else []
+            differ = varying([factors_of(record.case) for record in self.records]) if len(self.results) == 1 else []
             return {"framework", "execution"}.intersection(differ) if "framework" in differ else set()
         return {
             name
             for match in self.matches
-            for name in varying([factors(side.records[0].case) for side in (match.baseline, match.contender)])
+            for name in varying([factors_of(side.records[0].case) for side in (match.baseline, match.contender)])
         }
 
     @cached_property
@@ -159,7 +160,7 @@ class Study:
 
     def _similar(self, record: Record, sides: Collection[str]) -> str:
         """Return the side that a trial without a counterpart would be on."""
-        known = factors(record.case)
+        known = factors_of(record.case)
         own = [f"{name}={text(known[name])}" for name in known if name in self.apart]
         return next((side for side in sides if {*side.split()} <= {*own}), " ".join(own))
 

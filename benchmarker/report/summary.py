@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.comparing.diagnosis import skewed
 from benchmarker.formatting import count
-from benchmarker.records.configurations import varying
+from benchmarker.records.factors import varying
 from benchmarker.records.step_times import MEAN_STEP_TIME, by_importance
 from benchmarker.report.page_model import Listing, Section
 from benchmarker.report.study import named_columns, names_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarker.formatting import si
 from benchmarker.hooks import names
-from benchmarker.records.configurations import DEFAULTS, Value
+from benchmarker.records.factors import DEFAULTS, Value
 from benchmarker.records.step_times import STEP_TIME
 from benchmarker.report.page_model import Axis, Figure, Points, Section
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_interval

@@ -10,9 +10,8 @@ import pandas as pd
 from benchmarker.formatting import count, si
 from benchmarker.report.page_model import Doubt, Page, Section
 from benchmarker.report.profiles import listing
-from benchmarker.traces.difference import difference
 from benchmarker.traces.scopes import inclusive
-from benchmarker.traces.statistics import describe, ops, work
+from benchmarker.traces.statistics import describe, difference, ops, work
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from benchmarker.records import store
 from benchmarker.records.record import Design
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.worker.launch import converse, ending_text
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def survey(planned: Sequence[Survey], most_s: float, listener: Listener) -> list
             most_s = left_s / (len(planned) - number)
             begin = partial(_begin, listener, f"[{number + 1}/{len(planned)}] {one.framework}", one, end_s)
             begin(0)
-            new = _measure(one, most_s, folder / f"log{number}", begin, listener.hear)
+            new = _measure(one, most_s, folder / f"log{number}", begin, listener.on_event)
             listener.end(new)
             records += new
     return records
@@ -76,17 +76,17 @@ def _measure(
     builders = [RecordBuilder(process, number, environment) for number in range(len(one.cases))]
     begun = {0}
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         number = event.get("of", 0)
         if number not in begun:
             begun.add(number)
             begin(number)
         for builder in builders:
-            builder.hear(event)
+            builder.on_event(event)
         listen(event)
 
-    request = Request(task="survey", framework=one.framework, cases=process.cases, required=one.required, most_s=most_s)
-    ending = converse(request, environment, TIMEOUT_S, log, hear)
+    task = Task(kind="survey", framework=one.framework, cases=process.cases, required=one.required, most_s=most_s)
+    ending = converse(task, environment, TIMEOUT_S, log, on_event)
     for number in begun:
         if not builders[number].done and builders[number].failure is None:
             builders[number].fail("killed", ending_text(ending, log))

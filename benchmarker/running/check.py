@@ -13,7 +13,7 @@ from benchmarker.api.precision import PRECISIONS
 from benchmarker.files.scratch import scratch
 from benchmarker.records.record import Check
 from benchmarker.worker.launch import converse, ending_text
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case, Mode
@@ -63,14 +63,14 @@ def check_modes(
 
     If training is among the modes, the losses of `steps` training steps are added to `losses`, by framework.
     """
-    heard: list[Event] = []
-    request = Request(task="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
+    events: list[Event] = []
+    task = Task(kind="check", framework=case.framework, cases=(case,), modes=tuple(modes), steps=steps)
     with scratch() as folder:
         log = folder / "log"
-        ending = converse(request, environment, TIMEOUT_S, log, heard.append)
-        trouble = next((event["refused"] for event in heard if "refused" in event), ending_text(ending, log))
+        ending = converse(task, environment, TIMEOUT_S, log, events.append)
+        trouble = next((event["refused"] for event in events if "refused" in event), ending_text(ending, log))
     found: dict[str, Check] = {}
-    for event in heard:
+    for event in events:
         if "check" in event:
             found[event["mode"]] = msgspec.convert(event["check"], Check)
         if "losses" in event:

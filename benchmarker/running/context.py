@@ -33,7 +33,7 @@ class Listener(Protocol):
     def begin(self, title: str, case: Case, left_s: float | None) -> None:
         """A process begins; `left_s` is the expected remaining time of the whole plan, None if unknown."""
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """A worker has sent an event."""
 
     def end(self, records: Sequence[Record]) -> None:

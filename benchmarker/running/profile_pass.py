@@ -21,7 +21,7 @@ from benchmarker.hooks import parameters, registry
 from benchmarker.records import store
 from benchmarker.records.record import Harness, Record
 from benchmarker.worker.launch import ending_text
-from benchmarker.worker.protocol import Request, folder_of
+from benchmarker.worker.protocol import Task, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def _profiled(context: Context, record: Record) -> Record:
     with tempfile.TemporaryDirectory(dir=context.folder.work) as name:
         variables = _take(context, record, Path(name))
         files = [_file(folder_of(Path(name), rank)) for rank in range(case.ranks)]
-        context.listener.hear({"stage": "reading the profile"})
+        context.listener.on_event({"stage": "reading the profile"})
         expected = Expected(
             scopes=problem.scopes(params, case.mode),
             separable=case.measuring.separable,
@@ -109,24 +109,24 @@ def _write(files: Mapping[Path, bytes]) -> None:
 def _take(context: Context, record: Record, into: Path) -> dict[str, str]:
     """Run the worker; returns the environment variables that it ran with."""
     case = record.case
-    heard: list[Event] = []
+    events: list[Event] = []
 
     def listen(event: Event) -> None:
         if "stage" in event or "progress" in event:
-            context.listener.hear(event)
+            context.listener.on_event(event)
         else:
-            heard.append(event)
+            events.append(event)
 
     logs = [context.folder.log_path(f"{each}.profile") for each in store.of_ranks(record.trial_id, case.ranks)]
-    request = Request(task="profile", framework=case.framework, cases=(case,), folder=str(into))
+    task = Task(kind="profile", framework=case.framework, cases=(case,), folder=str(into))
     try:
-        ending = converse_with_ranks(request, context.environment(case), case.measuring.timeout_s, logs, listen)
+        ending = converse_with_ranks(task, context.environment(case), case.measuring.timeout_s, logs, listen)
         text = ending_text(ending, logs[ending.rank or 0])
     finally:
         for log in logs:
             if log.exists() and log.stat().st_size == 0:
                 log.unlink()
-    for event in heard:
+    for event in events:
         if "failure" in event:
             raise UserError(f"{case.framework}: {event['failure']['message']}")
         if "done" in event:

@@ -65,7 +65,7 @@ class RecordBuilder:
         self.energy_account: Accounts | None = None
         self._energy_lost = ""
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Process an event; with `of`, it is about the case with that number in the process, otherwise about all."""
         if event.get("of", self.number) == self.number:
             self.stage = event.get("stage", self.stage)

@@ -20,7 +20,7 @@ from benchmarker.records import store
 from benchmarker.records.record import Design, Record
 from benchmarker.running.record_builder import Process, RecordBuilder
 from benchmarker.worker.launch import ending_text
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,26 +112,26 @@ def _lost_node(case: Case, allocation: Allocation) -> int | None:
 def _run(context: Context, process: Process, environment: Environment, builders: Sequence[RecordBuilder]) -> Outcome:
     first, measuring = process.cases[0], process.cases[0].measuring
     meters = context.meters(process.cases)
-    logs, hear = log_paths(context.folder, process), context.listener.hear
+    logs, on_event = log_paths(context.folder, process), context.listener.on_event
 
     def gather(event: Event) -> None:
         if "meters" in event:
             context.tell(event["meters"], measuring)
         for each in builders:
-            each.hear(event)
-        hear(event)
+            each.on_event(event)
+        on_event(event)
 
-    request = Request(task="trial", framework=first.framework, cases=process.cases, seed=process.seed)
+    task = Task(kind="trial", framework=first.framework, cases=process.cases, seed=process.seed)
     start = time.monotonic()
     reading = [name for name, found in meters.items() if found.channels]
     with Sampling(reading, first.device, measuring.power_hz, environment) as sampling:
         if reading:
-            hear({"stage": "rest"})
+            on_event({"stage": "rest"})
             sampling.rest(measuring.power_idle_s if measuring.wants_power else 0.0)
             builders[0].stages["rest"] = time.monotonic() - start
-        request = msgspec.structs.replace(request, sensors=sampling.lines())
+        task = msgspec.structs.replace(task, sensors=sampling.lines())
         kills = counters.oom_kills()
-        ending = converse_with_ranks(request, environment, measuring.timeout_s, logs, gather, context.nodes(first))
+        ending = converse_with_ranks(task, environment, measuring.timeout_s, logs, gather, context.nodes(first))
         killed_here = ending.exit == -signal.SIGKILL and first.nodes == 1
         out_of_memory = killed_here and (counters.oom_kills() or 0) > (kills or 0)
         readings = _readings(process, ending) or [Readings(sampling.gather(), sampling.rest_ns)]

@@ -18,8 +18,7 @@ from benchmarker.files.scratch import scratch
 from benchmarker.serving.open_loop import RequestError, Usage, drive
 from benchmarker.worker.launch import ending_text, started
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Order, Told
-from benchmarker.worker.protocol import Request as Task
+from benchmarker.worker.protocol import Command, GenerationRequest, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,19 +87,19 @@ class EngineServer:
         whole = asyncio.get_running_loop().create_future()
         self._open[number] = _Open(request.new_tokens, token, whole)
         try:
-            worker.send(Told(order=Order(number, request.prompt_len, request.new_tokens)))
+            worker.send(Command(request=GenerationRequest(number, request.prompt_len, request.new_tokens)))
             await whole
         except asyncio.CancelledError:
-            worker.send(Told(order=Order(number)))
+            worker.send(Command(request=GenerationRequest(number)))
             raise
         finally:
             del self._open[number]
         return Usage(request.prompt_len, request.new_tokens)
 
     def _converse(self, case: Case, environment: Environment) -> None:
-        task = Task(task="serve", framework=case.framework, cases=(case,))
+        task = Task(kind="serve", framework=case.framework, cases=(case,))
         try:
-            with started(task, environment, self._log, self._hear) as worker:
+            with started(task, environment, self._log, self._on_event) as worker:
                 self._worker.set_result(worker)
                 listen([worker], math.inf, lambda: bool(worker.fault))
             gone = ending_text(worker.ending(timed_out=False), self._log)
@@ -111,7 +110,7 @@ class EngineServer:
                 future.set_exception(UserError(gone))
         self._in_loop(self._fail, gone)
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Take an event, in the worker's thread."""
         if "tokens" in event:
             self._in_loop(self._take, event["tokens"], time.monotonic())  # the clock of event loops

@@ -15,7 +15,7 @@ from benchmarker.comparing.matching import Match
 from benchmarker.formatting import one_line
 from benchmarker.hooks import parameters, registry
 from benchmarker.hooks.names import word
-from benchmarker.records.configurations import text
+from benchmarker.records.factors import text
 from benchmarker.records.sides import Side
 from benchmarker.stats.median_interval import median_spreads
 

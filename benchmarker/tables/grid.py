@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 
 from benchmarker.api.errors import UserError
 from benchmarker.hooks.names import common_words, names, title, word
-from benchmarker.records.configurations import (
-    Factors,
-    Value,
-    environment_of,
-    factors,
-    text,
-    varying,
-)
-from benchmarker.records.selection import setting
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import Factors, Value, factors_of, setting, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
@@ -65,7 +58,7 @@ class Grid:
     @property
     def shared(self) -> str:
         """What all cases have in common, in words."""
-        cases = [factors(records[0].case) for records in self.cells.values()]
+        cases = [factors_of(records[0].case) for records in self.cells.values()]
         common = common_words(map(title, cases)).rstrip(",")
         return names(cases, (*self.row_factors, *self.column_factors), [common] * len(cases)).shared
 

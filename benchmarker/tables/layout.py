@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarker.comparing.formatting import measure
 from benchmarker.formatting import decimals, scale
-from benchmarker.records.configurations import text
+from benchmarker.records.factors import text
 from benchmarker.tables.figures import PARAMETERS
 from benchmarker.tables.grid import described
 from benchmarker.tables.notes import notes_on, what_bold_means

@@ -9,13 +9,14 @@ from benchmarker.comparing.diagnosis import doubts, executions, threads
 from benchmarker.comparing.formatting import DOUBTS, likely, measure, percent, unit
 from benchmarker.formatting import count, part
 from benchmarker.hooks import parameters, registry
-from benchmarker.records.configurations import environment_of, factors, text, varying
+from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import factors_of, text, varying
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL
 
 if TYPE_CHECKING:
     from benchmarker.api.case import Case
     from benchmarker.comparing.results import Rules
-    from benchmarker.records.configurations import Factors, Value
+    from benchmarker.records.factors import Factors, Value
     from benchmarker.tables.figures import Judged
     from benchmarker.tables.figures import Value as Measured
     from benchmarker.tables.grid import Grid, Place
@@ -119,7 +120,7 @@ def _on_others(grid: Grid) -> list[str]:
     axes = {*grid.row_factors, *grid.column_factors}
     following = {"execution"} if "framework" in axes and grid.executions else set()
     cases = [records[0].case for records in grid.cells.values()]
-    known = [factors(case) for case in cases]
+    known = [factors_of(case) for case in cases]
     derived = [_derived(case, axes) for case in cases]
     names = [
         name

@@ -24,10 +24,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.attribution.nesting import nest
-from benchmarker.traces.covered import Covered
 from benchmarker.traces.events import codes
 from benchmarker.traces.idle import SYNC, calls_named, on_device
+from benchmarker.traces.intervals import Covered, nest
 from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
 
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")

@@ -15,9 +15,9 @@ import pandas as pd
 from benchmarker.api.problem import Collective
 from benchmarker.formatting import count
 from benchmarker.records.profile import Exchange
-from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import ON_DEVICE
 from benchmarker.traces.formats.collectives import kind_of
+from benchmarker.traces.intervals import COMMUNICATION
 from benchmarker.traces.statistics import work
 
 OF_GROUP = ("all_gather", "gather")

@@ -23,9 +23,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.communication import COMMUNICATION
-from benchmarker.traces.covered import Covered
 from benchmarker.traces.events import ON_DEVICE, codes
+from benchmarker.traces.intervals import COMMUNICATION, Covered
 from benchmarker.traces.launches import KERNEL_WAIT_NS, launch_rows
 
 CAUSES = ("host", "sync", "kernel wait", "other stream", "copy", "collective", "unknown")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.covered import Covered
+from benchmarker.traces.intervals import Covered
 
 KERNEL_WAIT_NS = 30_000
 """Shorter gaps are the latency between kernels: the default of Holistic Trace Analysis 0.5.0."""

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.attribution.nesting import inherit
 from benchmarker.traces.events import MEMORY, codes
+from benchmarker.traces.intervals import inherit
 
 _ALLOCATING = re.compile(r"aten::(empty|resize|new_empty)")
 """Ops that only allocate; an allocation belongs to the op around them."""

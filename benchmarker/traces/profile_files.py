@@ -14,7 +14,7 @@ from benchmarker.files import regular
 from benchmarker.formatting import clean
 from benchmarker.hooks import names as naming
 from benchmarker.records import sides, store
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 from benchmarker.records.record import Record
 from benchmarker.traces import parquet
 from benchmarker.traces.formats import databases, rocprof
@@ -148,7 +148,7 @@ def configurations(several: Sequence[Profile]) -> list[str]:
     records = [each.record for each in several if each.record]
     if len(records) < len(several):
         return [clean(str(each.path)) for each in several]
-    named = naming.names([factors(each.case) for each in records])
+    named = naming.names([factors_of(each.case) for each in records])
     short = named.each if any(named.each) or any(each.side for each in several) else named.whole
     made = _apart(short, ["separable" * each.case.measuring.separable for each in records])
     return [": ".join(filter(None, (each.side, name))) for each, name in zip(several, made, strict=True)]

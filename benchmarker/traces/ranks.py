@@ -15,9 +15,9 @@ from benchmarker.api.errors import UserError
 from benchmarker.formatting import count, si
 from benchmarker.machine.vendor_peaks import limits
 from benchmarker.traces.attribution.costs import POSSIBLE
-from benchmarker.traces.communication import Overlap
 from benchmarker.traces.exchanges import OF_GROUP, SAME, critical, devices, matched, moves, waited_for
 from benchmarker.traces.ingest import Ingested
+from benchmarker.traces.intervals import Overlap
 from benchmarker.traces.statistics import work
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarker.records.profile import Scope
-from benchmarker.traces.attribution.nesting import inherit
 from benchmarker.traces.events import codes
+from benchmarker.traces.intervals import inherit
 from benchmarker.traces.statistics import work
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.attribution.nesting import extended, inherit, nest
-from benchmarker.traces.events import ON_DEVICE, codes, grouped
+from benchmarker.traces.events import ON_DEVICE, codes, grouped, words
+from benchmarker.traces.formats.notation import Gemm, parse
+from benchmarker.traces.intervals import extended, inherit, nest
 
 QUANTILES = {"median_ns": 0.5, "p5_ns": 0.05, "p95_ns": 0.95}
 
@@ -179,3 +180,78 @@ def _launching(hosts: pd.DataFrame, rows: pd.DataFrame, call: np.ndarray, furthe
     found.insert(len(by) + 2, "kernel_ns", own["kernel_ns"].fillna(0).astype(np.int64))
     found.insert(len(by) + 3, "share", busy / max(1, int(launched["busy_ns"].sum())))
     return found.join(own[rates]).sort_values("device_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+_CATEGORY = "gemm"
+_SHOWN = ["op", "name", "count", "total_ns", "busy_ns", "share", "flops", "flop_per_s", "bytes", "bytes_per_s"]
+
+
+def gemms(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One line for each distinct matrix product, the longest busy time first; and the rows of other products.
+
+    `dtype`, `m`, `n`, `k`, `batch` and `layout` are those of `Gemm`; `op` is the op or HLO opcode and `name` the
+    kernel that does the work, or how many there are. `count` is the number of products, `total_ns` the durations of all
+    kernels that their ops launched themselves, such as the reduction after a product that is split along K. `flops`,
+    2·m·n·k·batch for each, and `bytes`, the least traffic, are sums; rates divide them by `total_ns`. `share` is the
+    fraction of the busy time of all work. The other products are further rows of the category gemm: their shapes are
+    unknown, they compute several products at once, or they are ops around a product.
+    """
+    rows = work(events)
+    texts = rows["gemm"].cat.categories
+    known = np.array([parse(text) is not None for text in texts], bool)
+    call, code = calls(events, rows), codes(rows["gemm"])
+    own = known[code] & (call >= 0)
+    of_call = np.full(int(call.max(initial=-1)) + 2, -1)  # the last element is for rows in no call
+    of_call[call[own]] = code[own]
+    line = of_call[call]
+    chosen = line >= 0
+    names = [*rows["name"].cat.categories, ""]
+    name = words(np.where(own, codes(rows["name"]), len(names) - 1)[chosen], names)
+    described = rows[chosen].assign(gemm=words(line[chosen], list(texts)), op=_op(rows[chosen]), name=name)
+    found = describe(described, ["gemm"], call[chosen], sole=["op", "name"])
+    number = pd.Series(np.bincount(code[own], minlength=len(texts)), texts)
+    found["count"] = number[found["gemm"]].to_numpy()
+    found["share"] = found["busy_ns"] / max(1, int(rows["busy_ns"].sum()))
+    parts = pd.DataFrame([parse(text) for text in found["gemm"]], columns=list(Gemm._fields))
+    return pd.concat([parts, found[_SHOWN]], axis=1), rows[~chosen & (rows["category"] == _CATEGORY).to_numpy()]
+
+
+def _op(rows: pd.DataFrame) -> pd.Categorical:
+    """The HLO opcode of each row, otherwise its op."""
+    opcode, op = codes(rows["opcode"]), codes(rows["op"])
+    opcodes, ops = rows["opcode"].cat.categories, rows["op"].cat.categories
+    return words(np.where((rows["opcode"] != "").to_numpy(), opcode, len(opcodes) + op), [*opcodes, *ops])
+
+
+def difference(
+    before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str], steps: tuple[int, int] = (1, 1)
+) -> pd.DataFrame:
+    """One line for each group of rows with equal values in the columns `by`, the largest change of time first.
+
+    `before` and `after` are rows of work; `steps` is how many steps each covers. Counts and times are per step; times
+    are busy times, so that the changes add up to that of the whole. `change` is added, gone, slower, faster or same.
+    `ratio` is after / before. `difference_share` is the line's part of the difference of all lines, NaN if that is 0.
+    """
+    sides = [
+        (describe(rows, by).set_index(list(by))[["count", "busy_ns"]] / number).add_suffix(suffix)
+        for rows, number, suffix in zip((before, after), steps, ("_before", "_after"), strict=True)
+    ]
+    made = sides[0].join(sides[1], how="outer").reset_index()
+    old, new = made["busy_ns_before"], made["busy_ns_after"]
+    change = new.fillna(0) - old.fillna(0)
+    kinds = [old.isna(), new.isna(), change > 0, change < 0]
+    whole = change.sum()
+    found = pd.DataFrame(
+        {
+            **{name: made[name] for name in by},
+            "change": np.select(kinds, ["added", "gone", "slower", "faster"], "same"),
+            "before_count": made["count_before"].fillna(0),
+            "after_count": made["count_after"].fillna(0),
+            "before_ns": old.fillna(0),
+            "after_ns": new.fillna(0),
+            "difference_ns": change,
+            "ratio": new / old.where(old > 0),
+            "difference_share": change / (whole if whole else np.nan),
+        }
+    )
+    return found.iloc[np.argsort(-np.abs(change.to_numpy()), kind="stable")].reset_index(drop=True)

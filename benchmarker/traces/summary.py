@@ -12,11 +12,9 @@ from benchmarker.records.profile import DeviceTime, Scope, Trace
 from benchmarker.traces.attribution.attribute import Attributed
 from benchmarker.traces.attribution.categories import UNCATEGORISED
 from benchmarker.traces.attribution.graphs import GRAPH
-from benchmarker.traces.attribution.nesting import union_ns
-from benchmarker.traces.communication import Overlap
-from benchmarker.traces.covered import Covered
 from benchmarker.traces.events import ON_DEVICE, codes, grouped
 from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.intervals import Covered, Overlap, union_ns
 from benchmarker.traces.statistics import work
 
 

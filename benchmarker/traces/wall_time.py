@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.attribution.nesting import union_ns
-from benchmarker.traces.communication import COMMUNICATION
 from benchmarker.traces.events import codes
 from benchmarker.traces.idle import CAUSES, idle_gaps, on_device
+from benchmarker.traces.intervals import COMMUNICATION, union_ns
 
 BUSY = ("kernels", "collectives alone", "copies alone")
 """How busy time is divided: collectives and copies count only while no other kernel runs."""

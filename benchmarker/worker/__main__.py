@@ -1,6 +1,6 @@
 """The worker: one process that does one task, then ends.
 
-It reads one request from standard input and writes events to the standard output that it was started with. Anything
+It reads one task from standard input and writes events to the standard output that it was started with. Anything
 that a library prints goes to standard error instead. The worker ends when its parent does.
 """
 
@@ -10,28 +10,25 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from benchmarker.api.case import MODES
 from benchmarker.api.errors import TerminatedError, UserError, terminate
+from benchmarker.api.framework import FrameworkInfo
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.problem import Support
 from benchmarker.formatting import one_line
 from benchmarker.hooks import registry
 from benchmarker.worker.bench import BATCHES, Bench
 from benchmarker.worker.correctness import TRAINING_STEPS, check
-from benchmarker.worker.parent import Parent
-from benchmarker.worker.profile import profile
-from benchmarker.worker.protocol import Events, Request, lines
+from benchmarker.worker.parent import Parent, Stages
+from benchmarker.worker.process_group import Coordinator, RankServer, SingleProcess
+from benchmarker.worker.protocol import Events, Task, folder_of, lines
 from benchmarker.worker.serve import serve
-from benchmarker.worker.trial import measure, survey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchmarker.api.framework import FrameworkInfo
-    from benchmarker.api.problem import Support
+from benchmarker.worker.trial import failures_sent, measure, open_case, survey
 
 
 def main() -> None:
@@ -39,13 +36,13 @@ def main() -> None:
     started_s = time.monotonic()
     events = Events(os.dup(1))
     os.dup2(2, 1)
-    told = lines(0)
-    request = msgspec.json.decode(next(told, b""), type=Request)
-    events.send(took=["python", started_s - request.spawned_s])
-    parent = Parent(told, events)
+    received = lines(0)
+    task = msgspec.json.decode(next(received, b""), type=Task)
+    events.send(took=["python", started_s - task.spawned_s])
+    parent = Parent(received, events)
     signal.signal(signal.SIGTERM, terminate)  # timed out: send what is available, then end
     try:
-        _TASKS[request.task](request, events, parent)
+        _TASKS[task.kind](task, events, parent)
     except UserError as error:
         events.send(refused=one_line(str(error)))
     except TerminatedError:
@@ -55,40 +52,77 @@ def main() -> None:
     os._exit(0)  # everything is sent; the frameworks' own clean-up takes long and may hang
 
 
-def _describe(request: Request, events: Events, parent: Parent) -> None:
-    info: FrameworkInfo = registry.load([f"framework.{request.framework}"]).hook.describe_framework()
+def _describe(task: Task, events: Events, parent: Parent) -> None:
+    info: FrameworkInfo = registry.load([f"framework.{task.framework}"]).hook.describe_framework()
     support: Support | None = None
-    if request.problem:
-        support = registry.load([f"workload.{request.problem}.{request.framework}"]).hook.describe_workload()
+    if task.problem:
+        support = registry.load([f"workload.{task.problem}.{task.framework}"]).hook.describe_workload()
         assert support is not None
         for mode, precisions in support.precisions.items():
             if unknown := ({mode} - {*MODES}) | ({*precisions} - {*PRECISIONS}):
-                address = f"workload.{request.problem}.{request.framework}"
+                address = f"workload.{task.problem}.{task.framework}"
                 raise UserError(f"{address} lists {', '.join(sorted(unknown))}, which is neither mode nor precision")
     events.send(info=info, support=support)
 
 
-def _check(request: Request, events: Events, parent: Parent) -> None:
+def _check(task: Task, events: Events, parent: Parent) -> None:
     """Check each mode at the small size, and train it for some steps if training is among the modes."""
-    (case,) = request.cases
+    (case,) = task.cases
     bench = Bench(case)
     size = bench.problem.small(bench.params)
-    for mode in request.modes:
+    for mode in task.modes:
         bench.case = msgspec.structs.replace(case, mode=mode)
         data = bench.data(size, TRAINING_STEPS)
         events.send(mode=mode, check=check(bench.build(size, data), data, bench.problem, size, bench.case))
         if mode == "training":
             workload = bench.build(size, bench.data(size, BATCHES))
-            losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(request.steps)]
+            losses = [float(workload.outputs(workload.step())["loss"]) for _ in range(task.steps)]
             events.send(losses=losses)
 
 
-_TASKS: dict[str, Callable[[Request, Events, Parent], None]] = {
+def _profile(task: Task, events: Events, parent: Parent) -> None:
+    """Trace some steps, with a synchronisation after each; the warm-up is not in the trace. Any error is sent."""
+    (case,) = task.cases
+    stages = Stages(events)
+    groups: list[SingleProcess | RankServer] = []
+    with failures_sent(groups, stages):
+        folder = folder_of(Path(task.folder), task.rank)
+        folder.mkdir()
+        with stages("open"):
+            groups.append(open_case(task, case, stages, parent, folder))
+        (group,) = groups
+        variables = group.bench.describe()["variables"]
+        if isinstance(group, RankServer):
+            group.serve(stages)
+        else:
+            _trace(group, stages)
+        events.send(done=True, variables=variables)
+
+
+def _trace(group: SingleProcess, stages: Stages) -> None:
+    """Profile all ranks; each writes its file when the last step has ended."""
+    measuring = group.bench.case.measuring
+    with stages("build"):
+        group.gather("build")
+    with stages("warm-up"):
+        for _ in range(measuring.warmup_steps + 1):
+            group.stepper.block(1)
+    with stages("profile"):
+        group.gather("begin_profile")
+        for number in range(measuring.profile_steps):
+            duration_ns = max(group.gather("profiled_step", number))
+            stages.report_progress(number + 1, duration_ns / 1e9)
+        group.gather("end_profile")
+    if isinstance(group, Coordinator):
+        group.end()
+
+
+_TASKS: dict[str, Callable[[Task, Events, Parent], None]] = {
     "describe": _describe,
     "trial": measure,
     "survey": survey,
     "check": _check,
-    "profile": profile,
+    "profile": _profile,
     "serve": serve,
 }
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from benchmarker.api.case import Case
+from benchmarker.api.case import Case, Mode
 from benchmarker.api.errors import UserError
+from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
+from benchmarker.api.problem import Data, Problem, Workload
 from benchmarker.hooks import parameters, registry
 from benchmarker.machine.cores import usable_cores
 from benchmarker.records.record import DeviceInfo, Types
 from benchmarker.worker.correctness import drawn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from benchmarker.api.case import Mode
-    from benchmarker.api.framework import Device, Framework, FrameworkInfo, Gang, StepMarker
-    from benchmarker.api.problem import Data, Problem, Workload
 
 BATCHES = 4
 """Distinct input batches that a workload cycles through, so that the data does not stay in a cache."""
@@ -33,12 +28,12 @@ MODULES = "LOADEDMODULES"
 class Bench:
     """A case with its plugins loaded, its framework opened and its parameters converted.
 
-    If there is a `gang`, the framework joins it. Processes of one node divide its cores among themselves. With a folder
-    for its profile, the process gets settings for profiling, and `profiler`. Raises `UserError`, also if the framework
-    then has no profiler.
+    If there is a process `group`, the framework joins it. Processes of one node divide its cores among themselves. With
+    a folder for its profile, the process gets settings for profiling, and `profiler`. Raises `UserError`, also if the
+    framework then has no profiler.
     """
 
-    def __init__(self, case: Case, profile_into: Path | None = None, gang: Gang | None = None) -> None:
+    def __init__(self, case: Case, profile_into: Path | None = None, group: Gang | None = None) -> None:
         threads = case.threads
         if threads is None and case.ranks == case.devices > 1 and case.device == "cpu":
             threads = max(1, usable_cores() // case.ranks_per_node)
@@ -57,12 +52,12 @@ class Bench:
             profiling=case.measuring.profiling if profile_into else "no",
             devices=len(case.devices_of(0)),
         )
-        if gang:
-            self.framework.join(gang)
+        if group:
+            self.framework.join(group)
         self.threads = self.framework.threads()
         if case.threads not in (None, self.threads):
-            found = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"
-            raise UserError(f"--threads={case.threads} was set, but {case.framework} {found}")
+            actual = "cannot report its thread count here" if self.threads is None else f"computes with {self.threads}"
+            raise UserError(f"--threads={case.threads} was set, but {case.framework} {actual}")
         self.profiler: AbstractContextManager[StepMarker] = (
             self.framework.profile(profile_into) if profile_into else nullcontext(nullcontext)
         )
@@ -123,7 +118,7 @@ def open_bench(
     Parameters that are not given have their defaults for `device`. Frameworks keep some settings for a whole process,
     so open cases of different precisions one after the other. Raises `UserError`.
     """
-    made: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
+    instance: Problem = registry.load([f"problem.{problem}"]).hook.make_problem()
     return Bench(
         Case(
             problem=problem,
@@ -133,7 +128,7 @@ def open_bench(
             mode=mode,
             compile=compiled,
             seed=seed,
-            params=parameters.resolve(made, parameters_given, device),
+            params=parameters.resolve(instance, parameters_given, device),
         )
     )
 
@@ -143,11 +138,11 @@ def _variables(names: tuple[str, ...]) -> Mapping[str, str]:
 
     Among them are the loaded modules of Environment Modules or Lmod: `gcc/12.2 cuda/12.8`.
     """
-    found = {
+    variables = {
         name: " ".join("<path>" if "/" in word else word for word in os.environ[name].split())
         for name in names
         if name in os.environ
     }
     if modules := os.environ.get(MODULES):
-        found[MODULES] = " ".join("<path>" if module.startswith("/") else module for module in modules.split(":"))
-    return found
+        variables[MODULES] = " ".join("<path>" if module.startswith("/") else module for module in modules.split(":"))
+    return variables

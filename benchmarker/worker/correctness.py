@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from benchmarker.api.case import Case
 from benchmarker.api.precision import PRECISIONS
+from benchmarker.api.problem import Data, Problem, Workload
 from benchmarker.records.record import Check
 from benchmarker.worker.rounding import result_type, rounded, to_type
-
-if TYPE_CHECKING:
-    from benchmarker.api.case import Case
-    from benchmarker.api.problem import Data, Problem, Workload
 
 Outputs = Mapping[str, np.ndarray]
 """What a step gives, by name."""
@@ -66,7 +64,7 @@ def worst_of(ranks: Sequence[Compared]) -> Check:
         observed = {name for rank in ranks for name in rank.observed[step]}
         if not observed >= set(names) or not names or (step == 0 and observed > set(names)):
             raise RuntimeError(f"the outputs are {sorted(observed)}, but the reference has {sorted(names)}")
-    return max((rank.worst for rank in ranks), key=_share)
+    return max((rank.worst for rank in ranks), key=_error_in_bounds)
 
 
 def unlike_weights(ranks: Sequence[Compared]) -> str:
@@ -117,11 +115,11 @@ def _compared(outputs: Iterable[tuple[Outputs, Outputs]], bounds: Mapping[str, f
             if name in observed:
                 error = relative_error(_whole(observed[name]), exact)
                 check = Check(error=error, output=name, bound=bounds[name], ok=error <= bounds[name])
-                worst = max(worst, check, key=_share)
+                worst = max(worst, check, key=_error_in_bounds)
     return Compared(worst, *zip(*names, strict=True))
 
 
-def _share(check: Check) -> float:
+def _error_in_bounds(check: Check) -> float:
     """The error in bounds; infinite if nothing but 0 is allowed."""
     return check.error / check.bound if check.bound else inf * check.error if check.error else 0.0
 

@@ -9,22 +9,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 from benchmarker import guard
+from benchmarker.api.case import Case
 from benchmarker.machine import gpus
 from benchmarker.worker.pipes import Child, Lines, listen
-from benchmarker.worker.protocol import InvalidLineError, event_of
+from benchmarker.worker.protocol import InvalidLineError, Task, event_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from benchmarker.api.case import Case
     from benchmarker.power.samplers import Readings
-    from benchmarker.worker.protocol import Request
 
 GRACE_S = 2.0
 """Time that a worker is given after its timeout to send the blocks that it has."""
@@ -40,8 +37,8 @@ Environment = Mapping[str, str]
 class Ending:
     """How a worker ended: its exit status (negative: the signal), whether it timed out, and how long it ran.
 
-    `fault` states, if it is not empty, why the worker was ended: what it sent is not valid. In a gang, all this is
-    about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout. Over
+    `fault` states, if it is not empty, why the worker was ended: what it sent is not valid. Of several ranks, all this
+    is about the `rank` that failed, None if it is not known; `where` says where the ranks were at the timeout. Over
     several nodes, `node` is that of the rank, and `lost` states, if it is not empty, why it was lost; the exit status
     is then not known. `readings` are what the meters of each node read, by its name, as far as they arrived.
     """
@@ -58,7 +55,7 @@ class Ending:
 
 
 def converse(
-    request: Request, environment: Environment, timeout_s: float, log: Path, hear: Callable[[Event], None]
+    task: Task, environment: Environment, timeout_s: float, log: Path, on_event: Callable[[Event], None]
 ) -> Ending:
     """Run a worker to its end and pass on each valid event; the parent sleeps while there is none.
 
@@ -66,7 +63,7 @@ def converse(
     Its standard error goes to `log`, up to LOG_BYTES. However this function ends, even by an interrupt, the worker and
     the processes that it started are ended too.
     """
-    with started(request, environment, log, hear) as worker:
+    with started(task, environment, log, on_event) as worker:
         ended = listen([worker], worker.start_s + timeout_s, lambda: bool(worker.fault))
         timed_out = not ended and not worker.fault
         if timed_out:
@@ -78,7 +75,7 @@ def converse(
 def environment_of(case: Case, number: int, environment: Environment) -> Environment:
     """Return the environment of a rank, by its number on this machine.
 
-    It sees all GPUs of the gang that are here, or its own if the devices compute independently.
+    It sees all GPUs of the case that are here, or its own if the devices compute independently.
     """
     return (
         {**environment, **gpus.one_of(case.device, number, {**os.environ, **environment})}
@@ -96,15 +93,15 @@ class Worker(Child):
         self,
         process: subprocess.Popen[bytes],
         start_s: float,
-        request: Request,
+        task: Task,
         errors: _Log,
-        hear: Callable[[Event], None],
+        on_event: Callable[[Event], None],
     ) -> None:
         super().__init__(process, self._take, errors.take)
         self.start_s = start_s
         self.fault = ""
-        self._request = request
-        self._lines = Lines(LINE_BYTES, lambda line: hear(event_of(line)))
+        self._task = task
+        self._lines = Lines(LINE_BYTES, lambda line: on_event(event_of(line)))
 
     @property
     def status(self) -> int | None:
@@ -124,11 +121,11 @@ class Worker(Child):
             try:
                 self._lines.take(chunk)
             except InvalidLineError as error:
-                self.fault = f"{error} (from {' or '.join(_plugins(self._request))})"
+                self.fault = f"{error} (from {' or '.join(_plugins(self._task))})"
 
 
 @contextmanager
-def started(request: Request, environment: Environment, log: Path, hear: Callable[[Event], None]) -> Iterator[Worker]:
+def started(task: Task, environment: Environment, log: Path, on_event: Callable[[Event], None]) -> Iterator[Worker]:
     """Start a worker; when the context ends, however it does, the worker and what it started are ended."""
     start = time.monotonic()
     with (
@@ -140,22 +137,22 @@ def started(request: Request, environment: Environment, log: Path, hear: Callabl
             stderr=subprocess.PIPE,
             bufsize=0,
             env={**os.environ, **environment},
-            pass_fds=[line.socket for line in request.sensors.values()],
+            pass_fds=[link.socket for link in task.sensors.values()],
         ) as process,
     ):
         errors = _Log(file)
         try:
-            worker = Worker(process, start, request, errors, hear)
-            worker.send(msgspec.structs.replace(request, spawned_s=start))
+            worker = Worker(process, start, task, errors, on_event)
+            worker.send(msgspec.structs.replace(task, spawned_s=start))
             yield worker
         finally:
             errors.end()
 
 
-def _plugins(request: Request) -> list[str]:
+def _plugins(task: Task) -> list[str]:
     """Return the addresses of the plugins that speak in a worker."""
-    problems = dict.fromkeys([*filter(None, [request.problem]), *(case.problem for case in request.cases)])
-    return [f"framework.{request.framework}", *(f"workload.{name}.{request.framework}" for name in problems)]
+    problems = dict.fromkeys([*filter(None, [task.problem]), *(case.problem for case in task.cases)])
+    return [f"framework.{task.framework}", *(f"workload.{name}.{task.framework}" for name in problems)]
 
 
 class _Log:

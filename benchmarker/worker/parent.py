@@ -1,4 +1,7 @@
-"""What the parent tells a worker after its request; if the parent ends, so does the worker."""
+"""The worker's side of its pipes: what the parent commands after the task, and the stages that are reported to it.
+
+If the parent ends, so does the worker.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,29 @@ import faulthandler
 import os
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from types import CodeType, FrameType
+from typing import Any
 
-from benchmarker.worker.protocol import Address, InvalidLineError, Order, Told, message_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType
-
-    from benchmarker.worker.protocol import Events
+from benchmarker.worker.protocol import Address, Command, Events, GenerationRequest, InvalidLineError, message_of
 
 
 class Parent:
     """Listens to the parent in a thread; `waits` says whether the main thread waits for another rank.
 
-    `synchronize` is the code with which it waits for its device. `orders` are those for a worker that serves.
+    `synchronize` is the code with which it waits for its device. `requests` are those for a worker that serves.
     """
 
-    def __init__(self, told: Iterator[bytes], events: Events) -> None:
-        self._told = told
+    def __init__(self, commands: Iterator[bytes], events: Events) -> None:
+        self._commands = commands
         self._events = events
         self._addresses: SimpleQueue[Address] = SimpleQueue()
-        self.orders: SimpleQueue[Order] = SimpleQueue()
+        self.requests: SimpleQueue[GenerationRequest] = SimpleQueue()
         self.waits: Callable[[], bool] = lambda: False
         self.synchronize: CodeType | None = None
         threading.Thread(target=self._listen, daemon=True).start()
@@ -40,13 +41,13 @@ class Parent:
         return self._addresses.get()
 
     def _listen(self) -> None:
-        """Do as told until the pipe closes; then end the process, so that a killed parent leaves no worker behind.
+        """Obey commands until the pipe closes; then end the process, so that a killed parent leaves no worker behind.
 
         So does whatever else ends this thread, such as a line that is not a message: the last line of the log says it.
         """
         try:
-            for line in self._told:
-                self._do(message_of(line, Told))
+            for line in self._commands:
+                self._do(message_of(line, Command))
         except InvalidLineError as error:
             sys.stderr.write(f"the worker was told what is not valid: {error}\n")
         except Exception:  # noqa: BLE001 - whatever it is, nobody would hear the parent any more
@@ -54,12 +55,12 @@ class Parent:
         finally:
             os._exit(1)
 
-    def _do(self, told: Told) -> None:
-        if told.address:
-            self._addresses.put(told.address)
-        if told.order:
-            self.orders.put(told.order)
-        if told.stacks:
+    def _do(self, command: Command) -> None:
+        if command.address:
+            self._addresses.put(command.address)
+        if command.request:
+            self.requests.put(command.request)
+        if command.stacks:
             frame = _main_frame()
             synchronizes = _is_within(frame, self.synchronize)
             self._events.send(place=_place(frame), waits=self.waits(), synchronizes=synchronizes)
@@ -82,3 +83,47 @@ def _place(frame: FrameType) -> str:
     """Return where a thread is: `step (gemm.py:12)`."""
     code = frame.f_code
     return f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+
+
+REPORT_EVERY_S = 1.0
+"""Shortest time between progress reports: sending and showing them takes processor time from the measurement."""
+
+
+class Stages:
+    """Reports to the parent when each stage begins and ends, and events of the case whose number is `of`."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.of = 0
+        self.current = "open"
+        self._last_report_s = 0.0
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Return the context of a stage."""
+        self.current = name
+        self._last_report_s = 0.0
+        self.events.send(stage=name)
+        start = time.perf_counter()
+        yield
+        self.events.send(took=[name, time.perf_counter() - start])
+
+    def send(self, **event: Any) -> None:
+        """Send an event of the case."""
+        self.events.send(of=self.of, **event)
+
+    def report_progress(self, done: int, step_s: float) -> None:
+        """Report progress, unless that was done just now."""
+        now = time.perf_counter()
+        if now - self._last_report_s >= REPORT_EVERY_S:
+            self._last_report_s = now
+            self.send(progress=[done, step_s])
+
+    def publish(self, host: str, port: int, token: str) -> None:
+        """Send the address of this process, rank 0, for the others."""
+        self.events.send(address=Address(host, port, token))
+
+    def fail(self, kind: str, message: str, lost_peer: bool = False) -> None:
+        """Report a failure, which may be that another rank was lost."""
+        failure = {"kind": kind, "message": message, "stage": self.current}
+        self.send(failure=failure, **({"lost_peer": True} if lost_peer else {}))

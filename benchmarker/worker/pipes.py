@@ -6,18 +6,17 @@ import math
 import os
 import selectors
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from benchmarker.worker.protocol import InvalidLineError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from msgspec import Struct
 
 CHUNK_BYTES = 1 << 16
 DRAIN_S = 1.0
@@ -82,7 +81,7 @@ def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool
             left = deadline - time.monotonic()
             ready = _pass_on(selector, max(0.0, min(left, POLL_S if unannounced else math.inf)))
             ended_now = [key.data for key in ready if isinstance(key.data, Child)]
-            for child in [each for each in (*ended_now, *unannounced) if each.process.poll() is not None]:
+            for child in [child for child in (*ended_now, *unannounced) if child.process.poll() is not None]:
                 child.drain()
                 unannounced.discard(child)
                 for descriptor in watched.pop(child):
@@ -96,9 +95,9 @@ def listen(children: Sequence[Child], deadline: float, enough: Callable[[], bool
 class Lines:
     """Passes on each whole line that arrives; raises InvalidLineError if one is longer than `longest` bytes."""
 
-    def __init__(self, longest: int, hear: Callable[[bytes], None]) -> None:
+    def __init__(self, longest: int, on_line: Callable[[bytes], None]) -> None:
         self._longest = longest
-        self._hear = hear
+        self._on_line = on_line
         self._chunks: list[bytes] = []
         self._length = 0
 
@@ -113,7 +112,7 @@ class Lines:
             lines = [b"".join(self._chunks), *rest]
             self._chunks, self._length = [lines[-1]], len(lines[-1])
             for line in lines[:-1]:
-                self._hear(line)
+                self._on_line(line)
 
 
 def _pass_on(selector: selectors.BaseSelector, wait_s: float) -> list[selectors.SelectorKey]:

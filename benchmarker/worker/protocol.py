@@ -17,7 +17,7 @@ from benchmarker.api.numbers import Count
 from benchmarker.api.problem import Support
 from benchmarker.files.json_text import as_json
 from benchmarker.formatting import clean
-from benchmarker.power.window import Line
+from benchmarker.power.window import SamplerLink
 from benchmarker.records.record import (
     Blocks,
     Check,
@@ -35,7 +35,7 @@ from benchmarker.records.record import (
 )
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Task(Struct, frozen=True, kw_only=True):
     """A task for a worker: describe a framework, run a trial of a case, profile it, check its modes, or serve it.
 
     A survey runs a short trial of each case, one after the other; after the first `required` ones, it begins no other
@@ -43,24 +43,23 @@ class Request(Struct, frozen=True, kw_only=True):
 
     A trial has one case, of which the worker may be a `rank` of several, or the two of a duet, whose order is drawn
     from `seed`. A profile is written to a file in the rank's own folder in `folder`. `sensors` are the connections to
-    the samplers of its meters. Over several nodes, `towards` is the address of another one, as rank 0 reaches it.
-    `spawned_s` is when the worker was started, by the monotonic clock, which processes
-    share.
+    the samplers of its meters. Over several nodes, `peer_address` is the address of another one, as rank 0 reaches it.
+    `spawned_s` is when the worker was started, by the monotonic clock, which processes share.
     """
 
-    task: Literal["describe", "trial", "survey", "check", "profile", "serve"]
+    kind: Literal["describe", "trial", "survey", "check", "profile", "serve"]
     framework: str
     problem: str | None = None
     cases: tuple[Case, ...] = ()
     seed: int = 0
     rank: int = 0
-    towards: str = ""
+    peer_address: str = ""
     modes: tuple[Mode, ...] = ()
     steps: int = 0
     required: int = 0
     most_s: float = 0.0
     folder: str = ""
-    sensors: dict[str, Line] = {}
+    sensors: dict[str, SamplerLink] = {}
     spawned_s: float = 0.0
 
 
@@ -70,14 +69,14 @@ def folder_of(folder: Path, rank: int) -> Path:
 
 
 class Address(Struct, frozen=True):
-    """Where rank 0 of a gang listens, and the token by which it knows the others."""
+    """Where rank 0 listens, and the token by which it knows the other ranks."""
 
     host: str
     port: int
     token: str
 
 
-class Order(Struct, frozen=True, forbid_unknown_fields=True):
+class GenerationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A request for text of these lengths, to a worker that serves; without any, the end of the request."""
 
     id: Count
@@ -85,15 +84,16 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     new_tokens: Count = 0
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """What the parent tells a worker that runs.
+class Command(Struct, frozen=True, kw_only=True):
+    """What the parent commands a worker that runs.
 
-    To a rank that is the address of rank 0, or to write its stacks to its log; to one that serves, an order.
+    To a rank that is to connect to the address of rank 0, or to write its stacks to its log; to one that serves, to
+    answer a request.
     """
 
     address: Address | None = None
     stacks: bool = False
-    order: Order | None = None
+    request: GenerationRequest | None = None
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,7 +122,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class _Event(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All that a worker may send in a line; `of` is the number of the case in the process.
 
-    A rank of a gang may send its `address`, and the `place` where its main thread is, and whether it `waits` for others
+    A rank may send its `address`, and the `place` where its main thread is, and whether it `waits` for others
     there or `synchronizes`, that is for its device. Its failure may be that it lost a peer.
     """
 
@@ -154,7 +154,7 @@ class InvalidLineError(Exception):
 
 def event_of(line: bytes) -> dict[str, Any]:
     """Return the event in a line. Raises InvalidLineError, with one line that names the field, if it is not valid."""
-    with _named(line, "an event"):
+    with _decoding(line, "an event"):
         event: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         msgspec.convert(event, _Event)
     return event
@@ -162,12 +162,12 @@ def event_of(line: bytes) -> dict[str, Any]:
 
 def message_of(line: bytes, kind: Any) -> Any:
     """Return the message of a kind in a line. Raises InvalidLineError as `event_of` does."""
-    with _named(line, "a message"):
+    with _decoding(line, "a message"):
         return msgspec.json.decode(line, type=kind)
 
 
 @contextmanager
-def _named(line: bytes, what: str) -> Iterator[None]:
+def _decoding(line: bytes, what: str) -> Iterator[None]:
     try:
         yield
     except msgspec.ValidationError as error:
@@ -197,7 +197,7 @@ class Events:
         self._file.flush()
 
 
-class OfCase(Events):
+class EventsOfCase(Events):
     """The channel of a trial that is one of several in a worker: all its events are about the case with a number."""
 
     def __init__(self, events: Events, number: int) -> None:

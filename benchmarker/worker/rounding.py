@@ -8,18 +8,14 @@ implementations scale what would leave the range of fp16.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import log2
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from benchmarker.api.precision import UNIT_ROUNDOFF
+from benchmarker.api.precision import UNIT_ROUNDOFF, Precision
 from benchmarker.api.problem import Data
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from benchmarker.api.precision import Precision
 
 _PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot}
 """Functions whose arguments are the factors of a product."""
@@ -68,9 +64,9 @@ class Rounded(np.ndarray):
 
     def __new__(cls, values: np.ndarray, types: Precision, stored: str) -> Rounded:
         """Round the values to the type in which they are stored."""
-        made = to_type(np.asarray(values, np.float64), stored).view(cls)
-        made.types, made.stored = types, stored
-        return made
+        array = to_type(np.asarray(values, np.float64), stored).view(cls)
+        array.types, array.stored = types, stored
+        return array
 
     def __array_finalize__(self, source: Any) -> None:
         """Let views have the types of what they show."""
@@ -109,18 +105,18 @@ class Rounded(np.ndarray):
         plain = _plain(tuple(arguments))
         if function not in _PRODUCTS:
             return plain
-        return tuple(to_type(each, self.types.compute) if _is_float64(each) else each for each in plain)
+        return tuple(to_type(value, self.types.compute) if _is_float64(value) else value for value in plain)
 
     def _wrapped(self, result: Any) -> Any:
         if isinstance(result, list):
-            return [self._wrapped(each) for each in result]
+            return [self._wrapped(item) for item in result]
         return Rounded(result, self.types, result_type(self.types)) if _is_float64(result) else result
 
 
 def _plain(value: Any) -> Any:
     """Return an array, or a list or tuple of arrays, as NumPy's own."""
     if isinstance(value, list | tuple):
-        return type(value)([_plain(each) for each in value])
+        return type(value)([_plain(item) for item in value])
     return value.view(np.ndarray) if isinstance(value, Rounded) else value
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 
+from benchmarker.api.case import Case
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import Data, Engine, Problem
 from benchmarker.records.record import Check
 from benchmarker.worker import timing
-from benchmarker.worker.batching import Batching, Sequence
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.correctness import bounds_of
-from benchmarker.worker.stages import Stages
-
-if TYPE_CHECKING:
-    from queue import SimpleQueue
-
-    from benchmarker.api.case import Case
-    from benchmarker.api.problem import Data, Engine, Problem
-    from benchmarker.worker.correctness import Outputs
-    from benchmarker.worker.parent import Parent
-    from benchmarker.worker.protocol import Events, Order, Request
+from benchmarker.worker.correctness import Outputs, bounds_of
+from benchmarker.worker.parent import Parent, Stages
+from benchmarker.worker.protocol import Events, GenerationRequest, Task
 
 SEED = 0
 """Seed of the prompts."""
@@ -29,9 +25,9 @@ WARM_UP = 3
 """Tokens that are generated before the first request."""
 
 
-def serve(request: Request, events: Events, parent: Parent) -> None:
+def serve(task: Task, events: Events, parent: Parent) -> None:
     """Check an engine at a small size, build it, and answer requests."""
-    (case,) = request.cases
+    (case,) = task.cases
     stage = Stages(events)
     with stage("open"):
         bench = Bench(case)
@@ -39,12 +35,12 @@ def serve(request: Request, events: Events, parent: Parent) -> None:
     with stage("check"):
         size = bench.problem.small(bench.params)
         data = bench.data(size, 1)
-        found = check(_engine(bench, size, data), bench.problem, size, data, case)
-        events.send(check=found)
-        if not found.ok:
+        result = check(_engine(bench, size, data), bench.problem, size, data, case)
+        events.send(check=result)
+        if not result.ok:
             raise UserError(
-                f"wrong tokens: in the float64 reference, a chosen token is {found.error:.3g} below the largest logit "
-                f"(relative); the bound for {case.precision} is {found.bound:.3g}"
+                f"wrong tokens: in the float64 reference, a chosen token is {result.error:.3g} below the largest logit "
+                f"(relative); the bound for {case.precision} is {result.bound:.3g}"
             )
     with stage("build"):
         engine = _engine(bench, bench.params, bench.data(bench.params, 1))
@@ -52,7 +48,7 @@ def serve(request: Request, events: Events, parent: Parent) -> None:
         _warm_up(engine)
     timing.quiet()
     events.send(done=True)
-    _answer(engine, parent.orders, events)
+    _answer(engine, parent.requests, events)
 
 
 def check(engine: Engine, problem: Problem, size: Any, data: Data, case: Case) -> Check:
@@ -106,20 +102,74 @@ def _engine(bench: Bench, size: Any, data: Data) -> Engine:
 def _warm_up(engine: Engine) -> None:
     """Run each length of prompts for which something may be compiled, and some tokens."""
     lengths = [1 << power for power in range(engine.positions.bit_length())]
-    for length in [*(each for each in lengths if each < engine.positions), engine.positions]:
+    for length in [*(length for length in lengths if length < engine.positions), engine.positions]:
         engine.fill(0, np.zeros(length, np.int64))
     for _ in range(WARM_UP):
         engine.decode()
 
 
-def _answer(engine: Engine, orders: SimpleQueue[Order], events: Events) -> None:
+def _answer(engine: Engine, requests: SimpleQueue[GenerationRequest], events: Events) -> None:
     batching, rng = Batching(engine), np.random.default_rng(SEED)
     while True:
-        while batching.is_idle or not orders.empty():
-            order = orders.get()
-            if order.new_tokens:
-                prompt = rng.integers(engine.vocab_size, size=order.prompt_len)
-                batching.add(Sequence(order.id, prompt, order.new_tokens))
+        while batching.is_idle or not requests.empty():
+            request = requests.get()
+            if request.new_tokens:
+                prompt = rng.integers(engine.vocab_size, size=request.prompt_len)
+                batching.add(Sequence(request.id, prompt, request.new_tokens))
             else:
-                batching.cancel(order.id)
+                batching.cancel(request.id)
         events.send(tokens=list(batching.advance()))
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A prompt of token ids [P], and how many tokens are still to be generated for it."""
+
+    id: int
+    prompt: np.ndarray
+    missing: int
+
+
+class Batching:
+    """Continuous batching: sequences join and leave a batch between two tokens (Orca: Yu et al., OSDI 2022).
+
+    A prompt that waits is computed as soon as a slot is free, before further tokens of the others; requests are served
+    in the order of their arrival. Each call of `advance` is one pass of the engine.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiting: deque[Sequence] = deque()
+        self._running: dict[int, Sequence] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self._waiting or self._running)
+
+    def add(self, sequence: Sequence) -> None:
+        """Let a request wait for a slot."""
+        self._waiting.append(sequence)
+
+    def cancel(self, number: int) -> None:
+        """Drop a request, if it is not answered yet."""
+        self._waiting = deque(waiting for waiting in self._waiting if waiting.id != number)
+        self._running = {slot: running for slot, running in self._running.items() if running.id != number}
+
+    def advance(self) -> dict[int, int]:
+        """Compute the next prompt if a slot is free, otherwise the next token of each sequence; return the tokens."""
+        free = min(set(range(self._engine.slots)) - self._running.keys(), default=None)
+        if self._waiting and free is not None:
+            sequence = self._running[free] = self._waiting.popleft()
+            by_slot = {free: self._engine.fill(free, sequence.prompt)}
+        else:
+            tokens = self._engine.decode()
+            by_slot = {slot: int(tokens[slot]) for slot in self._running}
+        chosen = {}
+        for slot, token in by_slot.items():
+            sequence = self._running[slot]
+            chosen[sequence.id] = token
+            sequence.missing -= 1
+            if not sequence.missing:
+                del self._running[slot]
+        return chosen

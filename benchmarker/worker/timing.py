@@ -11,23 +11,19 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from benchmarker.api.case import Measuring
+from benchmarker.api.problem import Token
 from benchmarker.power.window import Gauge
 from benchmarker.records.record import Preheat, StoppedBy
 from benchmarker.stats.median_interval import MIN_BLOCKS_FOR_INTERVAL, median_half_width
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from benchmarker.api.case import Measuring
-    from benchmarker.api.problem import Token
 
 MIN_BLOCK_S = 0.01
 """Shortest block, s: 100,000 times the cost of reading the clock."""
@@ -46,7 +42,7 @@ TIMED_TOKENS = 1000
 TOKENS_S = 10.0
 """Longest time after which another request is made to time its tokens, s."""
 
-Tell = Callable[[int, float], None]
+ReportProgress = Callable[[int, float], None]
 """Called between blocks with the number of blocks so far and the last block's seconds per step."""
 
 
@@ -55,8 +51,8 @@ class Turn(Protocol):
 
     of: int
 
-    def tell(self, done: int, step_s: float) -> None:
-        """As `Tell`."""
+    def report_progress(self, done: int, step_s: float) -> None:
+        """As `ReportProgress`."""
 
 
 class Steps(Protocol):
@@ -111,7 +107,9 @@ def at_once(steppers: Sequence[Steps], steps: int) -> list[int]:
         return list(pool.map(block, steppers))
 
 
-def preheat(stepper: Steps, measuring: Measuring, tell: Tell, gauge: Callable[[], Gauge] = Gauge) -> Preheat:
+def preheat(
+    stepper: Steps, measuring: Measuring, report_progress: ReportProgress, gauge: Callable[[], Gauge] = Gauge
+) -> Preheat:
     """Bring the workload to a steady rate: by a fixed number of steps or, if requested, until a plateau.
 
     If `gauge` reports power and temperature, they must be steady too.
@@ -119,7 +117,7 @@ def preheat(stepper: Steps, measuring: Measuring, tell: Tell, gauge: Callable[[]
     start = time.perf_counter()
     if not measuring.preheat:
         for done in range(1, measuring.warmup_steps + 1):
-            tell(done, stepper.block(1) / 1e9)
+            report_progress(done, stepper.block(1) / 1e9)
         return Preheat(
             outcome="fixed",
             duration_s=time.perf_counter() - start,
@@ -139,7 +137,7 @@ def preheat(stepper: Steps, measuring: Measuring, tell: Tell, gauge: Callable[[]
             window += 1
         steps += window
         rates.append(window / elapsed)
-        tell(len(rates), elapsed / window)
+        report_progress(len(rates), elapsed / window)
         now = gauge()
         if now.power_W is not None:
             powers.append(now.power_W)
@@ -193,7 +191,12 @@ def quiet() -> None:
 
 
 def timed_blocks(
-    stepper: Steps, steps: int, measuring: Measuring, durations: list[int], tell: Tell, least_s: float = 0.0
+    stepper: Steps,
+    steps: int,
+    measuring: Measuring,
+    durations: list[int],
+    report_progress: ReportProgress,
+    least_s: float = 0.0,
 ) -> StoppedBy:
     """Time blocks of `steps` steps until the requested count, seconds or precision; returns which ended it.
 
@@ -202,17 +205,17 @@ def timed_blocks(
     """
     start = time.perf_counter()
     deadline, least = start + max(measuring.seconds, least_s), start + least_s
-    next_look = MIN_BLOCKS_FOR_INTERVAL
+    next_check = MIN_BLOCKS_FOR_INTERVAL
     while True:
         durations.append(stepper.block(steps))
         done = len(durations)
-        tell(done, durations[-1] / steps / 1e9)
+        report_progress(done, durations[-1] / steps / 1e9)
         if time.perf_counter() < least:
             continue
         if done >= measuring.blocks:
             return "blocks" if done == measuring.blocks else "power_min"
-        if measuring.median_precision is not None and done >= next_look:
-            next_look = math.ceil(done * 1.1)
+        if measuring.median_precision is not None and done >= next_check:
+            next_check = math.ceil(done * 1.1)
             if median_half_width(durations) <= measuring.median_precision:
                 return "median_precision"
         if time.perf_counter() >= deadline:
@@ -224,7 +227,7 @@ def token_times(
     measuring: Measuring,
     first_ns: list[int],
     gap_ns: list[list[int]],
-    tell: Tell,
+    report_progress: ReportProgress,
 ) -> None:
     """Time each token of requests, one after the other, until there are `TIMED_TOKENS` or the time is up.
 
@@ -234,18 +237,18 @@ def token_times(
     start = time.perf_counter()
     deadline, timed = start + min(measuring.seconds, TOKENS_S), 0
     for done in range(1, measuring.blocks + 1):
-        found: dict[Token, list[int]] = {"first": [], "next": []}
+        durations_ns: dict[Token, list[int]] = {"first": [], "next": []}
         begun = last = time.perf_counter_ns()
         for token in tokens():
             now = time.perf_counter_ns()
-            found[token].append(now - last)
+            durations_ns[token].append(now - last)
             last = now
-        first_ns += found["first"]
-        if found["next"]:
-            gap_ns.append(found["next"])
-        count = len(found["first"]) + len(found["next"])
+        first_ns += durations_ns["first"]
+        if durations_ns["next"]:
+            gap_ns.append(durations_ns["next"])
+        count = len(durations_ns["first"]) + len(durations_ns["next"])
         timed += count
-        tell(done, (last - begun) / max(1, count) / 1e9)
+        report_progress(done, (last - begun) / max(1, count) / 1e9)
         if timed >= TIMED_TOKENS or time.perf_counter() >= deadline:
             return
 
@@ -271,7 +274,7 @@ def duet_blocks(
             durations[turn.of].append(steppers[turn.of].block(steps[turn.of]))
         second_first.append(bool(first))
         done = len(second_first)
-        turn.tell(done, durations[turn.of][-1] / steps[turn.of] / 1e9)
+        turn.report_progress(done, durations[turn.of][-1] / steps[turn.of] / 1e9)
         if done >= measuring.blocks:
             return "blocks"
         if time.perf_counter() >= deadline:

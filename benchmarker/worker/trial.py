@@ -6,171 +6,174 @@ import gc
 import random
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from benchmarker.api.case import Case, Measuring
 from benchmarker.api.errors import UserError
+from benchmarker.api.problem import Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
-from benchmarker.power.window import Edges, Gauge
-from benchmarker.records.record import Blocks, CostPart, Local, Memory, StoppedBy, TokenTimes
+from benchmarker.power.window import Gauge, SamplerClient
+from benchmarker.records.record import Blocks, Check, CostPart, Local, Memory, StoppedBy, TokenTimes
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
+from benchmarker.worker.channel import LostPeerError, connect_to_rank_0, listen_for_ranks
 from benchmarker.worker.correctness import unlike_weights, worst_of
-from benchmarker.worker.gang import Follower, Leader, LostPeerError, join, lead
-from benchmarker.worker.local import local_phase
-from benchmarker.worker.protocol import OfCase
-from benchmarker.worker.share import Solo
-from benchmarker.worker.stages import Stages
+from benchmarker.worker.parent import Parent, Stages
+from benchmarker.worker.process_group import Coordinator, RankServer, SingleProcess
+from benchmarker.worker.protocol import Events, EventsOfCase, Task
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from benchmarker.api.case import Case, Measuring
-    from benchmarker.api.problem import Workload
-    from benchmarker.records.record import Check
-    from benchmarker.worker.parent import Parent
-    from benchmarker.worker.protocol import Events, Request
-
-GANG_TRIES = 3
-"""Blocks of a gang that must be long enough before their steps are chosen: one late rank makes a step seem long."""
+GROUP_TRIES = 3
+"""Blocks of a process group that must be long enough before their steps are chosen: one late rank makes them longer."""
+LOCAL_S = 10.0
+"""Longest time after which no further turns of a local phase begin."""
+MOST_LOCAL_DEVICES = 256
+"""Most devices with a local phase: each is alone once, so its time and its numbers grow with their square."""
+LOCAL_DIVISOR = 4
+"""Its blocks have so many times fewer steps than timed ones; that ranks begin at unlike times matters so much more."""
 
 
-def measure(request: Request, events: Events, parent: Parent) -> None:
+def measure(task: Task, events: Events, parent: Parent) -> None:
     """Run a trial, or a rank of one; any error is sent as its failure."""
     stages = Stages(events)
-    teams: list[Solo | Follower] = []
-    with failures_sent(teams, stages):
+    groups: list[SingleProcess | RankServer] = []
+    with failures_sent(groups, stages):
         with stages("open"):
-            for number, case in enumerate(request.cases):
+            for number, case in enumerate(task.cases):
                 stages.of = number
-                team = open_team(request, case, stages, parent)
-                stages.send(part=team.bench.describe())
-                teams.append(team)
-        if _run(teams, request, stages):
+                group = open_case(task, case, stages, parent)
+                stages.send(part=group.bench.describe())
+                groups.append(group)
+        if _run(groups, task, stages):
             events.send(done=True)
 
 
-def survey(request: Request, events: Events, parent: Parent) -> None:
-    """Run a short trial of each case, one after the other, each freed before the next; see `Request`."""
-    for number, case in enumerate(request.cases):
-        if number >= request.required and time.monotonic() - request.spawned_s >= request.most_s:
+def survey(task: Task, events: Events, parent: Parent) -> None:
+    """Run a short trial of each case, one after the other, each freed before the next; see `Task`."""
+    for number, case in enumerate(task.cases):
+        if number >= task.required and time.monotonic() - task.spawned_s >= task.most_s:
             return
-        measure(msgspec.structs.replace(request, cases=(case,)), OfCase(events, number), parent)
+        measure(msgspec.structs.replace(task, cases=(case,)), EventsOfCase(events, number), parent)
         gc.unfreeze()  # what the trial had exempted from collection
         gc.collect()
 
 
 @contextmanager
-def failures_sent(teams: Sequence[Solo | Follower], stages: Stages) -> Iterator[None]:
+def failures_sent(groups: Sequence[SingleProcess | RankServer], stages: Stages) -> Iterator[None]:
     """Send any error as the failure of the trial."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - any exception becomes the record's error
         if not isinstance(error, UserError):
             traceback.print_exc()
-        frameworks = [team.bench.framework for team in teams]
+        frameworks = [group.bench.framework for group in groups]
         out_of_memory = any(framework.is_out_of_memory(error) for framework in frameworks)
         kind = "out_of_memory" if out_of_memory or isinstance(error, MemoryError) else "exception"
-        lost_peer = isinstance(error, LostPeerError) or any(each.is_lost_peer(error) for each in frameworks)
+        lost_peer = isinstance(error, LostPeerError) or any(framework.is_lost_peer(error) for framework in frameworks)
         stages.fail(kind, _one_line(error), lost_peer=lost_peer)
 
 
-def open_team(
-    request: Request, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
-) -> Solo | Follower:
-    """Open a case in this process, which is a rank of a gang if the case has several."""
-    edges = Edges(request.sensors)
+def open_case(
+    task: Task, case: Case, stages: Stages, parent: Parent, profile_into: Path | None = None
+) -> SingleProcess | RankServer:
+    """Open a case in this process, which is one of several ranks if the case has them."""
+    samplers = SamplerClient(task.sensors)
     if case.ranks == 1:
-        return Solo(Bench(case, profile_into), edges)
-    rank = request.rank
-    channel = join(rank, case.ranks, parent.address()) if rank else lead(case.ranks, stages.publish, request.towards)
+        return SingleProcess(Bench(case, profile_into), samplers)
+    rank = task.rank
+    channel = (
+        connect_to_rank_0(rank, case.ranks, parent.address())
+        if rank
+        else listen_for_ranks(case.ranks, stages.publish, task.peer_address)
+    )
     channel.local_rank = rank % case.ranks_per_node
     parent.waits = channel.waits
     bench = Bench(case, profile_into, None if case.independent else channel)
     parent.synchronize = getattr(bench.framework.synchronize, "__code__", None)
-    return Follower(bench, channel, edges) if rank else Leader(bench, channel, stages, edges)
+    return RankServer(bench, channel, samplers) if rank else Coordinator(bench, channel, stages, samplers)
 
 
-def _run(teams: list[Solo | Follower], request: Request, stages: Stages) -> bool:
-    """Measure, or follow rank 0, which does; reports any wrong result, and returns whether there was none."""
-    (first, *_) = teams
-    if isinstance(first, Follower):
-        first.follow(stages)
+def _run(groups: list[SingleProcess | RankServer], task: Task, stages: Stages) -> bool:
+    """Measure, or do what rank 0 calls for; reports any wrong result, and returns whether there was none."""
+    (first, *_) = groups
+    if isinstance(first, RankServer):
+        first.serve(stages)
         return True
-    rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
-    ok = _measure([team for team in teams if isinstance(team, Solo)], stages, rng)
-    if isinstance(first, Leader):
+    rng = random.Random(task.seed)  # noqa: S311 - an order, not a secret
+    ok = _measure([group for group in groups if isinstance(group, SingleProcess)], stages, rng)
+    if isinstance(first, Coordinator):
         first.end()
     return ok
 
 
-def _measure(teams: list[Solo], stages: Stages, rng: random.Random) -> bool:
+def _measure(groups: list[SingleProcess], stages: Stages, rng: random.Random) -> bool:
     """Check, build, time and verify; reports any failure, and returns whether there was none.
 
     In a duet, the order of the two cases in each stage is drawn from `rng`.
     """
 
-    def each() -> Iterator[Solo]:
-        for number in rng.sample(range(len(teams)), len(teams)):
+    def in_random_order() -> Iterator[SingleProcess]:
+        for number in rng.sample(range(len(groups)), len(groups)):
             stages.of = number
-            yield teams[number]
+            yield groups[number]
 
     with stages("check"):
-        if not all(_check_one(team, stages) for team in each()):
+        if not all(_check_one(group, stages) for group in in_random_order()):
             return False
     with stages("build"):
-        for team in each():
-            _build_one(team, stages)
-    steppers = [team.stepper for team in teams]
+        for group in in_random_order():
+            _build_one(group, stages)
+    steppers = [group.stepper for group in groups]
     with stages("compile"):
-        for _ in each():
+        for _ in in_random_order():
             stages.send(part={"compile_s": steppers[stages.of].block(1) / 1e9})
     with stages("preheat"):
-        for team in each():
-            gauge = partial(_gauge, team)
-            preheat = timing.preheat(steppers[stages.of], team.bench.case.measuring, stages.tell, gauge)
+        for group in in_random_order():
+            gauge = partial(_gauge, group)
+            preheat = timing.preheat(steppers[stages.of], group.bench.case.measuring, stages.report_progress, gauge)
             stages.send(part={"preheat": preheat})
     steps_per_block = 0
     with stages("timed"):
-        if len(teams) == 1:
-            steps_per_block = _time(teams[0], stages)
+        if len(groups) == 1:
+            steps_per_block = _time(groups[0], stages)
         else:
-            _time_duet(steppers, teams[0].bench.case.measuring, stages, rng)
-    if any(team.share.workload.tokens for team in teams):
+            _time_duet(steppers, groups[0].bench.case.measuring, stages, rng)
+    if any(group.runner.workload.tokens for group in groups):
         with stages("tokens"):
-            for team in each():
-                _time_tokens(team.share.workload, team.bench.case.measuring, stages)
+            for group in in_random_order():
+                _time_tokens(group.runner.workload, group.bench.case.measuring, stages)
     with stages("verify"):
-        if len(teams) == 1:
-            _tell_memory(teams[0], stages)
-        for team in each():
-            for rank, trouble in enumerate(team.all("trouble")):
+        if len(groups) == 1:
+            _send_memory(groups[0], stages)
+        for group in in_random_order():
+            for rank, trouble in enumerate(group.gather("verify")):
                 if trouble:
-                    stages.fail("check", f"rank {rank}: {trouble}" if team.bench.case.ranks > 1 else trouble)
+                    stages.fail("check", f"rank {rank}: {trouble}" if group.bench.case.ranks > 1 else trouble)
                     return False
-    if teams[0].bench.case.devices > 1:
+    if groups[0].bench.case.devices > 1:
         with stages("local"):
-            found = local_phase(teams[0], steps_per_block, teams[0].bench.case.measuring, rng)
-            stages.send(part={"local": found} if isinstance(found, Local) else {"reasons": {"local": found}})
+            local = local_phase(groups[0], steps_per_block, groups[0].bench.case.measuring, rng)
+            stages.send(part={"local": local} if isinstance(local, Local) else {"reasons": {"local": local}})
     return True
 
 
-def _tell_memory(team: Solo, stages: Stages) -> None:
-    """Tell the peak memory of a process, or of each rank of a gang and of all."""
-    found: list[Memory] = team.all("memory")
-    part: dict[str, Any] = {"memory": found[0]}
-    if isinstance(team, Leader):
-        part = {"memory": _together(found), "ranks": team.ranks(found)}
+def _send_memory(group: SingleProcess, stages: Stages) -> None:
+    """Send the peak memory of a single process, or of each rank and of all together."""
+    by_rank: list[Memory] = group.gather("memory")
+    part: dict[str, Any] = {"memory": by_rank[0]}
+    if isinstance(group, Coordinator):
+        part = {"memory": _total_memory(by_rank), "ranks": group.ranks(by_rank)}
     stages.send(part=part)
 
 
-def _together(ranks: list[Memory]) -> Memory:
+def _total_memory(by_rank: list[Memory]) -> Memory:
     """Return the sum over ranks; None where one is not known."""
 
     def total(values: list[int | None]) -> int | None:
@@ -178,35 +181,35 @@ def _together(ranks: list[Memory]) -> Memory:
         return sum(known) if len(known) == len(values) else None
 
     return Memory(
-        device_peak_bytes=total([each.device_peak_bytes for each in ranks]),
-        host_peak_rss_bytes=total([each.host_peak_rss_bytes for each in ranks]),
+        device_peak_bytes=total([memory.device_peak_bytes for memory in by_rank]),
+        host_peak_rss_bytes=total([memory.host_peak_rss_bytes for memory in by_rank]),
     )
 
 
-def _check_one(team: Solo, stages: Stages) -> bool:
-    case, ranks = team.bench.case, team.all("compare")
-    found = worst_of(ranks)
-    stages.send(part={"check": found})
-    trouble = _off(found, case.precision)
+def _check_one(group: SingleProcess, stages: Stages) -> bool:
+    case, ranks = group.bench.case, group.gather("compare")
+    worst = worst_of(ranks)
+    stages.send(part={"check": worst})
+    trouble = _error_text(worst, case.precision)
     if not trouble and case.parallel != "none":
-        trouble = unlike_weights(ranks) or _off(worst_of(team.all("compare_gradients")), "fp64")
+        trouble = unlike_weights(ranks) or _error_text(worst_of(group.gather("compare_gradients")), "fp64")
         trouble = trouble and f"exchange between devices: {trouble}"
     if trouble:
         stages.fail("check", f"wrong result: {trouble}")
     return not trouble
 
 
-def _off(found: Check, precision: str) -> str:
+def _error_text(check: Check, precision: str) -> str:
     """Return what is wrong according to a check; empty if nothing is."""
-    if found.ok:
+    if check.ok:
         return ""
-    how = f"{found.output} is off by {found.error:.3g} (relative, against float64)"
-    return f"{how}; the bound for {precision} is {found.bound:.3g}"
+    error = f"{check.output} is off by {check.error:.3g} (relative, against float64)"
+    return f"{error}; the bound for {precision} is {check.bound:.3g}"
 
 
-def _build_one(team: Solo, stages: Stages) -> None:
-    start, bench = time.perf_counter(), team.bench
-    recomputed_flops = sum(team.all("build"))
+def _build_one(group: SingleProcess, stages: Stages) -> None:
+    start, bench = time.perf_counter(), group.bench
+    recomputed_flops = sum(group.gather("build"))
     by_formula = asdict(bench.problem.cost(bench.params, bench.case.mode, bench.case.precision))
     if bench.case.independent:
         by_formula = {name: value and value * bench.case.devices for name, value in by_formula.items()}
@@ -214,50 +217,50 @@ def _build_one(team: Solo, stages: Stages) -> None:
     stages.send(part={"build_s": time.perf_counter() - start, "cost": cost})
 
 
-def _time(team: Solo, stages: Stages) -> int:
+def _time(group: SingleProcess, stages: Stages) -> int:
     """Time the blocks between two readings of the meters, on each node of its own; returns the steps of each.
 
     Blocks that ended before an error are sent in any case.
     """
-    stepper, measuring = team.stepper, team.bench.case.measuring
-    steps = timing.steps_per_block(stepper, GANG_TRIES if isinstance(team, Leader) else 1)
+    stepper, measuring = group.stepper, group.bench.case.measuring
+    steps = timing.steps_per_block(stepper, GROUP_TRIES if isinstance(group, Coordinator) else 1)
     durations: list[int] = []
     stopped_by: StoppedBy = "failure"
-    least_s = measuring.power_min_s if measuring.wants_power and any(team.all("tells_power")) else 0.0
-    team.all("quiet")
-    before = _look(team)
-    if isinstance(team, Leader):
-        team.blocks_ns.clear()
-    team.all("mark", "begin")
+    least_s = measuring.power_min_s if measuring.wants_power and any(group.gather("reads_power")) else 0.0
+    group.gather("quiet")
+    before = _counter_snapshots(group)
+    if isinstance(group, Coordinator):
+        group.blocks_ns.clear()
+    group.gather("mark", "begin")
     part: dict[str, Any] = {}
     try:
-        stopped_by = timing.timed_blocks(stepper, steps, measuring, durations, stages.tell, least_s)
+        stopped_by = timing.timed_blocks(stepper, steps, measuring, durations, stages.report_progress, least_s)
     finally:
-        if stopped_by == "failure" and isinstance(team, Leader):  # a gang that failed cannot be asked
-            team.share.mark("end")
+        if stopped_by == "failure" and isinstance(group, Coordinator):  # ranks of which one failed cannot be called
+            group.runner.mark("end")
         else:
-            team.all("mark", "end")
-            counted = [counters.between(*each) for each in zip(before, _look(team), strict=True)]
-            part["interference"] = counters.over_nodes(counted)
+            group.gather("mark", "end")
+            by_node = [counters.between(*pair) for pair in zip(before, _counter_snapshots(group), strict=True)]
+            part["interference"] = counters.over_nodes(by_node)
         if durations:
             part["blocks"] = Blocks(steps_per_block=steps, duration_ns=durations, stopped_by=stopped_by)
-        if isinstance(team, Leader):
-            part["ranks"] = team.ranks([None] * team.bench.case.ranks)
+        if isinstance(group, Coordinator):
+            part["ranks"] = group.ranks([None] * group.bench.case.ranks)
         stages.send(part=part)
     return steps
 
 
-def _gauge(team: Solo) -> Gauge:
+def _gauge(group: SingleProcess) -> Gauge:
     """Return the power of all nodes since the last call, and the highest temperature of any."""
-    found: list[Gauge] = team.all("gauge")
-    powers = [each.power_W for each in found if each.power_W is not None]
-    temperatures = [each.temperature_C for each in found if each.temperature_C is not None]
+    gauges: list[Gauge] = group.gather("gauge")
+    powers = [gauge.power_W for gauge in gauges if gauge.power_W is not None]
+    temperatures = [gauge.temperature_C for gauge in gauges if gauge.temperature_C is not None]
     return Gauge(sum(powers) if powers else None, max(temperatures, default=None))
 
 
-def _look(team: Solo) -> list[counters.Snapshot]:
+def _counter_snapshots(group: SingleProcess) -> list[counters.Snapshot]:
     """Return the counters of each node, with what all its processes count of themselves."""
-    ranks, count = team.all("look"), team.bench.case.ranks_per_node
+    ranks, count = group.gather("counter_snapshot"), group.bench.case.ranks_per_node
     return [counters.together(ranks[at : at + count]) for at in range(0, len(ranks), count)]
 
 
@@ -268,11 +271,11 @@ def _time_duet(steppers: list[timing.Steps], measuring: Measuring, stages: Stage
     second_first: list[bool] = []
     stopped_by: StoppedBy = "failure"
     timing.quiet()
-    before = counters.look()
+    before = counters.snapshot()
     try:
         stopped_by = timing.duet_blocks(steppers, steps, measuring, durations, second_first, rng, stages)
     finally:
-        interference = counters.between(before, counters.look())
+        interference = counters.between(before, counters.snapshot())
         failed, pairs = stages.of, len(second_first)
         for stages.of in (0, 1):
             part: dict[str, Any] = {"interference": interference}
@@ -291,7 +294,7 @@ def _time_tokens(workload: Workload, measuring: Measuring, stages: Stages) -> No
         return
     times = TokenTimes([], [])
     try:
-        timing.token_times(workload.tokens, measuring, times.first_ns, times.gap_ns, stages.tell)
+        timing.token_times(workload.tokens, measuring, times.first_ns, times.gap_ns, stages.report_progress)
     finally:
         if times.first_ns or times.gap_ns:
             stages.send(part={"token_times": times})
@@ -302,3 +305,40 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, UserError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def local_phase(group: SingleProcess, timed_steps: int, measuring: Measuring, rng: random.Random) -> Local | str:
+    """Time blocks of several devices with and without communication, to tell what keeps them from scaling; or why not.
+
+    In an exchange all devices wait for the slowest, so that synchronised steps do not show which one it is. Each turn
+    is therefore three blocks, shorter than the timed ones of `timed_steps`, in random order: the step of all; the work
+    of each device without communication, on all devices at once; and the same on one device alone, each in its turn.
+    What differs between them has one cause each:
+
+        alone        one device has what they share to itself: memory, power, cores
+        together     ... and now shares it with the others: contention; the slowest is a straggler
+        synchronised ... and now communicates, and waits for the slowest
+
+    Each device is alone in as many turns. There are as many turns as blocks are requested, within the time limits.
+    """
+    devices, steps = group.bench.case.devices, max(1, timed_steps // LOCAL_DIVISOR)
+    if devices > MOST_LOCAL_DEVICES:
+        return (
+            f"{devices} devices are too many for each to be alone once; at most {MOST_LOCAL_DEVICES} have a local phase"
+        )
+    if trouble := next(filter(None, group.gather("open_local")), ""):
+        return trouble
+    local = Local(steps, [], [], [], [])
+    deadline = time.perf_counter() + min(measuring.seconds, LOCAL_S)
+    while not local.alone_ns or (len(local.alone_ns) + devices <= measuring.blocks and time.perf_counter() < deadline):
+        for device in rng.sample(range(devices), devices):
+            local.alone_device.append(device)
+            for kind in rng.sample(("synchronised", "together", "alone"), 3):
+                if kind == "synchronised":
+                    local.synchronised_ns.append(group.gather("block", steps))
+                elif kind == "together":
+                    by_rank = group.gather("local_together", steps)
+                    local.together_ns.append([duration_ns for durations_ns in by_rank for duration_ns in durations_ns])
+                else:
+                    local.alone_ns.append(max(group.gather("local_alone", device, steps)))
+    return local

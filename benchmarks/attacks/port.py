@@ -11,7 +11,7 @@ import time
 
 from tally import Tally
 
-from benchmarker.worker import gang
+from benchmarker.worker import channel
 from benchmarker.worker.protocol import Address
 
 RANKS = 4
@@ -47,7 +47,7 @@ def strike(kinds: list[str], rng: random.Random, tally: Tally) -> None:
     """Let strangers of these kinds come to a gang."""
     tally.attacks += 1
     addresses: list[Address] = []
-    led: list[gang.Channel] = []
+    led: list[channel.Channel] = []
     published = threading.Event()
 
     def publish(host: str, port: int, token: str) -> None:
@@ -56,7 +56,7 @@ def strike(kinds: list[str], rng: random.Random, tally: Tally) -> None:
 
     def lead() -> None:
         try:
-            led.append(gang.lead(RANKS, publish))
+            led.append(channel.listen_for_ranks(RANKS, publish))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the trial would fail
             tally.bad("traceback", f"{kinds}: {error!r}")
 
@@ -64,7 +64,7 @@ def strike(kinds: list[str], rng: random.Random, tally: Tally) -> None:
     thread.start()
     published.wait()
     (address,) = addresses
-    followers: dict[int, gang.Channel] = {}
+    followers: dict[int, channel.Channel] = {}
     arrivals: list[str | int] = [*kinds, *range(1, RANKS)]
     rng.shuffle(arrivals)
     with contextlib.ExitStack() as stack:
@@ -76,7 +76,7 @@ def strike(kinds: list[str], rng: random.Random, tally: Tally) -> None:
                     strangers += come(arrival, address, stack)
                 continue
             try:
-                followers[arrival] = gang.join(arrival, RANKS, address)
+                followers[arrival] = channel.connect_to_rank_0(arrival, RANKS, address)
             except OSError as error:
                 tally.bad("lost", f"{kinds}: rank {arrival}: {error}")
                 return
@@ -115,7 +115,7 @@ def drip(connection: socket.socket, ended: threading.Event) -> None:
             connection.sendall(b"x")
 
 
-def talk(leader: gang.Channel, followers: dict[int, gang.Channel], strangers: list[socket.socket]) -> str:
+def talk(leader: channel.Channel, followers: dict[int, channel.Channel], strangers: list[socket.socket]) -> str:
     """Let the ranks talk; return what is wrong with what they, and the strangers, heard."""
     leader.send("all")
     for rank, follower in followers.items():

@@ -23,12 +23,12 @@ import numpy as np
 from duet import play, ratio
 
 from benchmarker import Case
-from benchmarker.power.window import Edges
+from benchmarker.power.window import SamplerClient
 from benchmarker.worker import timing
 from benchmarker.worker.bench import Bench
-from benchmarker.worker.gang import Follower, Leader, join, lead
+from benchmarker.worker.channel import connect_to_rank_0, listen_for_ranks
+from benchmarker.worker.process_group import Coordinator, RankRunner, RankServer, SingleProcess
 from benchmarker.worker.protocol import Address
-from benchmarker.worker.share import Share, Solo
 from benchmarker_plugins.metrics.collective import bus_factor
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter")
@@ -83,33 +83,35 @@ def one_rank(what: str, rank: int, address: str = "") -> None:
     case = Case(problem="collective", framework=framework, device="cpu", devices=devices, ranks=ranks, params=params)
     stages: Any = SimpleNamespace(current="timed")
     if ranks == 1:
-        leader = Solo(Bench(case), Edges({}))
+        coordinator = SingleProcess(Bench(case), SamplerClient({}))
     else:
-        channel = join(rank, ranks, Address(*json.loads(address))) if rank else lead(ranks, publish)
-        leader = Leader(Bench(case, gang=channel), channel, stages, Edges({}))
-    bench = leader.bench
+        channel = (
+            connect_to_rank_0(rank, ranks, Address(*json.loads(address))) if rank else listen_for_ranks(ranks, publish)
+        )
+        coordinator = Coordinator(Bench(case, group=channel), channel, stages, SamplerClient({}))
+    bench = coordinator.bench
     step = bare_step(bench, op, size, devices)
 
-    def bare(self: Share, steps: int) -> int:
+    def bare(self: RankRunner, steps: int) -> int:
         return bare_block(step, bench.framework.synchronize, steps)
 
-    Share.bare = bare  # type: ignore[attr-defined]
+    RankRunner.bare = bare  # type: ignore[attr-defined]
     if rank:
-        Follower(bench, channel, Edges({})).follow(stages)
+        RankServer(bench, channel, SamplerClient({})).serve(stages)
         return
-    leader.all("build")
+    coordinator.gather("build")
     for name in ("block", "bare"):
-        leader.all(name, 3)
-    steps = timing.steps_per_block(leader.stepper, 3)
+        coordinator.gather(name, 3)
+    steps = timing.steps_per_block(coordinator.stepper, 3)
     durations: list[int] = []
 
     def tool() -> int:
-        durations.append(leader.stepper.block(steps))
+        durations.append(coordinator.stepper.block(steps))
         return durations[-1]
 
-    logs = play(lambda: max(leader.all("bare", steps)), tool, pairs, seed)
-    if isinstance(leader, Leader):
-        leader.end()
+    logs = play(lambda: max(coordinator.gather("bare", steps)), tool, pairs, seed)
+    if isinstance(coordinator, Coordinator):
+        coordinator.end()
     print(json.dumps({"logs": logs, "step_s": statistics.median(durations) / steps / 1e9}))
 
 

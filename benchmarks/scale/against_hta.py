@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-from benchmarker.traces.attribution.nesting import union_ns
 from benchmarker.traces.idle import COMMUNICATION, on_device
 from benchmarker.traces.ingest import ingest
+from benchmarker.traces.intervals import union_ns
 from benchmarker.traces.launches import launch_rows, launches, streams
 
 ASK = """

@@ -24,7 +24,7 @@ from benchmarker.agent.messages import FromRank
 from benchmarker.agent.remote import Nodes, RemoteRank
 from benchmarker.machine.software import installed
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
@@ -76,7 +76,7 @@ def _measured(played: Played, messages: int) -> list[str]:
     """Start agents, hear their events, and end them; returns a row of the table."""
     heard, number = 0, len(played.names)
 
-    def hear(event: object) -> None:
+    def on_event(event: object) -> None:
         nonlocal heard
         heard += 1
 
@@ -85,7 +85,7 @@ def _measured(played: Played, messages: int) -> list[str]:
         times.append((time.monotonic(), _cpu_s()))
         if messages:
             for agent in found:
-                agent.begin([RemoteRank(0, agent, hear)], [Request(task="trial", framework="toy")], [Path("log")])
+                agent.begin([RemoteRank(0, agent, on_event)], [Task(kind="trial", framework="toy")], [Path("log")])
             assert not listen(found, time.monotonic() + LIMIT_S, lambda: heard == number * messages)
             assert heard == number * messages
         times.append((time.monotonic(), _cpu_s()))
@@ -100,13 +100,13 @@ def _measured(played: Played, messages: int) -> list[str]:
 
 def _run(played: Played, trials: int) -> list[str]:
     """Make trials of all nodes; returns a row of the table."""
-    request = Request(task="profile", framework="toy", cases=(played.case(),))
+    task = Task(kind="profile", framework="toy", cases=(played.case(),))
     logs = [played.folder / f"{name}.log" for name in played.names]
     nodes = Nodes(tuple(played.names), played.agents())
     start_s, start_cpu_s = time.monotonic(), _cpu_s()
     with closing(nodes.agents):
         for _ in range(trials):
-            ending = converse_with_ranks(request, {}, LIMIT_S, logs, lambda _: None, nodes)
+            ending = converse_with_ranks(task, {}, LIMIT_S, logs, lambda _: None, nodes)
             assert ending.exit == 0, ending
     a_trial_s, a_trial_cpu_s = (time.monotonic() - start_s) / trials, (_cpu_s() - start_cpu_s) / trials
     figures = [len(played.names), trials, len(played.steps())]

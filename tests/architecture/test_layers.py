@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,29 @@ def test_the_core_imports_no_framework_and_no_plugin():
 def test_the_documentation_lists_the_packages_in_order():
     text = (ROOT / "docs" / "architecture.md").read_text()
     assert re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE) == LAYERS
+
+
+def circle(texts: Mapping[str, str]) -> list[str]:
+    """The modules of a circle of imports at any depth, those for types among them; empty if there is none."""
+    arrows: dict[str, set[str]] = {name: set() for name in texts}
+    for module, text in texts.items():
+        for _, name in imports(text):
+            imported = next((part for part in (name, name.rpartition(".")[0]) if part in texts), module)
+            arrows[module] |= {imported} - {module}
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_imports_go_in_a_circle():
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules("benchmarker")}
+    assert circle({name.removesuffix(".__init__"): path.read_text() for path, name in names.items()}) == []
+
+
+def test_a_circle_is_seen():
+    texts = {"a": "from b import f", "b": "def f():\n    from p.c import g", "p.c": "from p import d"}
+    assert circle(texts) == []
+    texts["p.d"] = "if TYPE_CHECKING:\n    import b"
+    assert sorted(set(circle(texts))) == ["b", "p.c", "p.d"]

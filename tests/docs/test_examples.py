@@ -302,10 +302,10 @@ def test_the_study_of_einsum_and_matmul_counts_each_product(cli, tmp_path):
     text = text.replace('size = "small"', small).replace("profile_steps = 50", "profile_steps = 3")
     text = text.replace("trials = 10", "trials = 1").replace("seq_len = 64", "seq_len = 8")
     (tmp_path / "plan.toml").write_text(text)
-    done = cli("run-plan", "plan.toml")
+    done = cli("plan", "run", "plan.toml")
     assert done.returncode == 0, done.stderr
     assert "incomplete" not in done.stderr
-    shown = json.loads(cli("scopes", "results", "--json").stdout)
+    shown = json.loads(cli("profile", "scopes", "results", "--json").stdout)
     assert len({line["result"] for line in shown}) == 4
     for scope in ("attn_q_k", "attn_att_v"):
         counts = [(line["ran"], line["expected"]) for line in shown if line["scope"] == scope]

@@ -102,6 +102,6 @@ def test_a_pass_near_its_bound_is_shown_as_it_is_printed(command, tmp_path):
     (tmp_path / "reference.toml").write_text(
         'format_version = 1\n[[case]]\nname = "GPT-2 small"\nmatch = {}\nmin = 410\n'
     )
-    done = command("accept", ".", "--reference=reference.toml")
+    done = command("suite", "accept", ".", "--reference=reference.toml")
     assert done.returncode == 0
     assert shown in done.stdout

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from support.commands import parsed
 
-from benchmarker.cli.commands import FORMER
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks/README.md"]
 PAGES += sorted(ROOT.glob("examples/*/README.md"))
@@ -25,24 +23,6 @@ def commands():
             for line in body.replace("\\\n", " ").splitlines():
                 if found := re.match(r"(?:\$ )?(?:python -m )?benchmarker (.*)", line):
                     yield pytest.param(shlex.split(found[1], comments=True), id=f"{page.name}: {line}")
-
-
-def unreleased():
-    """The changes since the last release, without the one that lists the former names of commands."""
-    text = (ROOT / "CHANGELOG.md").read_text().partition("## Unreleased")[2].partition("\n## ")[0]
-    return "\n- ".join(each for each in text.split("\n- ") if "former names" not in each)
-
-
-@pytest.mark.parametrize("page", [*PAGES, None], ids=lambda page: page.name if page else "Unreleased")
-def test_no_page_has_a_former_name_of_a_command(page):
-    text = page.read_text() if page else unreleased()
-    code = [line for _, body in FENCE.findall(text) for line in body.splitlines()]
-    lines = [each for line in code if (each := re.sub(r"^\$ ", "", line)).startswith(("benchmarker ", "python -m "))]
-    fields = {"kernels", "scopes", "ops", "trace"}  # of a record, or parts of a step
-    for each in [*lines, *re.findall(r"`([^`\n]+)`", FENCE.sub("", text))]:
-        bare = re.sub(r"^(python -m )?benchmarker ", "", each)
-        first = bare.split()[0] if bare.split() else ""
-        assert first not in FORMER or (each == first and first in fields), each
 
 
 @pytest.mark.parametrize("words", list(commands()))

@@ -17,7 +17,7 @@ from benchmarker.hooks import registry
 from benchmarker.records.record import Check
 from benchmarker.worker.bench import Bench
 from benchmarker.worker.correctness import worst_of
-from benchmarker.worker.share import Share
+from benchmarker.worker.process_group import RankRunner
 from benchmarker.worker.trial import _check_one
 from benchmarker_problems.gpt2 import Gpt2Params
 
@@ -60,11 +60,11 @@ def compared(framework, name, way, wanted):
     """What a rank finds for each precision and fault; gradients, in fp64 for any precision, once for each fault."""
     found, gradients = {}, {}
     for precision, fault in wanted:
-        share = Share(Opened(case_of(name, way, precision), framework), edges=None)
+        runner = RankRunner(Opened(case_of(name, way, precision), framework), samplers=None)
         with framework.fp64() if precision == "fp64" else ExitStack(), planted(name, way, fault, framework):
-            outputs = share.compare()
+            outputs = runner.compare()
             if fault not in gradients:
-                gradients[fault] = share.compare_gradients()
+                gradients[fault] = runner.compare_gradients()
             found[precision, fault] = Found(outputs, gradients[fault])
     return found
 

@@ -227,7 +227,7 @@ def test_numpy_has_no_profile_and_says_so(cli, tmp_path):
     assert "has no profile: numpy: it has no profiler" in done.stderr
     (path,) = (path for path in (tmp_path / "results").glob("*/*.json") if path.name != "plan.json")
     assert read(path.read_bytes()).reasons["trace"] == "numpy: it has no profiler"
-    asked = cli("kernels", str(path))
+    asked = cli("profile", "kernels", str(path))
     assert (asked.returncode, asked.stderr.count("\n")) == (2, 1)
     assert "it has no profiler" in asked.stderr
 
@@ -263,7 +263,7 @@ def test_the_statistics_are_those_of_perfetto_to_the_nanosecond(cli, tmp_path, f
     ingested = open_trace(path)
     rows = work(ingested.events)
 
-    shown = cli("trace", str(path))
+    shown = cli("profile", "export", str(path))
     assert "ui.perfetto.dev" in shown.stderr
     with trace_processor.open_trace(Path(shown.stdout.strip())) as trace:
         assert trace.dropped() == {}
@@ -275,7 +275,7 @@ def test_the_statistics_are_those_of_perfetto_to_the_nanosecond(cli, tmp_path, f
         theirs = {row.pop("key"): row for row in found[column]}
         assert {key: {name: ours[key][name] for name in row} for key, row in theirs.items()} == theirs
         assert len(theirs) == len(ours)
-        of_duckdb = json.loads(cli("sql", str(path), _over_events(query), "--json").stdout)
+        of_duckdb = json.loads(cli("profile", "sql", str(path), _over_events(query), "--json").stdout)
         assert {row.pop("key"): row for row in of_duckdb} == theirs
     assert durations == {"count": len(rows), "total": int(rows["dur_ns"].sum())}
     products = rows[(rows["leaf"] == "attn_q_k") & (rows["kind"] == "op")]
@@ -289,16 +289,16 @@ def test_a_profile_lies_beside_its_record_and_can_be_asked(cli, tmp_path):
     again = ingest(path.with_name(record.trial_id + ".profile.json.gz"))
     assert again.trace.busy_ns == record.trace.busy_ns
     assert len(load_events(path)) == record.trace.rows
-    (line,) = json.loads(cli("scopes", str(path), "--scope=attn_q_k", "--json").stdout)
+    (line,) = json.loads(cli("profile", "scopes", str(path), "--scope=attn_q_k", "--json").stdout)
     assert (line["ran"], line["expected"], line["phase"]) == (LAYERS * STEPS, LAYERS * STEPS, "forward")
-    by_category = json.loads(cli("kernels", str(path), "--by=category", "--top=0", "--json").stdout)
+    by_category = json.loads(cli("profile", "kernels", str(path), "--by=category", "--top=0", "--json").stdout)
     assert sum(each["busy_ns"] for each in by_category) == record.trace.busy_ns
-    ops = json.loads(cli("ops", str(path), "--top=0", "--json").stdout)
+    ops = json.loads(cli("profile", "ops", str(path), "--top=0", "--json").stdout)
     assert {"aten::addmm", "aten::bmm", "aten::gelu"} < {each["op"] for each in ops}
     shown = cli("show", str(path)).stdout
     assert f"{STEPS} steps of" in shown
     assert "most time in" in shown
-    text = cli("kernels", str(path), "--top=3").stdout
+    text = cli("profile", "kernels", str(path), "--top=3").stdout
     assert "more, " in text
     assert "flop/s" in text
 

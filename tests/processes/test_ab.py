@@ -38,15 +38,6 @@ def test_a_plain_difference_is_called_at_the_first_look(cli, tmp_path, design):
     assert again["family"]["comparisons"][0]["level"] == pytest.approx(0.99)
 
 
-def test_former_names_of_options_are_accepted_and_told(cli, tmp_path):
-    done = cli(*AB, "--a=--ms=1", "--b=--ms=1 --seed=1", "--max-blocks=2", "--design=blocks")
-    assert done.returncode == 0
-    assert "benchmarker: --max-blocks is now called --max-rounds\n" in done.stderr
-    assert "benchmarker: --design=blocks is now called --design=rounds\n" in done.stderr
-    records, _ = store.read([folder(tmp_path)])
-    assert [(record.design.kind, record.trial) for record in records] == [("rounds", trial) for trial in (0, 0, 1, 1)]
-
-
 def test_a_duet_takes_turns_in_random_order_in_one_process(cli, tmp_path):
     cli(*AB, "--a=--ms=1", "--b=--ms=1 --seed=1", "--max-rounds=2", "--blocks=40", "--order-seed=3")
     records, _ = store.read([folder(tmp_path)])

@@ -168,7 +168,7 @@ def stored(tmp_path):
 
 
 def test_the_command_passes_and_lists_what_it_did_not_judge(command, stored, tmp_path):
-    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    done = command("suite", "accept", "run", "--reference=reference.toml", "--junit=out.xml")
     assert done.returncode == 0
     assert "PASS evil \\x1b[31m<b>: samples_per_s 2 (1 to 2, 3 trials), min 0.5\n" in done.stdout
     assert "     repeat with: python -m benchmarker run --framework=toy --problem=nap" in done.stdout
@@ -182,48 +182,48 @@ def test_the_command_passes_and_lists_what_it_did_not_judge(command, stored, tmp
 
 def test_the_command_fails_and_says_why(command, stored, tmp_path):
     (tmp_path / "reference.toml").write_text(REFERENCE.replace("0.5", "4"))
-    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    done = command("suite", "accept", "run", "--reference=reference.toml", "--junit=out.xml")
     assert done.returncode == 1
     assert "     the median is 50.00% below 4\n" in done.stdout
     assert done.stdout.endswith("FAILED: 0 of 1 passed\n")
     suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
     assert suite.find("testcase/failure").get("message") == "the median is 50.00% below 4"
     assert "repeat with: python -m benchmarker run" in suite.findtext("testcase/system-out")
-    found = json.loads(command("accept", "run", "--reference=reference.toml", "--json").stdout)
+    found = json.loads(command("suite", "accept", "run", "--reference=reference.toml", "--json").stdout)
     assert found["verdict"] == found["outcomes"][0]["verdict"] == "FAIL"
     assert found["unasked"] == ["nap ms=1.0 seed=1"]
 
 
 def test_a_file_that_cannot_be_read_never_passes(command, stored, tmp_path):
     (stored / "cut.json").write_text("{")
-    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    done = command("suite", "accept", "run", "--reference=reference.toml", "--junit=out.xml")
     assert done.returncode == 1
     assert "cut.json" in done.stderr
     assert done.stdout.endswith("FAILED: 1 of 1 passed; 1 file(s) cannot be read\n")
     suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
     assert suite.get("errors") == "1"
-    none = command("accept", "none", "--reference=reference.toml")
+    none = command("suite", "accept", "none", "--reference=reference.toml")
     assert none.returncode == 1
     assert "     no record matches: there is no record\n" in none.stdout
 
 
 def test_an_interrupted_run_never_passes(command, stored):
     sorted(stored.glob("run-*-1.json"))[-1].unlink()
-    done = command("accept", "run", "--reference=reference.toml")
+    done = command("suite", "accept", "run", "--reference=reference.toml")
     assert done.returncode == 1
-    made = command("accept", "run", "--write=made.toml", "--tolerance=5%")
+    made = command("suite", "accept", "run", "--write=made.toml", "--tolerance=5%")
     assert (made.returncode, made.stderr) == (1, "benchmarker: 1 trial(s) of run run not run\n")
     assert "FAIL not in the reference: nap ms=1.0 seed=1\n     1 trial(s) of run run not" in done.stdout
 
 
 def test_a_reference_is_written_once_and_is_met_by_its_records(command, stored, tmp_path):
-    done = command("accept", "run", "--write=made.toml", "--tolerance=10%")
+    done = command("suite", "accept", "run", "--write=made.toml", "--tolerance=10%")
     assert (done.returncode, done.stdout) == (0, "reference of 2 cases: made.toml\n")
     assert "min = 1.8  # median of 3 trials: 2 1/s; 10% tolerated\n" in (tmp_path / "made.toml").read_text()
-    again = command("accept", "run", "--write=made.toml")
+    again = command("suite", "accept", "run", "--write=made.toml")
     assert again.returncode == 2
     assert "made.toml exists already" in again.stderr
-    assert "\nPASSED: 2 of 2 passed; 1 borderline" in command("accept", "run", "--reference=made.toml").stdout
+    assert "\nPASSED: 2 of 2 passed; 1 borderline" in command("suite", "accept", "run", "--reference=made.toml").stdout
 
 
 STEADY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0)
@@ -271,8 +271,8 @@ def test_the_command_takes_bounds_from_scatter_unless_told(command, tmp_path):
     for record in trials(*STEADY):
         (tmp_path / f"run/{record.trial_id}.json").write_bytes(atomic.encode(record))
     for name, options in (("plain", []), ("fixed", ["--tolerance=3%"]), ("added", ["--tolerance=+3%"])):
-        assert command("accept", "run", f"--write={name}.toml", *options).returncode == 0
-        assert command("accept", "run", f"--reference={name}.toml").stdout.endswith("PASSED: 1 of 1 passed\n")
+        assert command("suite", "accept", "run", f"--write={name}.toml", *options).returncode == 0
+        assert command("suite", "accept", "run", f"--reference={name}.toml").stdout.endswith("PASSED: 1 of 1 passed\n")
     limits = {name: reference.read(tmp_path / f"{name}.toml")[0].low for name in ("plain", "fixed", "added")}
     assert limits["fixed"] == 1.94
     assert limits["added"] == pytest.approx(0.97 * limits["plain"], rel=1e-5)
@@ -372,12 +372,14 @@ def test_disturbed_trials_are_told_beside_the_verdict(derive):
 
 def test_doubts_are_printed_and_stand_in_the_xml(command, stored, tmp_path):
     (tmp_path / "reference.toml").write_text("[[case]]\nmatch = {seed = 0}\nmin = 1.5\n")
-    done = command("accept", "run", "--reference=reference.toml", "--junit=out.xml")
+    done = command("suite", "accept", "run", "--reference=reference.toml", "--junit=out.xml")
     doubt = "     but the bound 1.5 lies within the range of only 3 trials, 1 to 2: borderline"
     assert doubt in done.stdout
     assert done.stdout.endswith("PASSED: 1 of 1 passed; 1 borderline (another run may be judged otherwise)\n")
     assert doubt.strip() in ElementTree.parse(tmp_path / "out.xml").getroot()[0].findtext("testcase/system-out")
-    (outcome,) = json.loads(command("accept", "run", "--reference=reference.toml", "--json").stdout)["outcomes"]
+    (outcome,) = json.loads(command("suite", "accept", "run", "--reference=reference.toml", "--json").stdout)[
+        "outcomes"
+    ]
     assert outcome["near"] is True
 
 
@@ -396,7 +398,7 @@ def test_doubts_are_printed_and_stand_in_the_xml(command, stored, tmp_path):
     ],
 )
 def test_mistakes_are_told_in_one_line(command, stored, args, message):
-    done = command("accept", "run", *args)
+    done = command("suite", "accept", "run", *args)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -406,13 +408,13 @@ def test_mistakes_are_told_in_one_line(command, stored, args, message):
 def test_a_case_made_slow_on_purpose_fails_and_is_named(cli, tmp_path):
     quick = ["--framework=toy", "--problem=nap", "--blocks=3", "--trials=2", "--results=results"]
     assert cli("run", *quick, "--ms=1").returncode == 0
-    assert cli("accept", "results", "--write=reference.toml", "--tolerance=50%").returncode == 0
-    assert cli("accept", "results", "--reference=reference.toml").returncode == 0
+    assert cli("suite", "accept", "results", "--write=reference.toml", "--tolerance=50%").returncode == 0
+    assert cli("suite", "accept", "results", "--reference=reference.toml").returncode == 0
     text = (tmp_path / "reference.toml").read_text()
     (tmp_path / "reference.toml").write_text(text.replace("ms = 1.0", "ms = 50.0").replace("ms=1.0", "ms=50.0"))
     quick[-1] = "--results=slow"
     assert cli("run", *quick, "--ms=50").returncode == 0
-    done = cli("accept", "slow", "--reference=reference.toml", "--junit=out.xml")
+    done = cli("suite", "accept", "slow", "--reference=reference.toml", "--junit=out.xml")
     assert done.returncode == 1
     assert "FAIL nap ms=50.0 fault=none after=0: samples_per_s" in done.stdout
     assert re.search(r"the median is [\d.]+% below ", done.stdout)

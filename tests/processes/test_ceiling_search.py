@@ -234,9 +234,9 @@ def test_what_a_survey_could_not_measure_is_named(cli, short, monkeypatch):
     """The third size fails, and no other is begun: the first two have ceilings, and all else is named."""
     real = ceiling_survey.converse
 
-    def converse(request, environment, timeout_s, log, hear):
+    def converse(request, environment, timeout_s, log, on_event):
         cases = (*request.cases[:2], msgspec.structs.replace(request.cases[2], problem="none"))
-        return real(msgspec.structs.replace(request, cases=cases), environment, timeout_s, log, hear)
+        return real(msgspec.structs.replace(request, cases=cases), environment, timeout_s, log, on_event)
 
     monkeypatch.setattr(ceiling_survey, "converse", converse)
     done = cli("ceilings", "--framework=numpy", "--json")

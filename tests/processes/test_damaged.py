@@ -13,8 +13,8 @@ COMMANDS = [
     ("compare", "d", "--by=framework", "--baseline=numpy"),
     ("pareto", "d"),
     ("validate", "d"),
-    ("kernels", "d/damaged.json"),
-    ("score", "d", "--by=framework", "--baseline=numpy", "--contender=torch"),
+    ("profile", "kernels", "d/damaged.json"),
+    ("suite", "score", "d", "--by=framework", "--baseline=numpy", "--contender=torch"),
 ]
 
 

@@ -3,6 +3,7 @@
 import pytest
 from support import nvml
 from support.cards import Card, Constant, Fault, Ramp, Wave, write
+from support.commands import parsed
 
 from benchmarker.comparing.disturbances import disturbances
 from benchmarker.hooks.metrics import load_metrics
@@ -203,7 +204,7 @@ NAPS = ("--framework=toy", "--problem=nap")
         (("run", *NAPS, "--power-min=inf"), "--power-min=inf: not a time"),
         (("run", *NAPS, "--power-hz=1000"), "--power-hz=1000: must be at most 100"),
         (("run", *NAPS, "--power=ralp"), "did you mean rapl"),
-        (("run", *NAPS, "--power=none", "--power-nvml"), "none cannot be combined with other names"),
+        (("run", *NAPS, "--power=none,nvml"), "none cannot be combined with other names"),
         (("run", *NAPS, "--power=auto", "--timeout=30"), "--timeout=30 ends a trial before --power-min=60"),
         (("sweep", *NAPS, "--axis=power=none,auto"), "differ only in how they are profiled or their power is read"),
         (("sweep", *NAPS, "--axis=ms=1,2", "--axis=power=ralp"), "did you mean rapl"),
@@ -220,6 +221,19 @@ def test_what_cannot_be_is_refused_before_anything_runs(cli, tmp_path, words, me
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "power"),
+    [
+        ([], "passive"),
+        (["--power-nvml"], "nvml"),
+        (["--power=rapl"], "rapl"),
+        (["--power-nvml", "--power=auto"], "auto"),
+    ],
+)
+def test_power_nvml_is_short_for_power_nvml_as_a_value(options, power):
+    assert parsed("run", "--framework=numpy", "--problem=gemm", *options).params["power"] == power
 
 
 @pytest.mark.slow
@@ -244,7 +258,7 @@ def test_without_a_sensor_the_run_is_complete_otherwise(cli, tmp_path):
         "run",
         "--framework=toy",
         "--problem=nap",
-        "--power-rapl",
+        "--power=rapl",
         "--blocks=2",
         "--results=r",
         env={"BENCHMARKER_SYSFS": str(tmp_path)},

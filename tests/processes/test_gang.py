@@ -13,7 +13,7 @@ import time
 import psutil
 import pytest
 
-from benchmarker.worker import gang
+from benchmarker.worker import channel
 from benchmarker.worker.protocol import Address
 
 RUN = ("run", "--framework=toy", "--problem=nap", "--power=none", "--devices=3")
@@ -279,7 +279,9 @@ def pair(rank=1):
     """Both ends of a gang of two."""
     published = []
     leader = []
-    thread = threading.Thread(target=lambda: leader.append(gang.lead(2, lambda *where: published.append(where))))
+    thread = threading.Thread(
+        target=lambda: leader.append(channel.listen_for_ranks(2, lambda *where: published.append(where)))
+    )
     thread.start()
     while not published:
         time.sleep(0.01)
@@ -292,6 +294,6 @@ def test_a_lost_peer_is_an_error_of_its_own():
     with socket.create_connection((address.host, address.port)) as peer:
         peer.sendall(f"{address.token} 1\n".encode())
         thread.join(10)
-    with pytest.raises(gang.LostPeerError, match="rank 1 has closed its connection"):
+    with pytest.raises(channel.LostPeerError, match="rank 1 has closed its connection"):
         leader[0].receive(1)
     leader[0].close()

@@ -10,7 +10,7 @@ import pytest
 from benchmarker.api.errors import UserError
 from benchmarker.power import samplers
 from benchmarker.power.samplers import Sampling, find, meters
-from benchmarker.power.window import Edges
+from benchmarker.power.window import SamplerClient
 
 METER = """
     import ctypes, os, time
@@ -136,8 +136,8 @@ def test_what_is_no_number_stands_for_none():
 
 
 def test_the_edges_are_read_at_once():
-    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(Edges(running.lines())) as edges:
-        assert edges.tell_power
+    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.lines())) as edges:
+        assert edges.read_power
         for name in ("begin", "end"):
             before = time.monotonic_ns()
             sample = edges.mark(name)["told"]
@@ -148,7 +148,7 @@ def test_the_edges_are_read_at_once():
 
 
 def test_power_and_temperature_for_preheat():
-    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(Edges(running.lines())) as edges:
+    with Sampling(["told"], "cpu", 5.0, {}) as running, closing(SamplerClient(running.lines())) as edges:
         assert edges.gauge().power_W is None
         for _ in range(3):  # across a wrap, too
             time.sleep(0.25)
@@ -161,11 +161,11 @@ def test_a_sampler_that_hangs_holds_the_edges_up_once(monkeypatch):
     monkeypatch.setattr("benchmarker.power.window.ANSWER_S", 0.3)
     monkeypatch.setattr(samplers, "STOP_S", 0.2)
     stalling = {"FAULT": "stall@0.3"}
-    with Sampling(["told"], "cpu", 5.0, stalling) as running, closing(Edges(running.lines())) as edges:
+    with Sampling(["told"], "cpu", 5.0, stalling) as running, closing(SamplerClient(running.lines())) as edges:
         time.sleep(0.5)
         start = time.monotonic()
         assert edges.mark("begin") == {}
-        assert not edges.tell_power
+        assert not edges.read_power
         assert edges.mark("end") == {}
         assert time.monotonic() - start < 0.6
         running.gather()

@@ -32,7 +32,7 @@ def test_a_machine_measured_on_one_core_beside_other_work_is_told(cli, one_core_
     one_core_and_a_busy_loop()
     told = cli(*RUN, "--results=part").stdout
     assert "1 of 1 trial was disturbed, for instance: other processes kept " in told
-    done = cli("score", "whole", "part", "--strict")
+    done = cli("suite", "score", "whole", "part", "--strict")
     assert done.returncode == 3
     assert "B  part: 1 of 1 trial succeeded (100%), 1 disturbed" in done.stdout
     assert f"  warning (B): measured on 1 of {os.cpu_count()} cores" in done.stdout

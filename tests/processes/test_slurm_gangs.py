@@ -54,7 +54,7 @@ from benchmarker.agent.remote import Agents, RemoteRank
 from benchmarker.hooks.launchers import allocation, load_launcher
 from benchmarker.machine.software import installed
 from benchmarker.worker.pipes import listen
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 folder = Path(sys.argv[1])
 case = Case(problem="nap", framework="toy", device="cpu", params={}, devices=4, nodes=2, ranks=4)
@@ -67,8 +67,8 @@ for number in range(5):
                 RemoteRank(rank, agent, lambda event: lengths.append(len(event.get("info", {}).get("name", ""))))
                 for rank in (2 * at, 2 * at + 1)
             ]
-            requests = [Request(task="describe", framework="toy", cases=(case,), rank=rank.number) for rank in ranks]
-            agent.begin(ranks, requests, [folder / f"{number}.{rank.number}.log" for rank in ranks])
+            tasks = [Task(kind="describe", framework="toy", cases=(case,), rank=rank.number) for rank in ranks]
+            agent.begin(ranks, tasks, [folder / f"{number}.{rank.number}.log" for rank in ranks])
         listen(found, float("inf"), lambda: all(agent.is_over for agent in found))
     print([(rank.status, rank.fault) for agent in found for rank in agent.ranks.values()], flush=True)
 agents.close()

@@ -30,7 +30,7 @@ def offers(cli, tmp_path):
     """Two results: of a plan file, and of that file with another number of blocks, under the same name."""
     for name, text in (("a", PLAN), ("b", PLAN.replace("blocks = 2", "blocks = 3"))):
         (tmp_path / "naps.toml").write_text(text)
-        assert cli("run-plan", "naps.toml", f"--results={name}").returncode == 0
+        assert cli("plan", "run", "naps.toml", f"--results={name}").returncode == 0
     return tmp_path
 
 
@@ -47,27 +47,30 @@ def test_the_suite_stands_in_every_record_and_the_difference_is_named(cli, offer
     note = f"suites differ: naps 1 ({first}) → naps 1 ({second})"
     note += ": short (toy), nap toy ms=2.0: blocks 2 → 3"
     assert note in cli("compare", "a", "b").stdout
-    scored = cli("score", "a", "b")
+    scored = cli("suite", "score", "a", "b")
     assert note in scored.stdout
     assert f"A  a: 4 of 4 trials succeeded (100%); suite naps 1 ({first})" in scored.stdout
-    assert json.loads(cli("score", "a", "b", "--json").stdout)["scores"][0]["contender"]["suites"][0]["name"] == "naps"
+    assert (
+        json.loads(cli("suite", "score", "a", "b", "--json").stdout)["scores"][0]["contender"]["suites"][0]["name"]
+        == "naps"
+    )
     assert cli("report", "a", "b").returncode == 0
     assert note.partition(", nap")[0] in (offers / "report.html").read_text()
     assert cli("report", "a").returncode == 0
     assert f"naps 1 ({first})" in (offers / "report.html").read_text()
     (run,) = (offers / "a").iterdir()
-    made = cli("bundle", str(run), "-o", "bid.zip", "--json")
+    made = cli("bundle", "create", str(run), "-o", "bid.zip", "--json")
     assert json.loads(made.stdout)["manifest"]["suite"] == {
         "name": "naps",
         "version": "1",
         "sha256": plan["suite"]["sha256"],
     }
-    assert f"naps 1 ({first})" in cli("unbundle", "bid.zip", "--check").stdout
+    assert f"naps 1 ({first})" in cli("bundle", "verify", "bid.zip").stdout
 
 
 @pytest.mark.slow
 def test_one_suite_on_both_sides_makes_no_note(cli, offers):
-    assert cli("run-plan", "naps.toml", "--results=c").returncode == 0
+    assert cli("plan", "run", "naps.toml", "--results=c").returncode == 0
     assert "suites differ" not in cli("compare", "b", "c").stdout
 
 
@@ -101,7 +104,7 @@ def test_a_spread_run_is_continued_after_an_interrupt_and_counts_as_several_runs
         with monkeypatch.context() as patched:
             patched.setattr(sessions, "time", SimpleNamespace(time=lambda: time.time() + 61, sleep=interrupt))
             assert cli(*words, "--resume").returncode == 0
-    (score,) = json.loads(cli("score", "a", "b", "--json").stdout)["scores"]
+    (score,) = json.loads(cli("suite", "score", "a", "b", "--json").stdout)["scores"]
     mean = score["metrics"][0]["mean"]
     assert (mean["method"], mean["runs"]) == ("unpaired by run: Welch-Satterthwaite", [2, 2])
-    assert "one run" not in cli("score", "a", "b").stdout
+    assert "one run" not in cli("suite", "score", "a", "b").stdout

@@ -178,16 +178,16 @@ ms = [1, 30]
 
 def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
     (tmp_path / "plan.toml").write_text(PLAN)
-    shown = json.loads(cli("plan", "plan.toml", "--json").stdout)
+    shown = json.loads(cli("plan", "show", "plan.toml", "--json").stdout)
     assert (shown["trials"], shown["processes"], shown["left_out"]) == (3, 6, [])
     assert [case["params"]["ms"] for case in shown["cases"]] == [1.0, 30.0]
     assert (shown["time"]["known"], shown["time"]["unknown"], shown["time"]["seconds"]) == (0, 2, None)
-    probed = cli("plan", "plan.toml", "--probe")
+    probed = cli("plan", "show", "plan.toml", "--probe")
     assert "for all, from 2 probes" in probed.stdout
     assert "[2/2] probe of toy nap: done in" in probed.stderr
     assert not (tmp_path / "results").exists()
 
-    done = cli("run-plan", "plan.toml")
+    done = cli("plan", "run", "plan.toml")
     assert done.returncode == 0, done.stderr
     assert [line.split()[1:2] + line.split()[-1:] for line in done.stdout.splitlines()[2:4]] == [
         ["ms=1.0", "3"],
@@ -195,12 +195,12 @@ def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
     ]
     assert done.stderr.splitlines()[-1].startswith("records: results/")
 
-    known = json.loads(cli("plan", "plan.toml", "--probe", "--json").stdout)["time"]
+    known = json.loads(cli("plan", "show", "plan.toml", "--probe", "--json").stdout)["time"]
     assert (known["known"], known["unknown"], known["records"], known["probes"]) == (2, 0, 6, 0)
     found, _ = store.read([tmp_path / "results"])
     assert known["seconds"] == pytest.approx(sum(record.harness.wall_s for record in found))
     (tmp_path / "plan.toml").write_text(PLAN.replace("30]", "30, 40]"))
-    text = cli("plan", "plan.toml").stdout
+    text = cli("plan", "show", "plan.toml").stdout
     assert "for 2 cases, from 6 earlier records\n  start-up, check and compilation included\n" in text
     assert "for 1 case without an earlier record" in text
     assert "  2 min for preheat and timing, by their own limits\n" in text
@@ -210,7 +210,7 @@ def test_a_plan_is_shown_probed_and_run(cli, tmp_path):
 
 def test_a_probe_that_fails_leaves_the_time_open(cli, tmp_path):
     (tmp_path / "plan.toml").write_text(PLAN.replace("[measuring]", 'fault = "raise"\n[measuring]'))
-    done = cli("plan", "plan.toml", "--probe", "--json")
+    done = cli("plan", "show", "plan.toml", "--probe", "--json")
     assert done.returncode == 1
     assert "FAILED in compile" in done.stderr
     assert (json.loads(done.stdout)["time"]["probes"], json.loads(done.stdout)["time"]["unknown"]) == (0, 2)
@@ -281,11 +281,11 @@ def test_a_mistake_in_a_sweep_is_one_line(cli, tmp_path, args, message):
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("name", ["plan", "run-plan"])
+@pytest.mark.parametrize("name", ["show", "run"])
 def test_a_mistake_in_a_plan_file_is_one_line(cli, tmp_path, name):
-    assert "cannot read none.toml: No such file" in cli(name, "none.toml").stderr
+    assert "cannot read none.toml: No such file" in cli("plan", name, "none.toml").stderr
     (tmp_path / "plan.toml").write_text("problem =\n")
-    done = cli(name, "plan.toml")
+    done = cli("plan", name, "plan.toml")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "plan.toml: not TOML: Invalid value (at line 1, column 10)" in done.stderr
 
@@ -305,7 +305,7 @@ def test_the_time_left_includes_what_follows_the_plan(cli, tmp_path):
             self.left.append(left_s)
 
         def say(self, text): ...
-        def hear(self, event): ...
+        def on_event(self, event): ...
         def end(self, records): ...
 
     case = Case(problem="nap", framework="toy", device="cpu", params={"ms": 1.0}, measuring=Measuring(power="none"))
@@ -322,7 +322,7 @@ def test_a_trial_ends_for_the_listener_after_its_profile(cli, tmp_path):
 
         def begin(self, title, case, left_s): ...
         def say(self, text): ...
-        def hear(self, event): ...
+        def on_event(self, event): ...
         def end(self, records):
             self.ended += records
 

@@ -237,7 +237,7 @@ def test_threads_that_are_not_as_asked_fail_the_trial(cli):
 
 def test_peak_memory_is_not_that_of_the_process_that_started_the_worker():
     heavy = np.ones(2**26)  # 512 MiB: the maximum of getrusage(2) would be handed down
-    code = "from benchmarker.worker.share import _peak_rss_bytes; print(_peak_rss_bytes())"
+    code = "from benchmarker.worker.process_group import _peak_rss_bytes; print(_peak_rss_bytes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**20 < int(done.stdout) < heavy.nbytes / 2
 

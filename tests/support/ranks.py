@@ -21,7 +21,7 @@ class Gang:
         self.ranks = len(queues)
         self._queues = queues
 
-    def tell(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """The value of rank 0."""
         if self.rank:
             return self._queues[self.rank].get()

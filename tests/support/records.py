@@ -40,7 +40,7 @@ def _heard() -> Record:
         "memory": {"device_peak_bytes": None, "host_peak_rss_bytes": 2**20},
         "interference": QUIET,
     }
-    builder.hear({"part": part, "done": True})
+    builder.on_event({"part": part, "done": True})
     return builder.record(2.0, 0)
 
 

@@ -75,21 +75,6 @@ GROUPS = {
     "nodes": "Measure all nodes of an allocation at the same time, and show the outliers.",
     "profile": "Show, query, export and import profiles: those of `run --profile`, and those of other tools.",
 }
-DEFAULTS = {"": "run", "plan": "show", "bundle": "create"}
-"""The command of the program, or of a group, for words that name no command."""
-FORMER = {
-    "run-plan": "plan run",
-    "score": "suite score",
-    "accept": "suite accept",
-    "unbundle": "bundle unpack",
-    "kernels": "profile kernels",
-    "scopes": "profile scopes",
-    "ops": "profile ops",
-    "sql": "profile sql",
-    "trace": "profile export",
-    "ingest": "profile import",
-}
-"""Former names of commands; they are accepted, but not shown."""
 MEANT = {
     **dict.fromkeys(("bench", "benchmark", "measure", "start"), "run"),
     **dict.fromkeys(("init", "create", "template"), "new"),

@@ -21,7 +21,7 @@ from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import measuring_options, store_options, what_options
 from benchmarker.cli.options.judging import judging_options, known_metric, rules_of, status_of, verdicts_of
 from benchmarker.cli.options.problem import ProblemCommand, ask, names_of, no_options
-from benchmarker.cli.options.types import Design, Duration, Integer, Share, renamed
+from benchmarker.cli.options.types import Choice, Duration, Integer, Share
 from benchmarker.comparing import matching
 from benchmarker.comparing.judge import compare
 from benchmarker.comparing.stopping import Referee
@@ -53,7 +53,7 @@ def _side(**options: Any) -> dict[str, Any]:
 @click.argument("common", metavar="[OPTIONS OF RUN]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--design",
-    type=Design(["auto", "rounds", "duet"]),
+    type=Choice(["auto", "rounds", "duet"]),
     default="auto",
     show_default=True,
     help="rounds: a fresh process for each trial; duet: both sides alternate in one process; auto: duet if possible.",
@@ -69,7 +69,6 @@ def _side(**options: Any) -> dict[str, Any]:
     show_default=True,
     help="Maximum number of rounds; a round is one trial of A and one of B.",
 )
-@click.option("--max-blocks", type=Integer(min=2), hidden=True)
 @click.option("--order-seed", type=Integer(min=0), metavar="N", help="Seed of the random trial order.")
 @judging_options
 @store_options
@@ -83,7 +82,6 @@ def command(
     target: float | None,
     budget: float | None,
     max_rounds: int,
-    max_blocks: int | None,
     order_seed: int | None,
     fail_on: str | None,
     strict: bool,
@@ -107,8 +105,6 @@ def command(
     """
     if not (common or a or b):
         raise no_options("ab --problem=gemm --a=--framework=jax --b=--framework=torch")
-    if max_blocks is not None:
-        max_rounds = renamed("--max-blocks", "--max-rounds", max_blocks)
     rules, unwanted = rules_of(**judging), verdicts_of(fail_on)
     derive = load_metrics()
     sides = [_case(name, common, words) for name, words in (("--a", a), ("--b", b))]

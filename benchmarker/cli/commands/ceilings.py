@@ -24,7 +24,7 @@ from benchmarker.machine.vendor_peaks import peak
 from benchmarker.planning.ceiling_search import ceilings_of, resource_of, thorough_s
 from benchmarker.records import ceilings, store
 from benchmarker.records.ceilings import Ceiling
-from benchmarker.records.configurations import Value, label, text
+from benchmarker.records.factors import Value, label, text
 from benchmarker.running.ceilings import measure
 from benchmarker.tables.table import Table
 

@@ -28,7 +28,7 @@ from benchmarker.cli.options.types import Duration
 from benchmarker.formatting import clean, si
 from benchmarker.power import samplers
 from benchmarker.power.live import Sensor, sensors, take
-from benchmarker.power.window import Edges
+from benchmarker.power.window import SamplerClient
 from benchmarker.tables.table import Table
 from benchmarker.tables.terminal import lines
 
@@ -88,15 +88,17 @@ def command(power: str, watch: bool, seconds: float | None, view: View) -> Outpu
 
 
 @contextmanager
-def _sampled(names: Sequence[str]) -> Iterator[tuple[Sampling, Edges]]:
+def _sampled(names: Sequence[str]) -> Iterator[tuple[Sampling, SamplerClient]]:
     """Start samplers of the meters that read only on request."""
     with ExitStack() as stack:
         with working(f"querying {', '.join(names)}"):
             running = stack.enter_context(samplers.Sampling(names, None, _RARE_HZ, {}))
-        yield running, stack.enter_context(closing(Edges(running.lines())))
+        yield running, stack.enter_context(closing(SamplerClient(running.lines())))
 
 
-def _watch(several: Sequence[Sensor], edges: Edges, running: Sampling, seconds: float | None, *, as_json: bool) -> None:
+def _watch(
+    several: Sequence[Sensor], edges: SamplerClient, running: Sampling, seconds: float | None, *, as_json: bool
+) -> None:
     """Read and show until interrupted, the time is over, or no meter responds any more."""
     shown = console()
     live = Live(console=shown, auto_refresh=False) if shown.is_terminal and not as_json else None

@@ -14,11 +14,11 @@ from benchmarker.cli.execution import execute_plan, made
 from benchmarker.cli.options import completion
 from benchmarker.cli.options.case import dry_run_option, measuring_options, store_options, what_options
 from benchmarker.cli.options.problem import ProblemCommand
-from benchmarker.cli.options.types import Design, Integer
+from benchmarker.cli.options.types import Choice, Integer
 from benchmarker.hooks import parameters
 from benchmarker.planning.factors import Description
+from benchmarker.records.factors import setting
 from benchmarker.records.record import DesignKind
-from benchmarker.records.selection import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--design",
-    type=Design(get_args(DesignKind)),
+    type=Choice(get_args(DesignKind)),
     default="rounds",
     show_default=True,
     help="rounds: each round runs every case in a fresh process; duet: two cases alternate in one process.",

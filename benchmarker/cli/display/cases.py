@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from benchmarker.cli.display.output import Text
 from benchmarker.hooks.names import names
-from benchmarker.records.configurations import DEFAULTS, label, text, varying
+from benchmarker.records.factors import DEFAULTS, label, text, varying
 from benchmarker.records.sides import SIDE
 
 if TYPE_CHECKING:
-    from benchmarker.records.configurations import Factors
+    from benchmarker.records.factors import Factors
 
 
 @dataclass(frozen=True, slots=True)

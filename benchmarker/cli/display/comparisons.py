@@ -27,7 +27,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.comparing.profiled_parts import AXES
 from benchmarker.comparing.results import METHODS
 from benchmarker.formatting import si
-from benchmarker.records.configurations import label, text
+from benchmarker.records.factors import label, text
 from benchmarker.tables.shortening import shortened
 from benchmarker.tables.table import Cell, Table, coloured
 

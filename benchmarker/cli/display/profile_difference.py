@@ -40,8 +40,7 @@ def difference_output(
     """
     if sort:
         raise UserError(f"two RESULTs are sorted by their difference; leave --sort={sort} out")
-    from benchmarker.traces.difference import difference
-    from benchmarker.traces.statistics import work
+    from benchmarker.traces.statistics import difference, work
 
     profiles = [from_result(result, causal) for result in results]
     per_step = all(profile.trace.steps for profile in profiles)

@@ -134,7 +134,7 @@ class Progress(Line):
         self._left = "" if left_s is None else f" (about {duration_text(left_s)} left)"
         self._blocks, self._preheat = case.measuring.blocks, case.measuring.preheat
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Show an event of the worker."""
         if "stage" in event:
             self._stage = self._named(event["stage"])

@@ -22,7 +22,7 @@ from benchmarker.formatting import clean, count, si
 from benchmarker.hooks.launchers import named
 from benchmarker.hooks.names import name as name_of
 from benchmarker.machine import description
-from benchmarker.records.configurations import factors, label
+from benchmarker.records.factors import factors_of, label
 from benchmarker.records.local_times import local_times, slowest_text
 from benchmarker.records.sides import SIDE
 from benchmarker.records.step_times import MEAN_STEP_TIME, STEP_TIME, by_importance
@@ -214,7 +214,7 @@ def _heading(metric: str) -> str:
 def record_output(record: Record, metrics: Mapping[str, Metric]) -> Iterator[Part]:
     """Yield one record in full."""
     case = record.case
-    yield Text(name_of(factors(case)))
+    yield Text(name_of(factors_of(case)))
     yield f"trial {record.trial} of run {clean(record.run_id)}, {clean(record.started_at)}"
     if record.error:
         yield clean(f"FAILED in stage {record.error.stage} ({record.error.kind}): {record.error.message}")

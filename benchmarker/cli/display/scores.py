@@ -22,7 +22,7 @@ from benchmarker.comparing.formatting import (
 from benchmarker.formatting import part, si
 from benchmarker.procurement.ranking import BETTER, WORSE, in_words
 from benchmarker.procurement.score import coverage, terms_of
-from benchmarker.records.configurations import label, text
+from benchmarker.records.factors import label, text
 from benchmarker.tables.table import Cell, Table, coloured
 
 if TYPE_CHECKING:

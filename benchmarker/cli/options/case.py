@@ -17,11 +17,8 @@ from benchmarker.cli.options.types import Choice, Duration, Folder, Integer, Num
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_GPUS = (
-    click.option(
-        "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
-    ),
-    click.option("--gpu", "gpu", type=Integer(min=0), hidden=True),
+_GPUS = click.option(
+    "--gpus", "gpu", type=Integer(min=0), metavar="INDEX", help="Index of the GPU among the visible ones."
 )
 
 
@@ -53,7 +50,7 @@ _DEVICE = click.option(
 )
 _PLACE = (
     _DEVICE,
-    *_GPUS,
+    _GPUS,
     click.option(
         "--threads",
         type=Integer(min=1),
@@ -195,7 +192,7 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Run nothing; show what would run and how long it would take."
 )
 """The option to show a plan instead of running it."""
-gpus_option = _all(_GPUS)
+gpus_option = _GPUS
 """The option that selects a GPU."""
 work_options = _all([*_MODEL, _MODE])
 """Options that define the work of a step: the problem, the precision and the mode."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from click.core import ParameterSource
 
 from benchmarker.api.case import Measuring
 from benchmarker.cli.options.types import Duration, Number
@@ -12,37 +11,21 @@ from benchmarker.power import samplers
 _DEFAULT = Measuring()
 
 
-def _meter(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Remember the meter of a flag such as `--power-nvml` for `_meters`."""
-    if value:
-        context.meta.setdefault(__name__, []).append(str(option.name).removeprefix("power_"))
-
-
-def _meters(context: click.Context, option: click.Parameter, value: str) -> str:
-    """Return `--power` with the meters of flags added; raises `UserError` if a meter is unknown."""
-    if named := context.meta.pop(__name__, []):
-        if context.get_parameter_source("power") is ParameterSource.COMMANDLINE:
-            named.insert(0, value)
-        context.set_parameter_source("power", ParameterSource.COMMANDLINE)
-        value = ",".join(named)
+def _known(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return `--power`; raises `UserError` if a meter is unknown."""
     samplers.meters(value)
     return value
 
 
 POWER = (
+    click.option("--power-nvml", "power", flag_value="nvml", default=_DEFAULT.power, help="Same as --power=nvml."),
     click.option(
         "--power",
         metavar="METER[,METER...]",
         default=_DEFAULT.power,
         show_default=True,
-        callback=_meters,
+        callback=_known,
         help="Meters to read. auto: all found here; passive: the same without extending the trial; none: no meter.",
-    ),
-    click.option(
-        "--power-nvml", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=nvml."
-    ),
-    click.option(
-        "--power-rapl", is_flag=True, expose_value=False, is_eager=True, callback=_meter, help="Same as --power=rapl."
     ),
     click.option(
         "--power-hz",

@@ -12,8 +12,9 @@ import click
 from benchmarker.api.errors import UserError
 from benchmarker.cli.display.output import Part, Text
 from benchmarker.formatting import clean
-from benchmarker.records import selection, sides
+from benchmarker.records import sides
 from benchmarker.records.configurations import environment_of
+from benchmarker.records.factors import where as chosen
 
 if TYPE_CHECKING:
     from benchmarker.files.atomic import Fault
@@ -35,7 +36,7 @@ where_option = click.option(
 def selected(groups: Sequence[Configuration], where: Sequence[str]) -> list[Configuration]:
     """Return what `--where` selects of configurations and their trials; raises `UserError` if it selects none."""
     known = [{**environment_of(record), **group.factors} for group in groups for record in group.records]
-    keep = iter(selection.where(where, known))
+    keep = iter(chosen(where, known))
     kept = [replace(group, records=tuple(record for record in group.records if next(keep))) for group in groups]
     return [group for group in kept if group.records]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -13,7 +13,6 @@ from benchmarker.api.numbers import LARGEST
 from benchmarker.files.values import assigned
 from benchmarker.formatting import EXAMPLES_OF_DURATIONS, duration_s
 
-T = TypeVar("T")
 LARGEST_NUMBER = 1e9
 """Largest number of an option: as a time in s, 31 years."""
 
@@ -145,19 +144,3 @@ def _outside(number: float, limits: click.FloatRange | click.IntRange) -> str | 
     if high is not None and (number > high or (limits.max_open and number == high)):
         return f"must be {'less than' if limits.max_open else 'at most'} {high:g}"
     return None
-
-
-class Design(Choice):
-    """The design of a run; a former name is accepted and reported."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the current name of the design."""
-        if value == "blocks":
-            value = renamed("--design=blocks", "--design=rounds", "rounds")
-        return super().convert(value, param, ctx)
-
-
-def renamed(before: str, now: str, value: T) -> T:
-    """Report on standard error that an option or value was renamed; return the value."""
-    click.echo(f"benchmarker: {before} is now called {now}", err=True)
-    return value

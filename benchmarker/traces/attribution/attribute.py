@@ -16,16 +16,13 @@ import pandas as pd
 
 from benchmarker.traces.attribution.backward import PHASES, UNKNOWN, forward_rows, phases, scope_rows
 from benchmarker.traces.attribution.categories import UNCATEGORISED, categorize
-from benchmarker.traces.attribution.collectives import with_collectives
-from benchmarker.traces.attribution.completion import completed
+from benchmarker.traces.attribution.collectives import calls_of, meetings_ns, with_calls, with_collectives
 from benchmarker.traces.attribution.costs import counted_once, without_impossible
 from benchmarker.traces.attribution.graphs import HOW, captured_calls
-from benchmarker.traces.attribution.instructions import from_programs
-from benchmarker.traces.attribution.nesting import Nest, busy, enclosed, inherit, nest
-from benchmarker.traces.attribution.transfers import calls_of, with_calls
-from benchmarker.traces.attribution.waiting import meetings_ns
+from benchmarker.traces.attribution.instructions import completed, from_programs
 from benchmarker.traces.events import Kinds, codes, grouped, words
 from benchmarker.traces.formats.reading import CPU, Reading
+from benchmarker.traces.intervals import Nest, busy, enclosed, inherit, nest
 
 _LONGEST_PATH = 4096
 """Characters of a path to which another scope is added; a longer path is replaced by an ellipsis first."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.attribution.nesting import Nest, inherit
 from benchmarker.traces.events import codes
 from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.intervals import Nest, inherit
 
 PHASES = ["forward", "backward", "remat", ""]
 FORWARD, BACKWARD, REMAT, UNKNOWN = range(4)

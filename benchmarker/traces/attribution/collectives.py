@@ -7,14 +7,15 @@ size and group. Each is taken from the kernel itself, otherwise from the nearest
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarker.traces.communication import COMMUNICATION
-from benchmarker.traces.events import codes, words
-from benchmarker.traces.formats.collectives import INTEGERS, TEXTS
+from benchmarker.traces.events import ON_DEVICE, codes, words
+from benchmarker.traces.formats.collectives import INTEGERS, ON_CPU, TEXTS, kind_of
+from benchmarker.traces.intervals import COMMUNICATION, Nest, inherit
 
 
 def with_collectives(events: pd.DataFrame, on_device: np.ndarray) -> pd.DataFrame:
@@ -40,4 +41,84 @@ def _nearest(parent: np.ndarray, rows: np.ndarray, has: np.ndarray) -> np.ndarra
         found[lacking] = parent[found[lacking]]
         lacking = lacking[found[lacking] >= 0]
         lacking = lacking[~has[found[lacking]]]
+    return found
+
+
+_CALL = re.compile(r"c10d::")
+_RUNTIME = re.compile(r"(c10d|_c10d_functional(_autograd)?)::")
+_DONE_BY = {"reduce_scatter": "all_reduce"}
+"""Collectives that gloo does by another one."""
+
+
+def calls_of(events: pd.DataFrame) -> np.ndarray:
+    """The call of each transfer; -1 for a transfer without one, and for all other rows.
+
+    Beside an accelerator, transfers are no work: then there are none.
+
+    Calls are carried out in their order: a transfer is of the first call of its kind that has none, or if that came
+    after it, of the call before, which then has several.
+    """
+    found = np.full(len(events), -1)
+    begin, transfers = events["ts_ns"].to_numpy(), _named(events, ON_CPU)
+    if not transfers.any() or events["kind"].isin(ON_DEVICE).any():
+        return found
+    names, name = [kind_of(text) for text in events["name"].cat.categories], codes(events["name"])
+    kinds = np.array([_DONE_BY.get(each, each) for each in names])[name]
+    calls = _named(events, _CALL)
+    for kind in np.unique(kinds[transfers]).tolist():
+        asked, moved = (np.flatnonzero(rows & (kinds == kind)) for rows in (calls, transfers))
+        asked = asked[np.argsort(begin[asked], kind="stable")]
+        place = 0
+        for row in moved[np.argsort(begin[moved], kind="stable")].tolist():
+            place += place < len(asked) and begin[asked[place]] <= begin[row]
+            found[row] = asked[place - 1] if place else -1
+    return found
+
+
+def with_calls(events: pd.DataFrame, call: np.ndarray, nested: Nest) -> pd.DataFrame:
+    """The table in which calls, waits and the ops around them are not work, and each transfer is what its `call` is."""
+    moved = np.flatnonzero(call >= 0)
+    if not len(moved):
+        return events
+    kinds, names = events["kind"], events["name"].cat.categories
+    runtime = _with_ops_around(events, nested, _named(events, _RUNTIME))
+    kind = np.where(runtime, len(kinds.cat.categories), codes(kinds))
+    called = codes(events["name"])[call[moved]]
+    collective = codes(events["collective"])
+    texts = [*events["collective"].cat.categories, *(kind_of(each) for each in names)]
+    collective[moved] = len(events["collective"].cat.categories) + called
+    return events.assign(kind=words(kind, [*kinds.cat.categories, "runtime"]), collective=words(collective, texts))
+
+
+def _with_ops_around(events: pd.DataFrame, nested: Nest, chosen: np.ndarray) -> np.ndarray:
+    rows = np.flatnonzero(chosen)
+    while len(rows):
+        above = nested.parent[rows]
+        rows = np.unique(above[(above >= 0) & ~chosen[above]])
+        chosen[rows] = True
+    found: np.ndarray = chosen & (events["kind"] == "op").to_numpy() & ~_named(events, ON_CPU)
+    return found
+
+
+def _named(events: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
+    """The ops whose names begin with a pattern."""
+    matching = np.array([bool(pattern.match(name)) for name in events["name"].cat.categories], bool)
+    found: np.ndarray = matching[codes(events["name"])] & (events["kind"] == "op").to_numpy()
+    return found
+
+
+_MEETING, _WAIT = "Rendezvous", "Wait: pending_threads"
+
+
+def meetings_ns(events: pd.DataFrame, nested: Nest) -> np.ndarray:
+    """How long each collective waited for other devices, in ns; -1 for rows in which no threads meet."""
+    found = np.full(len(events), -1)
+    collective = ((events["category"] == COMMUNICATION) & (events["kind"] == "op")).to_numpy()
+    within = inherit(nested.parent, np.where(collective, np.arange(len(events)), -1))
+    names, name = events["name"].cat.categories, codes(events["name"])
+    meeting, wait = (
+        np.array([each.startswith(begin) for each in names], bool)[name] & (within >= 0) for begin in (_MEETING, _WAIT)
+    )
+    found[within[meeting]] = 0
+    np.add.at(found, within[wait & (found[within] >= 0)], events["dur_ns"].to_numpy()[wait & (found[within] >= 0)])
     return found

@@ -9,8 +9,8 @@ import pandas as pd
 
 from benchmarker.formatting import count, si
 from benchmarker.machine.vendor_peaks import limits
-from benchmarker.traces.attribution.nesting import Nest, inherit
 from benchmarker.traces.events import codes, grouped, words
+from benchmarker.traces.intervals import Nest, inherit
 from benchmarker.traces.statistics import durations_ns
 
 _HEAVY = ("gemm", "convolution", "attention")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-from benchmarker.traces.formats.shapes import ATEN_TYPES
+from benchmarker.traces.formats.notation import ATEN_TYPES, Gemm, dtype
 
 _SCALAR_TYPES = {5: 2, 6: 4, 7: 8, 15: 2, 23: 1, 24: 1, 25: 1, 26: 1}
 """Bytes of an element of the types that a product may return, by their number in c10::ScalarType."""
@@ -326,3 +326,56 @@ _OPS: dict[str, Callable[[_Call], _Cost]] = {
     ),
     "aten::_scaled_dot_product_cudnn_attention_backward": lambda call: _attention_backward(call, causal=14, bias=8),
 }
+
+
+_LEFT = {
+    "aten::mm": 0,
+    "aten::_int_mm": 0,
+    "aten::_scaled_mm": 0,
+    "aten::addmm": 1,
+    "aten::_addmm_activation": 1,
+    "aten::bmm": 0,
+    "aten::baddbmm": 1,
+    "aten::mv": 0,
+    "aten::addmv": 1,
+    "aten::linear": 0,
+    "mkl::_mkl_linear": 0,
+}
+"""The argument that is the first factor; the second comes after it, or is the one below."""
+_RIGHT = {"mkl::_mkl_linear": 2}
+
+
+def aten_gemm(op: str, dims: Sequence[Any], types: Sequence[Any], strides: Any) -> Gemm | None:
+    """The product that an op computes, whose shapes must fit (as `aten_cost` checks); None if it is no product.
+
+    `dims`, `types` and `strides` are a trace's "Input Dims", "Input type" and "Input Strides".
+    """
+    left = _LEFT.get(op)
+    if left is None:
+        return None
+    factors = (left, _RIGHT.get(op, left + 1))
+    a, b = (dims[at] for at in factors)
+    types_ = [ATEN_TYPES[types[at]].name for at in factors]
+    layouts = [_layout(dims[at], _strides(strides, at)) for at in factors]
+    if op in ("aten::linear", "mkl::_mkl_linear"):
+        return Gemm(dtype(*types_), prod(a[:-1]), prod(b[:-1]), a[-1], 1, layouts[0] + _SWAPPED[layouts[1]])
+    n = b[-1] if len(b) > 1 else 1
+    return Gemm(dtype(*types_), a[-2], n, a[-1], prod(a[:-2]), "".join(layouts))
+
+
+_SWAPPED = {"N": "T", "T": "N", "-": "-"}
+"""The layout of the transposed matrix."""
+
+
+def _strides(strides: Any, at: int) -> Sequence[Any]:
+    found = strides[at] if isinstance(strides, list) and at < len(strides) else None
+    return found if isinstance(found, list) else ()
+
+
+def _layout(dims: Sequence[int], strides: Sequence[Any]) -> str:
+    """N if the last dimension is adjacent in memory, T if the one before it is, `-` if that is unknown."""
+    if len(strides) != len(dims):
+        return "-"
+    if strides[-1] == 1 or dims[-1] == 1:
+        return "N"
+    return "T" if len(dims) > 1 and (strides[-2] == 1 or dims[-2] == 1) else "-"

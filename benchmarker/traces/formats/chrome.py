@@ -19,8 +19,17 @@ from benchmarker.traces.events import MEMORY, Texts, frame, grouped
 from benchmarker.traces.formats import collectives
 from benchmarker.traces.formats.aten_cost import Causal
 from benchmarker.traces.formats.json_args import Described
-from benchmarker.traces.formats.json_events import Args, JsonEvents, Slice
-from benchmarker.traces.formats.json_values import decimal_of, given_text, integers, numbers, text_of, times_ns
+from benchmarker.traces.formats.json_events import (
+    Args,
+    JsonEvents,
+    Slice,
+    decimal_of,
+    given_text,
+    integers,
+    numbers,
+    text_of,
+    times_ns,
+)
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading, divided_cpu
 
 _KINDS = {

@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 
 from benchmarker.traces.events import Texts
-from benchmarker.traces.formats.json_events import Args
-from benchmarker.traces.formats.json_values import integers, text_of
-from benchmarker.traces.formats.shapes import ATEN_TYPES
+from benchmarker.traces.formats.json_events import Args, integers, text_of
+from benchmarker.traces.formats.notation import ATEN_TYPES
 
 ANNOTATION = re.compile(r"(nccl|rccl|gloo|ucc|xccl|mpi):")
 """Annotations made by PyTorch's own collectives: they are ops, not scopes of the program."""

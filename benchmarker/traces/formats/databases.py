@@ -11,8 +11,8 @@ import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.traces.formats import nsys, rocprof
-from benchmarker.traces.formats.database import Database
 from benchmarker.traces.formats.reading import Reading
+from benchmarker.traces.formats.rows import Database
 
 MAGIC = b"SQLite format 3\0"
 OTHER = "an SQLite database, but of neither Nsight Systems (nsys export --type=sqlite) nor rocprofv3 (rocpd)"

@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import NamedTuple
 
-from benchmarker.traces.formats.gemm import Gemm, dtype
-from benchmarker.traces.formats.shapes import array, group, inputs
+from benchmarker.traces.formats.notation import Gemm, array, dtype, group, inputs
 from benchmarker.traces.formats.wire import WireError, fields, integers, text
 
 _NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "async-update"}

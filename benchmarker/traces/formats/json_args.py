@@ -9,11 +9,9 @@ import msgspec
 import numpy as np
 
 from benchmarker.traces.events import Texts
-from benchmarker.traces.formats.aten_cost import Causal, aten_cost, has_cost
-from benchmarker.traces.formats.aten_gemm import aten_gemm
+from benchmarker.traces.formats.aten_cost import Causal, aten_cost, aten_gemm, has_cost
 from benchmarker.traces.formats.json_events import NOT_GIVEN, Args
-from benchmarker.traces.formats.launch import launch
-from benchmarker.traces.formats.shapes import aten_inputs
+from benchmarker.traces.formats.notation import aten_inputs, launch
 
 _OTHER: dict[Causal, Causal] = {"half": "full", "full": "half"}
 _UNKNOWN = (float("nan"), float("nan"), 0)

@@ -18,7 +18,7 @@ from benchmarker.formatting import clean, count, one_line
 from benchmarker.traces.events import Texts, frame
 from benchmarker.traces.formats import hlo
 from benchmarker.traces.formats.hlo import Program
-from benchmarker.traces.formats.launch import of_xla
+from benchmarker.traces.formats.notation import of_xla
 from benchmarker.traces.formats.reading import COPY, DEVICE, STREAM, Reading, divided_cpu
 from benchmarker.traces.formats.wire import (
     BYTES,

@@ -25,6 +25,7 @@ import pandas as pd
 
 from benchmarker.api.errors import UserError
 from benchmarker.files import atomic
+from benchmarker.traces import profile_files
 from benchmarker.traces.events import ON_DEVICE
 
 _PIECE_ROWS = 50_000
@@ -61,7 +62,7 @@ class _Slice(msgspec.Struct, omit_defaults=True, tag_field="ph", tag="X", gc=Fal
     flow_out: bool = False
 
 
-def write(events: pd.DataFrame, path: Path) -> None:
+def write_events(events: pd.DataFrame, path: Path) -> None:
     """Write an event table to `path`, completely or not at all; it is compressed if the name ends in `.gz`."""
     try:
         with atomic.whole(path) as file:
@@ -213,3 +214,23 @@ def _flows(events: pd.DataFrame, begin: np.ndarray, tid: np.ndarray) -> tuple[np
     bind[row] = bind[source] = source
     into[row] = out[source] = True
     return bind, into, out
+
+
+def write(result: Path, output: Path | None = None) -> Path:
+    """Write the annotated trace of a result, unless it exists and is newer than its source; returns its path."""
+    path = output or profile_files.annotated_path(result)
+    if output and not output.parent.is_dir():
+        raise UserError(f"there is no folder {output.parent}; create it first")
+    if output or not _is_newer(path, result):
+        write_events(profile_files.events_of(result), path)
+    return path
+
+
+def _is_newer(path: Path, source: Path) -> bool:
+    """Whether a file is newer than its source and, if the source is a folder, than every file in it."""
+    try:
+        sources = [source, *(source.rglob("*") if source.is_dir() else ())]
+        newest: int = max(each.stat().st_mtime_ns for each in sources if each != path)
+        return path.stat().st_mtime_ns >= newest
+    except OSError:
+        return False

@@ -34,7 +34,7 @@ class Quiet:
     def begin(self, title, case, left_s):
         """Do nothing."""
 
-    def hear(self, event):
+    def on_event(self, event):
         """Do nothing."""
 
     def end(self, records):

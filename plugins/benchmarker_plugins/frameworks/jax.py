@@ -168,7 +168,7 @@ class JaxFramework(Framework):
         jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM
         with _reserved_port(gang.host) if gang.rank == 0 else nullcontext() as port:
             host = f"[{gang.host}]" if ":" in gang.host else gang.host
-            address = f"{host}:{gang.tell(port)}"
+            address = f"{host}:{gang.broadcast(port)}"
             jax.distributed.initialize(
                 address,
                 gang.ranks,

@@ -164,7 +164,7 @@ class TorchFramework(Framework):
         if not ipaddress.ip_address(gang.own_host).is_loopback:
             _choose_interface(gang.own_host)
         first = _first_store(gang) if gang.rank == 0 else None
-        port = gang.tell(first.port if first else None)
+        port = gang.broadcast(first.port if first else None)
         self._group(first or TCPStore(gang.host, port, gang.ranks, False))
         self.mesh = init_device_mesh(self.device.type, (gang.ranks,))
 

@@ -19,7 +19,7 @@ from benchmarker.agent.messages import Begin, End
 from benchmarker.agent.remote import Agents, LostNodeError, Nodes
 from benchmarker.hooks import launchers
 from benchmarker.worker.launch import Ending, ending_text
-from benchmarker.worker.protocol import Request
+from benchmarker.worker.protocol import Task
 
 SILENT = "while :; do IFS= read -r line || exit; done"
 """What an agent does whose link has died."""
@@ -28,10 +28,10 @@ SILENT = "while :; do IFS= read -r line || exit; done"
 def converse(played: Played, agents: Agents) -> tuple[Ending, list[str]]:
     """A trial of all nodes: how it ended, and the failures that were told."""
     told: list[str] = []
-    request = Request(task="profile", framework="toy", cases=(played.case(),))
+    task = Task(kind="profile", framework="toy", cases=(played.case(),))
     logs = [played.folder / f"{name}.log" for name in played.names]
     ending = converse_with_ranks(
-        request,
+        task,
         {},
         30,
         logs,
@@ -154,12 +154,12 @@ def test_an_agent_that_is_told_what_is_not_valid_says_so_and_ends(line: bytes) -
 def test_an_agent_that_is_not_told_of_the_end_of_a_trial_ends(tmp_path: Path, is_ended: bool) -> None:
     """As on a node that the launcher has lost: standard input stays open, and nothing comes."""
     script = "from benchmarker.agent import __main__ as agent; agent.FORGOTTEN_S = 0.5; agent.main()"
-    request = Request(task="describe", framework="none", cases=(Played(tmp_path, [""]).case(),))
+    task = Task(kind="describe", framework="none", cases=(Played(tmp_path, [""]).case(),))
     with subprocess.Popen(
         [sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdin and process.stdout
-        for message in (Begin([request], [str(tmp_path / "log")]), *([End()] if is_ended else [])):
+        for message in (Begin([task], [str(tmp_path / "log")]), *([End()] if is_ended else [])):
             process.stdin.write(msgspec.json.encode(message) + b"\n")
         process.stdin.flush()
         while b'"type":"Over"' not in process.stdout.readline():

@@ -828,45 +828,45 @@ def test_verifying_alone_writes_nothing(packed, tmp_path, monkeypatch):
 
 
 def test_the_command_line_packs_and_unpacks(command, run, tmp_path):
-    made = command("bundle", str(run))
+    made = command("bundle", "create", str(run))
     assert (made.returncode, made.stderr) == (0, "")
     told = hashlib.sha256((tmp_path / f"{RUN}.zip").read_bytes()).hexdigest()
     assert told in made.stdout
-    done = command("unbundle", f"{RUN}.zip", f"--sha256={told}", "--json")
+    done = command("bundle", "unpack", f"{RUN}.zip", f"--sha256={told}", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["folder"] == f"results/{RUN}"
     assert command("show", f"results/{RUN}").returncode == 0
-    again = command("unbundle", f"{RUN}.zip")
+    again = command("bundle", "unpack", f"{RUN}.zip")
     assert again.returncode == 2
     assert "exists already" in again.stderr
-    assert "verified" in command("unbundle", f"{RUN}.zip", "--check").stdout
+    assert "verified" in command("bundle", "verify", f"{RUN}.zip").stdout
 
 
 def test_the_command_line_says_what_is_missing(command, tmp_path):
     run = make_run(tmp_path / "mine", trials=3, recorded=1)
     (run / "l\x1b[2Jnk").symlink_to("nowhere")
-    made = command("bundle", str(run), "-o", "bid.zip", "--no-profiles", "--json")
+    made = command("bundle", "create", str(run), "-o", "bid.zip", "--no-profiles", "--json")
     assert made.returncode == 0
     assert "UNFINISHED run: 2 of 3 trials have no record" in made.stderr
     assert "not packed: l\\x1b[2Jnk: a link" in made.stderr
     assert "not packed: 2 event tables and profiler files (--no-profiles)" in made.stderr
     assert json.loads(made.stdout)["manifest"]["trials"]["recorded"] == 1
-    assert "UNFINISHED" in command("unbundle", "bid.zip", "--check").stderr
+    assert "UNFINISHED" in command("bundle", "verify", "bid.zip").stderr
 
 
 def test_the_command_line_names_faults(command, run, packed, tmp_path):
     damage_record(run)
-    made = command("bundle", str(run), "-o", "spoilt.zip", "--json")
+    made = command("bundle", "create", str(run), "-o", "spoilt.zip", "--json")
     assert made.returncode == 1
     assert f"{RUN}-0001-0.json: Input data was truncated" in made.stderr
     assert json.loads(made.stdout)["faults"][0]["path"] == f"{RUN}-0001-0.json"
     rebuild(packed, members(packed), extra=[("a\x1b[2J", b"")])
-    done = command("unbundle", str(packed))
+    done = command("bundle", "unpack", str(packed))
     assert done.returncode == 1
     assert "a\\x1b[2J: not in the manifest" in done.stderr
     assert "NOT VERIFIED: 1 fault, not unpacked\n" in done.stdout
-    assert json.loads(command("unbundle", str(packed), "--check", "--json").stdout)["faults"][0]["path"] == "a\x1b[2J"
-    wrong = command("unbundle", str(packed), "--sha256=12")
+    assert json.loads(command("bundle", "verify", str(packed), "--json").stdout)["faults"][0]["path"] == "a\x1b[2J"
+    wrong = command("bundle", "unpack", str(packed), "--sha256=12")
     assert (wrong.returncode, wrong.stdout) == (2, "")
 
 

@@ -1,4 +1,4 @@
-"""What `bundle --redact` replaces, what it leaves out, and what stays as it is."""
+"""What `bundle create --redact` replaces, what it leaves out, and what stays as it is."""
 
 import json
 from pathlib import Path
@@ -208,7 +208,7 @@ def test_two_bundles_of_one_machine_do_not_show_that_they_are():
 
 def test_what_is_no_time_series_is_not_packed_unseen(run, tmp_path, command):
     next(run.glob(f"*{store.TELEMETRY}")).write_bytes(b"alice")
-    done = command("bundle", str(run), "-o", "bid.zip", "--redact")
+    done = command("bundle", "create", str(run), "-o", "bid.zip", "--redact")
     assert done.returncode == 2
     assert "not a time series" in done.stderr
     assert not (tmp_path / "bid.zip").exists()
@@ -216,8 +216,8 @@ def test_what_is_no_time_series_is_not_packed_unseen(run, tmp_path, command):
 
 def test_the_command_line_says_that_it_is_redacted(run, command):
     for done in (
-        command("bundle", str(run), "-o", "bid.zip", "--redact"),
-        command("unbundle", "bid.zip"),
+        command("bundle", "create", str(run), "-o", "bid.zip", "--redact"),
+        command("bundle", "unpack", "bid.zip"),
     ):
         assert done.returncode == 0
         assert " pseudonyms for 2 host(s) and 2 card(s), 12 messages changed\n" in done.stdout

@@ -32,7 +32,7 @@ def signed(command, tmp_path):
     atomic.write(folder / f"{record.trial_id}.json", atomic.encode(record))
     make_key(tmp_path / "acme", "bids@acme.example")
     make_key(tmp_path / "other")
-    made = command("bundle", RUN, "-o", "bid.zip", "--sign=acme")
+    made = command("bundle", "create", RUN, "-o", "bid.zip", "--sign=acme")
     assert made.returncode == 0, made.stderr
     assert "signature  bid.zip.sig\n" in made.stdout
     return tmp_path
@@ -44,12 +44,12 @@ def refused(done, message: str) -> None:
 
 
 def test_a_signature_is_verified_and_its_signer_is_named(command, signed):
-    done = command("unbundle", "bid.zip", "--check", "--signed-by=acme.pub")
+    done = command("bundle", "verify", "bid.zip", "--signed-by=acme.pub")
     assert (done.returncode, done.stderr) == (0, "")
     told = subprocess.run(["ssh-keygen", "-lf", "acme.pub"], capture_output=True, text=True, check=True, cwd=signed)
     fingerprint = told.stdout.split()[1]
     assert f"signed by  {fingerprint} (bids@acme.example)\n" in done.stdout
-    found = json.loads(command("unbundle", "bid.zip", "--check", "--signed-by=acme.pub", "--json").stdout)
+    found = json.loads(command("bundle", "verify", "bid.zip", "--signed-by=acme.pub", "--json").stdout)
     assert found["signer"] == f"{fingerprint} (bids@acme.example)"
 
 
@@ -75,13 +75,13 @@ def test_openssh_alone_verifies_it_too(signed):
 def test_a_file_of_several_keys_or_of_allowed_signers_is_taken(command, signed):
     keys = [(signed / f"{name}.pub").read_text() for name in ("other", "acme")]
     (signed / "keys").write_text("".join(keys))
-    assert "(bids@acme.example)" in command("unbundle", "bid.zip", "--check", "--signed-by=keys").stdout
+    assert "(bids@acme.example)" in command("bundle", "verify", "bid.zip", "--signed-by=keys").stdout
     (signed / "allowed").write_text(f"# bidders\nother@x.example {keys[0]}acme@x.example {keys[1]}")
-    assert "(acme@x.example)" in command("unbundle", "bid.zip", "--check", "--signed-by=allowed").stdout
+    assert "(acme@x.example)" in command("bundle", "verify", "bid.zip", "--signed-by=allowed").stdout
 
 
 def test_the_signature_of_an_unknown_key_is_refused(command, signed):
-    refused(command("unbundle", "bid.zip", "--signed-by=other.pub"), "bid.zip.sig is not by a key in other.pub")
+    refused(command("bundle", "unpack", "bid.zip", "--signed-by=other.pub"), "bid.zip.sig is not by a key in other.pub")
     assert not (signed / "results").exists()
 
 
@@ -89,25 +89,27 @@ def test_a_signature_that_does_not_fit_is_refused(command, signed):
     data = bytearray((signed / "bid.zip").read_bytes())
     data[100] ^= 1
     (signed / "bid.zip").write_bytes(data)
-    refused(command("unbundle", "bid.zip", "--signed-by=acme.pub"), "bid.zip.sig does not fit bid.zip: ")
+    refused(command("bundle", "unpack", "bid.zip", "--signed-by=acme.pub"), "bid.zip.sig does not fit bid.zip: ")
     (signed / "bid.zip.sig").write_text("nothing")
-    refused(command("unbundle", "bid.zip", "--signed-by=acme.pub"), "bid.zip.sig is not by a key in acme.pub")
+    refused(command("bundle", "unpack", "bid.zip", "--signed-by=acme.pub"), "bid.zip.sig is not by a key in acme.pub")
 
 
 def test_a_signature_for_another_purpose_is_refused(command, signed):
     (signed / "bid.zip.sig").unlink()
     words = ["ssh-keygen", "-Y", "sign", "-f", "acme", "-n", "file", "bid.zip"]
     subprocess.run(words, check=True, cwd=signed, capture_output=True)
-    refused(command("unbundle", "bid.zip", "--signed-by=acme.pub"), "bid.zip.sig does not fit bid.zip: ")
+    refused(command("bundle", "unpack", "bid.zip", "--signed-by=acme.pub"), "bid.zip.sig does not fit bid.zip: ")
 
 
 def test_a_missing_signature_is_refused_and_an_unverified_one_is_told(command, signed):
-    done = command("unbundle", "bid.zip", "--check")
+    done = command("bundle", "verify", "bid.zip")
     assert done.returncode == 0
     assert "bid.zip.sig is not verified; name its key with --signed-by" in done.stderr
     (signed / "bid.zip.sig").unlink()
-    assert command("unbundle", "bid.zip", "--check").stderr == ""
-    refused(command("unbundle", "bid.zip", "--signed-by=acme.pub"), "bid.zip is not signed: there is no bid.zip.sig")
+    assert command("bundle", "verify", "bid.zip").stderr == ""
+    refused(
+        command("bundle", "unpack", "bid.zip", "--signed-by=acme.pub"), "bid.zip is not signed: there is no bid.zip.sig"
+    )
 
 
 def test_keys_that_cannot_be_used_are_named(command, signed):
@@ -115,18 +117,18 @@ def test_keys_that_cannot_be_used_are_named(command, signed):
         ("nowhere", "cannot read nowhere: no such file; name a private SSH key with --sign"),
         ("bid.zip", "cannot sign with bid.zip: "),
     ):
-        refused(command("bundle", RUN, "-o", "again.zip", f"--sign={key}"), message)
+        refused(command("bundle", "create", RUN, "-o", "again.zip", f"--sign={key}"), message)
     assert not (signed / "again.zip").exists()
     for key, message in (
         ("nowhere.pub", "cannot read nowhere.pub: No such file or directory; name a public key"),
         ("acme", "acme is a private key; name the public one, such as acme.pub"),
         ("bid.zip", "cannot read bid.zip: not text; name a public key"),
     ):
-        refused(command("unbundle", "bid.zip", f"--signed-by={key}"), message)
+        refused(command("bundle", "unpack", "bid.zip", f"--signed-by={key}"), message)
 
 
 def test_without_openssh_the_remedy_is_named(command, signed, monkeypatch):
     monkeypatch.setenv("PATH", "")
     message = "ssh-keygen is not installed; install OpenSSH 8.2 or newer to use signatures"
-    refused(command("bundle", RUN, "-o", "again.zip", "--sign=acme"), message)
-    refused(command("unbundle", "bid.zip", "--signed-by=acme.pub"), message)
+    refused(command("bundle", "create", RUN, "-o", "again.zip", "--sign=acme"), message)
+    refused(command("bundle", "unpack", "bid.zip", "--signed-by=acme.pub"), message)

@@ -1,63 +1,15 @@
-"""Groups of commands: their names, former and new, their help, and what is said to a near miss."""
+"""Groups of commands: their names, their help, and what is said to a near miss."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from support.commands import named, parsed
-from unit.bundles.test_bundle import make_run
 
 from benchmarker.cli import commands, group
-from benchmarker.cli.commands import FORMER, LINES, MEANT, SECTIONS
-
-
-@pytest.mark.parametrize(("before", "now"), FORMER.items())
-def test_a_former_name_is_the_same_command(before, now):
-    assert named(before) is named(now)
-
-
-def test_former_names_are_not_shown(command):
-    shown = {line.split()[0] for line in command("--help").stdout.splitlines() if line.startswith("  ")}
-    assert not set(FORMER) & shown
-
-
-@pytest.mark.parametrize(
-    ("words", "now"),
-    [
-        (("bundle", "results/RUN", "-o", "x.zip"), "bundle create"),
-        (("bundle", "-o", "x.zip", "results/RUN"), "bundle create"),
-        (("bundle", "--no-profiles", "results/RUN"), "bundle create"),
-        (("plan", "plan.toml"), "plan show"),
-        (("plan", "--probe", "plan.toml"), "plan show"),
-        (("run_plan", "plan.toml"), "plan run"),
-    ],
-)
-def test_a_group_that_was_a_command_still_is_one(words, now):
-    assert parsed(*words).command is parsed(*now.split(), "x").command
-
-
-def test_a_run_is_packed_checked_and_unpacked_by_former_and_new_names_alike(command, tmp_path):
-    run = make_run(tmp_path / "mine")
-    assert command("bundle", str(run), "-o", "a.zip").returncode == 0
-    assert command("bundle", "create", str(run), "-o", "b.zip").returncode == 0
-    assert Path("a.zip").read_bytes() == Path("b.zip").read_bytes()
-    verified = command("bundle", "verify", "a.zip")
-    assert verified.returncode == 0
-    assert "verified" in verified.stdout
-    assert verified == command("unbundle", "a.zip", "--check") == command("unbundle", "--check", "a.zip")
-    assert not Path("results").exists()
-    assert command("unbundle", "a.zip").returncode == command("bundle", "unpack", "a.zip", "--to=new").returncode == 0
-    assert len(list(Path("results").iterdir())) == len(list(Path("new").iterdir())) == 1
-
-
-def test_a_folder_named_almost_like_a_command_is_a_folder(command, tmp_path):
-    assert "did you mean bundle verify?" in command("bundle", "verfy").stderr
-    (tmp_path / "verfy").mkdir()
-    assert "cannot read verfy/plan.json" in command("bundle", "verfy").stderr
+from benchmarker.cli.commands import LINES, MEANT, SECTIONS
 
 
 @pytest.mark.parametrize(
@@ -66,7 +18,7 @@ def test_a_folder_named_almost_like_a_command_is_a_folder(command, tmp_path):
         ("comapre", "no command 'comapre'; did you mean compare?"),
         ("Compare", "no command 'Compare'; did you mean compare?"),
         ("kernal", "no command 'kernal'; did you mean profile kernels?"),
-        ("unbundel", "no command 'unbundel'; did you mean bundle unpack?"),
+        ("bundel", "no command 'bundel'; did you mean bundle?"),
         ("diff", "no command 'diff'; did you mean compare?"),
         ("Pack", "no command 'Pack'; did you mean bundle create?"),
         ("imported", "no command 'imported'; did you mean profile import?"),
@@ -86,7 +38,7 @@ def test_a_near_miss_gets_a_suggestion_and_status_2(command, words, message):
 
 def test_words_that_mean_a_command_are_no_commands_and_name_one():
     assert set(MEANT.values()) <= set(LINES)
-    assert not set(MEANT) & {name.partition(" ")[0] for name in (*LINES, *FORMER)}
+    assert not set(MEANT) & {name.partition(" ")[0] for name in LINES}
 
 
 def test_help_has_one_line_of_at_most_80_columns_for_each_command_by_section(command, monkeypatch):
@@ -99,11 +51,6 @@ def test_help_has_one_line_of_at_most_80_columns_for_each_command_by_section(com
         shown = [line.split(maxsplit=len(name.split())) for line, name in zip(lines[at + 1 :], section, strict=False)]
         assert [*map(" ".join, shown)] == [f"{name} {line}" for name, line in section.items()]
     assert lines[at + len(section) + 1 :] == []
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_no_command_shows_another_spelling_of_gpus(command, name):
-    assert not re.search(r"--gpu\b", command(*name.split(), "--help").stdout)
 
 
 def test_help_of_a_group_has_its_commands_alone(command):

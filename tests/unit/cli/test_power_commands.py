@@ -29,7 +29,7 @@ from benchmarker.power.energy import Timed, settle
 from benchmarker.power.live import sensors, take
 from benchmarker.power.sampler import Found, Sample
 from benchmarker.power.samplers import Sampled, Sampling
-from benchmarker.power.window import Edges
+from benchmarker.power.window import SamplerClient
 from benchmarker.records.record import nulls, reason
 
 S = 1_000_000_000
@@ -214,7 +214,7 @@ def test_watching_on_a_terminal_draws_over(play, tmp_path):
 
 def test_what_samplers_wrote_can_be_dropped_while_they_run(play):
     play(HOST)
-    with Sampling(["rapl"], "cpu", 0.01, {}) as running, closing(Edges(running.lines())) as edges:
+    with Sampling(["rapl"], "cpu", 0.01, {}) as running, closing(SamplerClient(running.lines())) as edges:
         for _ in range(5):
             edges.mark("before")
         running.forget()

@@ -23,8 +23,8 @@ def trial(fails):
         progress.say("left out: a case")
         progress.begin("[1/1] toy nap, trial 0", record.case, None)
         for stage in ("check", "preheat"):
-            progress.hear({"stage": stage})
-            progress.hear({"took": (stage, 0.25)})
+            progress.on_event({"stage": stage})
+            progress.on_event({"took": (stage, 0.25)})
         progress.end([record])
 
 
@@ -89,6 +89,6 @@ def test_while_tokens_are_timed_requests_are_counted(capsys):
     with Progress() as progress:
         progress.begin("[1/1] toy chat", make_record().case, None)
         progress._verbose = True
-        progress.hear({"stage": "tokens"})
-        progress.hear({"progress": (3, 0.04)})
+        progress.on_event({"stage": "tokens"})
+        progress.on_event({"progress": (3, 0.04)})
     assert capsys.readouterr().err.endswith("[1/1] toy chat: tokens, request 3, 40 ms per token\n")

@@ -117,7 +117,9 @@ def test_numbers_are_exact_and_other_values_keep_their_form(ask, command):
 
 
 def test_text_and_headings_as_csv_are_no_formulas(command):
-    done = command("sql", "torch.json", """SELECT '=1+1' AS "@a", -1 AS n, chr(9) || 'x' AS t, NULL AS e""", "--csv")
+    done = command(
+        "profile", "sql", "torch.json", """SELECT '=1+1' AS "@a", -1 AS n, chr(9) || 'x' AS t, NULL AS e""", "--csv"
+    )
     assert done.stdout == "'@a,n,t,e\n'=1+1,-1,\\x09x,\n"
 
 

@@ -1,4 +1,4 @@
-"""`ingest`, `kernels`, `ops` and `scopes` on good, damaged and hostile files, as a user meets them."""
+"""Commands that read profiles on good, damaged and hostile files, as a user meets them."""
 
 import csv
 import gzip
@@ -12,7 +12,7 @@ from support import profiles
 from benchmarker import load_events
 from benchmarker.formatting import clean, spreadsheet_text
 
-COMMANDS = ("ingest", "kernels", "ops", "scopes")
+COMMANDS = ("import", "kernels", "ops", "scopes")
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(1)", "  =1"]
 HOSTILE = [
     "'; DROP TABLE slice; --",
@@ -73,14 +73,14 @@ NO_TRACES = {
 def test_a_file_that_is_no_whole_trace_is_refused_in_one_line(command, tmp_path, name_of, name):
     content, text = NO_TRACES[name]
     (tmp_path / name).write_bytes(content)
-    refused(command(name_of, name), name, text)
+    refused(command("profile", name_of, name), name, text)
 
 
 @pytest.mark.parametrize("name_of", COMMANDS)
 def test_results_without_a_trace(command, tmp_path, name_of):
-    refused(command(name_of, "nowhere.pb"), "nowhere.pb: No such file or directory")
+    refused(command("profile", name_of, "nowhere.pb"), "nowhere.pb: No such file or directory")
     (tmp_path / "folder").mkdir()
-    refused(command(name_of, "folder"), "folder contains no record with a profile")
+    refused(command("profile", name_of, "folder"), "folder contains no record with a profile")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -88,24 +88,24 @@ def test_results_without_a_trace(command, tmp_path, name_of):
 def test_a_file_that_may_not_be_read(command, tmp_path, name_of):
     (tmp_path / "trace.pb").write_bytes(profiles.small_cpu_space())
     (tmp_path / "trace.pb").chmod(0)
-    refused(command(name_of, "trace.pb"), "trace.pb: Permission denied")
+    refused(command("profile", name_of, "trace.pb"), "trace.pb: Permission denied")
 
 
 @pytest.mark.parametrize("name_of", COMMANDS)
 def test_a_trace_that_is_cut_within_its_events_is_shown_as_incomplete(command, tmp_path, name_of):
     content = profiles.torch_json()
     (tmp_path / "t.json").write_bytes(content[: content.rindex(b'"name"')])
-    done = command(name_of, "t.json")
+    done = command("profile", name_of, "t.json")
     assert done.returncode == 0, done.stderr
-    of = " of t.json" if name_of == "ingest" else ""
+    of = " of t.json" if name_of == "import" else ""
     assert f"INCOMPLETE profile{of}: the last" in done.stdout + done.stderr
     assert "cut short" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name_of", ["ingest", "kernels", "kernels --by=device", "kernels --by=op", "ops", "scopes"])
+@pytest.mark.parametrize("name_of", ["import", "kernels", "kernels --by=device", "kernels --by=op", "ops", "scopes"])
 def test_hostile_names_steer_no_terminal(command, hostile, name_of):
-    done = command(*name_of.split(), hostile)
+    done = command("profile", *name_of.split(), hostile)
     assert done.returncode == 0, done.stderr
     text = done.stdout + done.stderr
     assert all(char.isprintable() or char == "\n" for char in text)
@@ -129,7 +129,7 @@ def test_json_and_csv_hold_the_same_numbers(command, tmp_path, hostile, name_of,
     if source != "hostile":
         (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space() if source == "cpu" else profiles.small_gpu_space())
     place = hostile if source == "hostile" else "t.pb"
-    as_json, as_csv = command(name_of, place, "--json"), command(name_of, place, "--csv")
+    as_json, as_csv = command("profile", name_of, place, "--json"), command("profile", name_of, place, "--csv")
     assert (as_json.returncode, as_csv.returncode) == (0, 0)
     rows = json.loads(as_json.stdout)
     assert all(char.isprintable() or char == "\n" for char in as_json.stdout + as_csv.stdout)
@@ -148,7 +148,9 @@ def test_json_and_csv_hold_the_same_numbers(command, tmp_path, hostile, name_of,
 
 def test_text_in_csv_is_no_formula_and_numbers_stay_numbers(command, hostile):
     for name_of in ("kernels", "ops"):
-        table = list(csv.DictReader(io.StringIO(command(name_of, hostile, "--csv", "--top=0").stdout, newline="")))
+        table = list(
+            csv.DictReader(io.StringIO(command("profile", name_of, hostile, "--csv", "--top=0").stdout, newline=""))
+        )
         names = {row.get("name", row.get("op")) for row in table}
         assert {f"'{text}" for text in FORMULAS} <= names
         assert not names & {*FORMULAS}
@@ -157,46 +159,50 @@ def test_text_in_csv_is_no_formula_and_numbers_stay_numbers(command, hostile):
 
 def test_the_numbers_are_those_of_the_table(command, tmp_path):
     (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
-    rows = {row["name"]: row for row in json.loads(command("kernels", "t.pb", "--json").stdout)}
+    rows = {row["name"]: row for row in json.loads(command("profile", "kernels", "t.pb", "--json").stdout)}
     assert rows["dot.1"]["count"] == 2
     assert (rows["dot.1"]["total_ns"], rows["dot.1"]["self_ns"], rows["dot.1"]["busy_ns"]) == (8000, 8000, 8000)
     assert (rows["dot.1"]["flops"], rows["fusion.2"]["flops"]) == (96, None)
-    scopes = {row["scope"]: row for row in json.loads(command("scopes", "t.pb", "--json").stdout)}
+    scopes = {row["scope"]: row for row in json.loads(command("profile", "scopes", "t.pb", "--json").stdout)}
     assert (scopes["attn"]["root_ns"], scopes["attn"]["any_ns"], scopes["attn"]["pure_ns"]) == (8000, 12000, 8000)
     assert (scopes["mlp"]["root_ns"], scopes["mlp"]["any_ns"], scopes["mlp"]["pure_ns"]) == (4000, 4000, 0)
-    made = json.loads(command("ingest", "t.pb", "--json").stdout)
+    made = json.loads(command("profile", "import", "t.pb", "--json").stdout)
     assert made[0]["trace"]["busy_ns"] == 12000
-    again = {row["name"]: row for row in json.loads(command("kernels", made[0]["events"], "--json").stdout)}
+    again = {row["name"]: row for row in json.loads(command("profile", "kernels", made[0]["events"], "--json").stdout)}
     assert again == rows
 
 
 def test_ingest_writes_where_it_is_told_or_says_why_not(command, tmp_path):
     (tmp_path / "t.pb").write_bytes(profiles.small_cpu_space())
-    done = command("ingest", "t.pb", "-o", "tables/deep")
+    done = command("profile", "import", "t.pb", "-o", "tables/deep")
     assert done.returncode == 0
     assert (tmp_path / "tables/deep/t.events.parquet").exists()
     (tmp_path / "file").write_text("x")
-    refused(command("ingest", "t.pb", "-o", "file/below"), "cannot write", "name another folder with -o")
+    refused(command("profile", "import", "t.pb", "-o", "file/below"), "cannot write", "name another folder with -o")
 
 
 def test_a_process_of_its_own_shows_no_traceback(cli, tmp_path):
     (tmp_path / "notes.txt").write_bytes(b"\xff\x00 no trace")
-    refused(cli("kernels", "notes.txt"), "notes.txt")
+    refused(cli("profile", "kernels", "notes.txt"), "notes.txt")
 
 
 def test_files_that_would_become_one_table_are_refused(command, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "t.json").write_bytes(profiles.torch_json())
-    refused(command("ingest", "a/t.json", "b/t.json", "-o", "out"), "would become out/t.events.parquet", "its own -o")
+    refused(
+        command("profile", "import", "a/t.json", "b/t.json", "-o", "out"),
+        "would become out/t.events.parquet",
+        "its own -o",
+    )
     assert not (tmp_path / "out").exists()
-    assert command("ingest", "a/t.json", "b/t.json").returncode == 0
+    assert command("profile", "import", "a/t.json", "b/t.json").returncode == 0
     assert (tmp_path / "b/t.events.parquet").exists()
 
 
 def test_a_file_that_cannot_be_read_does_not_keep_others_from_it(command, tmp_path):
     (tmp_path / "t.json").write_bytes(profiles.torch_json())
-    done = command("ingest", "missing.json", "t.json")
+    done = command("profile", "import", "missing.json", "t.json")
     assert done.returncode == 2
     assert "missing.json: No such file" in done.stderr
     assert (tmp_path / "t.events.parquet").exists()
@@ -204,7 +210,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_others_from_it(command, tmp_pa
 
 def test_ops_of_a_device_come_with_the_longest_first(command, tmp_path):
     (tmp_path / "t.json").write_bytes(profiles.torch_json())
-    times = [row["device_ns"] for row in json.loads(command("ops", "t.json", "--json").stdout)]
+    times = [row["device_ns"] for row in json.loads(command("profile", "ops", "t.json", "--json").stdout)]
     assert times == sorted(times, reverse=True)
     assert times[0] > 0
 

@@ -15,12 +15,12 @@ from benchmarker.fleet.judge import judge, repeat
 from benchmarker.fleet.pairs import ring
 from benchmarker.fleet.results import FleetResult
 from benchmarker.fleet.values import Column, Measured, Node, Round, Unit
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 
 ALPHA, DELTA, ROUNDS = 0.05, 0.02, 3
 MARGIN = math.log1p(DELTA)
 OF_NODES, OF_LINKS = (
-    Column(msgspec.json.encode(factors(make_record(case=case).case)).decode(), "")
+    Column(msgspec.json.encode(factors_of(make_record(case=case).case)).decode(), "")
     for case in ({}, {"devices": 2, "nodes": 2})
 )
 Noise = Callable[[int], np.ndarray]

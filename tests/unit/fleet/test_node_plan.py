@@ -13,7 +13,7 @@ from benchmarker.fleet import node_plan
 from benchmarker.fleet.folder import LinkStage, Stage
 from benchmarker.planning import build
 from benchmarker.planning.cases import Ability
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 from benchmarker_problems.parallel import STRATEGIES
 
 PLAN = """
@@ -95,7 +95,7 @@ def test_a_case_that_states_its_devices_is_left_as_it_is(node) -> None:
 def test_a_repeat_has_the_chosen_cases_and_their_names(node) -> None:
     path = node(4, PLAN.replace('problem = "stream"', 'name = "memory"\nproblem = "stream"'))
     first = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 2))
-    again = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [factors(first.cases[1])]))
+    again = node_plan.plan_of(path, asked(["n1"]), Stage(["n1"], 7, [factors_of(first.cases[1])]))
     assert again.cases == [first.cases[1]]
     assert (again.trials, again.suite_of(0).case) == (7, "memory")
     with pytest.raises(UserError, match="has none of the cases"):
@@ -130,7 +130,7 @@ def test_a_link_has_all_devices_of_both_nodes_unless_it_states_them(node, spread
         ("collective", 2, 2, False),
     ]
     assert plan.trials == 5
-    again = node_plan.link_plan_of(path, asked(["n1"]), LinkStage([("n1", "n2")], 7, [factors(plan.cases[1])]))
+    again = node_plan.link_plan_of(path, asked(["n1"]), LinkStage([("n1", "n2")], 7, [factors_of(plan.cases[1])]))
     assert (again.cases, again.trials) == ([plan.cases[1]], 7)
 
 

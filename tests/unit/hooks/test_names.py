@@ -10,7 +10,7 @@ from benchmarker.api.case import Case
 from benchmarker.hooks import registry
 from benchmarker.hooks.names import common_words, name, names, title
 from benchmarker.hooks.parameters import resolve
-from benchmarker.records.configurations import factors
+from benchmarker.records.factors import factors_of
 
 BUILT_IN = ("gemm", "attention", "gpt2", "stream")
 
@@ -18,12 +18,12 @@ BUILT_IN = ("gemm", "attention", "gpt2", "stream")
 def case(problem="gemm", params=None, **more):
     made = registry.load([f"problem.{problem}"]).hook.make_problem()
     full = resolve(made, params or {}, "cpu")
-    return factors(Case(problem=problem, params=full, **{"framework": "jax", "device": "cpu"} | more))
+    return factors_of(Case(problem=problem, params=full, **{"framework": "jax", "device": "cpu"} | more))
 
 
 def nap(**params):
     """A case of a problem that is not installed here."""
-    return factors(Case(problem="nap", framework="toy", device="cpu", params=params))
+    return factors_of(Case(problem="nap", framework="toy", device="cpu", params=params))
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def make_problem(): return Odd()
 def test_a_plugins_mistake_costs_its_title_alone(distribution, code, expected):
     module = f"odd{sum(map(ord, code))}"
     distribution(module, {f"problem.{module}": module}, {"__init__.py": TITLES.replace("TITLE", code)})
-    made = factors(Case(problem=module, framework="toy", device="cpu", params={"size": 3}))
+    made = factors_of(Case(problem=module, framework="toy", device="cpu", params={"size": 3}))
     assert title(made).replace(module, "odd") == expected
-    older = factors(Case(problem=module, framework="toy", device="cpu", params={"size": 3, "width": 4}))
+    older = factors_of(Case(problem=module, framework="toy", device="cpu", params={"size": 3, "width": 4}))
     assert title(older).replace(module, "odd") == "odd size=3 width=4"
 
 

@@ -54,9 +54,12 @@ def test_one_node_is_as_it_is():
 
 def test_each_node_has_the_counters_of_its_own_ranks():
     """The first rank of a node tells what the node counts, and each what it counts of itself."""
-    one = counters.look()
-    looks = [replace(one, time_s=rank, busy_s=rank, own_s=10.0**rank, voluntary=1, involuntary=2) for rank in range(4)]
+    one = counters.snapshot()
+    snapshots = [
+        replace(one, time_s=rank, busy_s=rank, own_s=10.0**rank, voluntary=1, involuntary=2) for rank in range(4)
+    ]
     case = SimpleNamespace(ranks_per_node=2)
-    found = trial._look(SimpleNamespace(all=lambda name: {"look": looks}[name], bench=SimpleNamespace(case=case)))
-    assert [(each.time_s, each.busy_s, each.own_s) for each in found] == [(0, 0, 11.0), (2, 2, 1100.0)]
-    assert [(each.voluntary, each.involuntary) for each in found] == [(2, 4)] * 2
+    gather = {"counter_snapshot": snapshots}.get
+    by_node = trial._counter_snapshots(SimpleNamespace(gather=gather, bench=SimpleNamespace(case=case)))
+    assert [(each.time_s, each.busy_s, each.own_s) for each in by_node] == [(0, 0, 11.0), (2, 2, 1100.0)]
+    assert [(each.voluntary, each.involuntary) for each in by_node] == [(2, 4)] * 2

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from benchmarker import UserError
 from benchmarker.planning.factors import Description, expand
-from benchmarker.records.selection import setting
+from benchmarker.records.factors import setting
 
 
 def test_axes_are_multiplied_zips_walked_and_cases_listed():

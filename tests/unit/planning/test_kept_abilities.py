@@ -24,9 +24,9 @@ def asked(monkeypatch):
     """Plays the worker that is asked; returns the list of what was asked."""
     requests = []
 
-    def converse(request, environment, timeout_s, log, hear):
+    def converse(request, environment, timeout_s, log, on_event):
         requests.append((request.framework, dict(environment)))
-        hear(msgspec.to_builtins({"info": ABILITY.info, "support": ABILITY.support}))
+        on_event(msgspec.to_builtins({"info": ABILITY.info, "support": ABILITY.support}))
         return Ending(0, timed_out=False, wall_s=1.0)
 
     monkeypatch.setattr(capabilities, "converse", converse)

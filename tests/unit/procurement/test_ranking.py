@@ -213,7 +213,7 @@ def test_the_command_prints_ranks_ties_and_warnings(command, offers):
         'currency = "EUR"\nlifetime_years = 1\nutilisation = 1\nelectricity_price_per_kWh = 0\npue = 1\npower_W = 1\n'
         "price = 31536\n[side.a]\n[side.b]\nprice = 63072\n[side.c]\n[side.d]\n"
     )
-    done = command("score", "a", "b", "c", "d", "--cost=cost.toml")
+    done = command("suite", "score", "a", "b", "c", "d", "--cost=cost.toml")
     assert done.returncode == 0
     assert "B  b: 16 of 16 trials succeeded (100%), 16 disturbed\n" in done.stdout
     lines = done.stdout.splitlines()
@@ -235,15 +235,15 @@ def test_the_command_prints_ranks_ties_and_warnings(command, offers):
         done.stdout.count("  warning (B/A, C/B, D/B): the verdict is provisional: 16 of 16 trials of b were dist") == 1
     )
     assert re.search(r"^samples_per_cost, .*\n(  .*\n)*rank  side", done.stdout, re.M)
-    told = command("score", "a", "b", "c", "d", "--cost=cost.toml", "--verbose").stdout
+    told = command("suite", "score", "a", "b", "c", "d", "--cost=cost.toml", "--verbose").stdout
     assert "verdicts are corrected for 12 comparisons (Holm), intervals are not" in told
-    assert command("score", "a", "b", "c", "--strict").returncode == 3
-    assert command("score", "a", "c", "d", "--strict").returncode == 0
-    assert command("score", "a", "b", "c", "--contender=c", "--strict").returncode == 0
+    assert command("suite", "score", "a", "b", "c", "--strict").returncode == 3
+    assert command("suite", "score", "a", "c", "d", "--strict").returncode == 0
+    assert command("suite", "score", "a", "b", "c", "--contender=c", "--strict").returncode == 0
 
 
 def test_the_json_holds_ranks_pairs_and_scores(command, offers):
-    found = json.loads(command("score", "a", "b", "c", "d", "--json").stdout)
+    found = json.loads(command("suite", "score", "a", "b", "c", "d", "--json").stdout)
     assert {each["side"]: each["rank"] for each in found["rankings"][0]["places"]} == {"a": 4, "b": 1, "c": 2, "d": 2}
     assert len(found["rankings"][0]["pairs"]) == 6
     assert [each["contender"]["name"] for each in found["scores"]] == ["b", "c", "d"]
@@ -254,8 +254,8 @@ def test_the_json_holds_ranks_pairs_and_scores(command, offers):
 
 def test_one_number_for_one_fact(command, offers):
     """The score of two sides is the one that they have among several, on the terminal and as JSON."""
-    alone = json.loads(command("score", "a", "c", "--json").stdout)["scores"][0]["metrics"][0]
-    among = json.loads(command("score", "a", "b", "c", "--json").stdout)
+    alone = json.loads(command("suite", "score", "a", "c", "--json").stdout)["scores"][0]["metrics"][0]
+    among = json.loads(command("suite", "score", "a", "b", "c", "--json").stdout)
     metric, place = (
         among["scores"][1]["metrics"][0],
         next(each for each in among["rankings"][0]["places"] if each["side"] == "c"),
@@ -265,5 +265,5 @@ def test_one_number_for_one_fact(command, offers):
     for name in ("ratio", "low", "high"):
         assert alone["mean"][name] == metric["mean"][name] > 1
     text = f"{metric['mean']['ratio']:.3f} [{metric['mean']['low']:.3f}, {metric['mean']['high']:.3f}]"
-    assert text in command("score", "a", "c").stdout
-    assert text in command("score", "a", "b", "c").stdout
+    assert text in command("suite", "score", "a", "c").stdout
+    assert text in command("suite", "score", "a", "b", "c").stdout

@@ -211,26 +211,26 @@ def results(tmp_path):
 
 
 def test_the_command_scores_two_results(command, results):
-    done = command("score", "old", "new")
+    done = command("suite", "score", "old", "new")
     assert done.returncode == 0
     assert "above 1, the contender is better" in done.stdout
     assert "A  old: 7 of 7" not in done.stdout
     assert "A  old: 14 of 14 trials succeeded (100%)" in done.stdout
     assert "left out of the runs: tf32: the device does not do it" in done.stdout
     assert "Welch" not in done.stdout
-    verbose = command("score", "old", "new", "--verbose").stdout
+    verbose = command("suite", "score", "old", "new", "--verbose").stdout
     assert "weighted geometric means with 95% intervals, unpaired: Welch-Satterthwaite" in verbose
-    found = json.loads(command("score", "old", "new", "--json").stdout)
+    found = json.loads(command("suite", "score", "old", "new", "--json").stdout)
     assert found["scores"][0]["metrics"][0]["mean"]["ratio"] == pytest.approx(math.sqrt(2 * 1.25))
     assert found["missing"] == {}
-    (back,) = json.loads(command("score", "old", "new", "--baseline=new/", "--json").stdout)["scores"]
+    (back,) = json.loads(command("suite", "score", "old", "new", "--baseline=new/", "--json").stdout)["scores"]
     assert back["metrics"][0]["mean"]["ratio"] == pytest.approx(1 / math.sqrt(2 * 1.25))
     assert back["contender"]["name"] == "old"
-    assert command("score", "old", "new", "other", "--contender=new").stderr == "not scored: other\n"
+    assert command("suite", "score", "old", "new", "other", "--contender=new").stderr == "not scored: other\n"
 
 
-@pytest.mark.parametrize("name", ["score", "compare"])
-def test_different_work_is_refused_with_the_remedy(command, results, name):
+@pytest.mark.parametrize("words", [("suite", "score"), ("compare",)])
+def test_different_work_is_refused_with_the_remedy(command, results, words):
     folder = results / "other"
     folder.mkdir()
     for record in side("other", [1.0]):
@@ -239,25 +239,25 @@ def test_different_work_is_refused_with_the_remedy(command, results, name):
     for record in sorted((results / "new").glob("new-*-1.json")):
         record.unlink()
     (results / "new" / "plan.json").unlink()
-    done = command(name, "new", "other")
+    done = command(*words, "new", "other")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "benchmarker: error: new and other are different work: precision fp32 and fp64; leave one out, "
         "or compare them nevertheless with --by=precision\n"
     )
-    assert command(name, "new", "other", "--by=precision").returncode == 0
+    assert command(*words, "new", "other", "--by=precision").returncode == 0
 
 
 def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
     for framework, step in (("x", 1.0), ("y", 0.5), ("z", 4.0)):
         for record in side(framework, [step], framework=framework):
             (tmp_path / f"{record.trial_id}.json").write_bytes(atomic.encode(record))
-    done = command("score", ".", "--by=framework", "--contender=Z", "--json")
+    done = command("suite", "score", ".", "--by=framework", "--contender=Z", "--json")
     assert done.returncode == 0
     (found,) = json.loads(done.stdout)["scores"]
     assert (found["baseline"]["name"], found["contender"]["name"]) == ("framework=x", "framework=z")
     assert found["metrics"][0]["mean"]["ratio"] == pytest.approx(0.25)
-    several = json.loads(command("score", ".", "--by=framework", "--baseline=y", "--json").stdout)
+    several = json.loads(command("suite", "score", ".", "--by=framework", "--baseline=y", "--json").stdout)
     assert [(each["side"], each["rank"]) for each in several["rankings"][0]["places"]] == [
         ("framework=y", 1),
         ("framework=x", 2),
@@ -268,7 +268,7 @@ def test_the_command_scores_two_values_of_an_axis(command, tmp_path):
 def test_trials_that_were_not_run_lower_the_success(command, results):
     for path in sorted((results / "new").glob("new-*-1.json"))[-2:]:
         path.unlink()
-    done = command("score", "old", "new")
+    done = command("suite", "score", "old", "new")
     assert done.returncode == 1
     assert "B  new: 12 of 14 trials succeeded (85.7%)" in done.stdout
     assert "NOT RUN in B: nap ms=1.0 fp32 in toy on cpu, seed=1: 2 of run new" in done.stdout
@@ -277,7 +277,7 @@ def test_trials_that_were_not_run_lower_the_success(command, results):
 
 def test_a_file_that_cannot_be_read_is_named_and_makes_the_score_incomplete(command, results):
     (results / "new" / "cut.json").write_text("{")
-    done = command("score", "old", "new", "--json")
+    done = command("suite", "score", "old", "new", "--json")
     assert done.returncode == 1
     assert "cut.json" in done.stderr
     assert json.loads(done.stdout)["missing"] == {"file(s) that cannot be read": 1}
@@ -289,14 +289,14 @@ def test_weights_and_costs_are_printed(command, results):
         'currency = "EUR"\nlifetime_years = 5\nutilisation = 0.5\nelectricity_price_per_kWh = 0.36\npue = 1.25\n'
         "power_W = 800\n[side.old]\nprice = 31536\n[side.contender]\nprice = 63072\n"
     )
-    done = command("score", "old", "new", "--weights=weights.toml", "--cost=cost.toml")
+    done = command("suite", "score", "old", "new", "--weights=weights.toml", "--cost=cost.toml")
     assert done.returncode == 0
     assert "weights: 3 where problem=nap seed=1; otherwise 1" in done.stdout
     assert (
         "A  1.8 EUR/h: price 31536 EUR, lifetime 5 years, utilisation 50%, power 800 W "
         "(from the cost file, not measured), PUE 1.25, electricity 0.36 EUR/kWh" in done.stdout
     )
-    found = json.loads(command("score", "old", "new", "--cost=cost.toml", "--json").stdout)
+    found = json.loads(command("suite", "score", "old", "new", "--cost=cost.toml", "--json").stdout)
     assert found["currency"] == "EUR"
     assert found["costs"][1]["inputs"]["price"] == 63072
     # twice the price: (0.8 + 0.1) / (0.4 + 0.1) times the cost of a second
@@ -326,7 +326,7 @@ def test_weights_and_costs_are_printed(command, results):
     ],
 )
 def test_mistakes_are_told_in_one_line(command, results, args, message):
-    done = command("score", *args)
+    done = command("suite", "score", *args)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

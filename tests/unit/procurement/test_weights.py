@@ -4,7 +4,7 @@ import pytest
 
 from benchmarker import UserError
 from benchmarker.procurement import weights
-from benchmarker.records import selection
+from benchmarker.records.factors import selects, why_none
 
 GPT2 = {"problem": "gpt2", "seq_len": 128, "compile": True, "seconds": 30.0, "gpu": None, "torch-xla": "2.9"}
 GEMM = {"problem": "gemm", "m": 1, "compile": False}
@@ -45,17 +45,17 @@ def test_the_first_entry_that_matches_counts_and_the_rest_weigh_one(tmp_path):
     ],
 )
 def test_facts_are_held_by_name_and_value(wanted, selected):
-    assert selection.selects(wanted, GPT2) is selected
+    assert selects(wanted, GPT2) is selected
 
 
 def test_true_is_no_number():
-    assert not selection.selects({"m": True}, GEMM)
+    assert not selects({"m": True}, GEMM)
 
 
 def test_why_nothing_is_selected():
-    assert selection.why_none({"probelm": "gpt2"}, [GPT2]) == "no record has a probelm; did you mean problem?"
-    assert selection.why_none({"m": 2}, [GPT2, GEMM]) == "no record has m=2; they have 1"
-    assert selection.why_none({"m": 1, "seq_len": 128}, [GPT2, GEMM]) == "no record has all of these factors together"
+    assert why_none({"probelm": "gpt2"}, [GPT2]) == "no record has a probelm; did you mean problem?"
+    assert why_none({"m": 2}, [GPT2, GEMM]) == "no record has m=2; they have 1"
+    assert why_none({"m": 1, "seq_len": 128}, [GPT2, GEMM]) == "no record has all of these factors together"
 
 
 @pytest.mark.parametrize(

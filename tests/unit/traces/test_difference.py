@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from unit.traces.test_statistics import table
 
-from benchmarker.traces.difference import difference
+from benchmarker.traces.statistics import difference
 
 
 def rows(**busy_ns):

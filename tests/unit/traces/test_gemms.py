@@ -11,9 +11,8 @@ import pytest
 from support import profiles
 
 from benchmarker.traces import parquet
-from benchmarker.traces.gemms import gemms
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.statistics import describe, ops, work
+from benchmarker.traces.statistics import describe, gemms, ops, work
 
 SHARED = Path(__file__).parents[4] / "shared/traces"
 BF16 = "c10::BFloat16"

@@ -3,11 +3,11 @@
 import numpy as np
 
 from benchmarker import Engine
-from benchmarker.worker.batching import Batching, Sequence
+from benchmarker.worker.serve import Batching, Sequence
 
 
-class Told:
-    """An engine of which each slot counts on from its prompt; `passes` is what it was told to do."""
+class Counting:
+    """An engine of which each slot counts on from its prompt; `passes` is what it was called to do."""
 
     def __init__(self, slots):
         self.passes = []
@@ -30,20 +30,20 @@ def sequence(number, new_tokens):
 
 
 def test_prompts_come_first_and_slots_are_used_again():
-    told = Told(2)
-    batching = Batching(told.engine)
+    counting = Counting(2)
+    batching = Batching(counting.engine)
     for each in (sequence(1, 3), sequence(2, 1), sequence(3, 2), sequence(4, 2)):
         batching.add(each)
     found = []
     while not batching.is_idle:
         found.append(batching.advance())
     assert found == [{1: 101}, {2: 201}, {3: 301}, {1: 102, 3: 302}, {4: 401}, {1: 103, 4: 402}]
-    assert told.passes == [(0, [100]), (1, [200]), (1, [300]), "decode", (1, [400]), "decode"]
+    assert counting.passes == [(0, [100]), (1, [200]), (1, [300]), "decode", (1, [400]), "decode"]
 
 
 def test_a_request_that_comes_later_joins_those_that_run():
-    told = Told(2)
-    batching = Batching(told.engine)
+    counting = Counting(2)
+    batching = Batching(counting.engine)
     batching.add(sequence(1, 4))
     assert [batching.advance(), batching.advance()] == [{1: 101}, {1: 102}]
     batching.add(sequence(2, 2))
@@ -53,7 +53,7 @@ def test_a_request_that_comes_later_joins_those_that_run():
 
 
 def test_a_cancelled_request_gives_its_slot_to_the_next():
-    batching = Batching(Told(1).engine)
+    batching = Batching(Counting(1).engine)
     for number in (1, 2, 3):
         batching.add(sequence(number, 5))
     batching.advance()

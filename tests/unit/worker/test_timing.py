@@ -180,7 +180,7 @@ class Turn:
     def __init__(self):
         self.of = 0
 
-    def tell(self, done, step_s):
+    def report_progress(self, done, step_s):
         """Nothing."""
 
 

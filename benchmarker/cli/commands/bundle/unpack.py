@@ -53,15 +53,14 @@ def verifying_options(function: _F) -> _F:
     show_default=True,
     help="Folder below which the run's folder is created.",
 )
-@click.option("--check", is_flag=True, hidden=True, help="Former spelling of `bundle verify`.")
 @verifying_options
-def command(to: Path, check: bool, **options: Any) -> Output:
+def command(to: Path, **options: Any) -> Output:
     """Verify every byte and every record of a bundle, then unpack its run.
 
     If any check fails, all faults are listed, nothing is unpacked and the exit status is 1. Checksums show that nothing
     changed in transit; they do not show that the measurements are genuine.
     """
-    return receive(None if check else to, **options)
+    return receive(to, **options)
 
 
 def receive(

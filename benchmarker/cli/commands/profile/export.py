@@ -8,7 +8,7 @@ import click
 
 from benchmarker.cli.display.output import Output, Text, output_options
 from benchmarker.formatting import clean
-from benchmarker.traces.perfetto.annotated_file import write
+from benchmarker.traces.perfetto.annotated import write
 
 
 @click.command("export")

@@ -73,7 +73,7 @@ def command(
 
     RESULT is a record of a profiled trial, an event table, or a profiler's trace file.
     """
-    from benchmarker.traces.gemms import gemms
+    from benchmarker.traces.statistics import gemms
 
     profile = _only(result)
     ingested = profile.ingested

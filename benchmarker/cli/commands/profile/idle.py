@@ -82,8 +82,8 @@ def _parts(whole: Bound, tables: dict[str, pd.DataFrame], by: str, trace: Trace)
 
 def _tables(events: pd.DataFrame, device: str | None, step: int | None) -> tuple[Bound, dict[str, pd.DataFrame]] | None:
     """Return what the chosen work is bound by, and all tables; None if there is no such work."""
-    from benchmarker.traces.covered import Covered
     from benchmarker.traces.idle import idle_gaps, on_device
+    from benchmarker.traces.intervals import Covered
     from benchmarker.traces.launches import launch_statistics, streams
     from benchmarker.traces.wall_time import bound, bounds, states
 

@@ -89,14 +89,14 @@ def _from_perfetto(
     results: Sequence[Path], statement: str, engine: Path | None, download: bool
 ) -> tuple[list[str], Rows]:
     """Return columns and rows from Perfetto's engine, and report what it dropped."""
-    from benchmarker.traces.perfetto import annotated_file
+    from benchmarker.traces.perfetto import annotated
     from benchmarker.traces.perfetto.queries import open_trace
 
     if len(results) > 1:
         raise UserError(f"{len(results)} RESULTs were given; --perfetto queries one")
     (result,) = results
     with tempfile.TemporaryDirectory(prefix="benchmarker-") as folder:
-        path = annotated_file.write(result, None if _writable(result) else Path(folder) / "trace.json")
+        path = annotated.write(result, None if _writable(result) else Path(folder) / "trace.json")
         with open_trace(path, engine=engine, download=download, tell=_tell) as opened:
             found = opened.query(statement)
             dropped = opened.dropped()

@@ -13,8 +13,7 @@ from support import profiles
 
 from benchmarker import UserError
 from benchmarker.traces.attribution.categories import categorize
-from benchmarker.traces.attribution.completion import completed
-from benchmarker.traces.attribution.instructions import _explain
+from benchmarker.traces.attribution.instructions import _explain, completed
 from benchmarker.traces.events import constant, frame, words
 from benchmarker.traces.formats.hlo import Instruction, Program
 from benchmarker.traces.ingest import Expected, Ingested, ingest

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from benchmarker.traces.gemms import gemms
 from benchmarker.traces.ingest import ingest
-from benchmarker.traces.statistics import ops, work
+from benchmarker.traces.statistics import gemms, ops, work
 
 HOST = {"ph": "X", "pid": 1, "tid": 1}
 

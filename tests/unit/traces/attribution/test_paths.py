@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from benchmarker.traces.attribution.paths import ScopePath, leaf, scope_path, to_leaf
+from benchmarker.traces.attribution.instructions import ScopePath, leaf, scope_path, to_leaf
 
 
 @pytest.mark.parametrize(

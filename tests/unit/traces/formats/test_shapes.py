@@ -2,11 +2,9 @@
 
 import pytest
 
-from benchmarker.traces.formats import gemm, hlo
-from benchmarker.traces.formats.aten_gemm import aten_gemm
-from benchmarker.traces.formats.gemm import Gemm
-from benchmarker.traces.formats.launch import launch, of_xla
-from benchmarker.traces.formats.shapes import aten_inputs
+from benchmarker.traces.formats import hlo, notation
+from benchmarker.traces.formats.aten_cost import aten_gemm
+from benchmarker.traces.formats.notation import Gemm, aten_inputs, launch, of_xla
 
 F, BF = "float", "c10::BFloat16"
 
@@ -72,8 +70,8 @@ def test_a_matrix_that_is_added_is_no_factor(op):
 def test_a_product_is_read_from_its_text():
     made = Gemm("f8e4m3fn/f8e5m2", 8, 32, 64, 5, "-T")
     assert str(made) == "f8e4m3fn/f8e5m2 m=8 n=32 k=64 batch=5 -T"
-    assert gemm.parse(str(made)) == made
-    assert gemm.parse("") is None
+    assert notation.parse(str(made)) == made
+    assert notation.parse("") is None
 
 
 def test_names_of_types_are_those_of_xla():

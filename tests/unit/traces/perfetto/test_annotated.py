@@ -97,7 +97,7 @@ def mixed() -> pd.DataFrame:
 
 def test_every_row_comes_back_to_the_nanosecond(mixed, tmp_path):
     path = tmp_path / "trace.json.gz"
-    annotated.write(mixed, path)
+    annotated.write_events(mixed, path)
     with trace_processor.open_trace(path) as trace:
         assert trace.dropped() == {}
         found = trace.query(ALL).set_index("event_id").sort_index()
@@ -119,7 +119,7 @@ def test_every_row_comes_back_to_the_nanosecond(mixed, tmp_path):
 
 def test_the_file_is_plain_json_with_its_base(mixed, tmp_path):
     path = tmp_path / "trace.json.gz"
-    annotated.write(mixed, path)
+    annotated.write_events(mixed, path)
     content = msgspec.json.decode(gzip.decompress(path.read_bytes()))
     assert content["displayTimeUnit"] == "ns"
     assert int(content["otherData"]["base_ts_ns"]) == mixed.ts_ns.min()
@@ -138,7 +138,7 @@ def test_the_scopes_slices_are_found_by_sql(tmp_path):
             {**common, "name": "k3", "ts_ns": 30, "op": "dot.3", "category": "gemm", "program": "jit_f", "step": -1},
         ]
     )
-    annotated.write(frame, tmp_path / "trace")
+    annotated.write_events(frame, tmp_path / "trace")
     with trace_processor.open_trace(tmp_path / "trace") as trace:
         found = trace.query(
             "SELECT name, extract_arg(arg_set_id,'args.name') AS scope, dur FROM slice WHERE scope LIKE '%attn_q_k%'"
@@ -179,7 +179,7 @@ def test_arrows_lead_from_the_launch_to_each_kernel(tmp_path):
             {**kernel, "ts_ns": 30, "name": "without", "parent_id": 77},
         ]
     )
-    annotated.write(frame, tmp_path / "trace")
+    annotated.write_events(frame, tmp_path / "trace")
     with trace_processor.open_trace(tmp_path / "trace") as trace:
         assert trace.dropped() == {}
         arrows = trace.query(
@@ -189,8 +189,8 @@ def test_arrows_lead_from_the_launch_to_each_kernel(tmp_path):
 
 
 def test_part_of_a_table_and_an_empty_one(mixed, tmp_path):
-    annotated.write(mixed[mixed.kind == "kernel"], tmp_path / "part")
-    annotated.write(mixed[:0], tmp_path / "none")
+    annotated.write_events(mixed[mixed.kind == "kernel"], tmp_path / "part")
+    annotated.write_events(mixed[:0], tmp_path / "none")
     with trace_processor.open_trace(tmp_path / "part") as trace:
         found = trace.query("SELECT extract_arg(arg_set_id, 'args.event_id') AS event_id FROM slice")
         assert sorted(found.event_id) == mixed.index[mixed.kind == "kernel"].tolist()
@@ -205,7 +205,7 @@ def test_many_rows_that_all_cross_take_no_quadratic_time(tmp_path):
         "dur_ns": np.full(count, count),
         **{name: events.constant("x", count) for name in ("kind", "name", "device", "track")},
     }
-    annotated.write(events.frame(columns, count), tmp_path / "trace")
+    annotated.write_events(events.frame(columns, count), tmp_path / "trace")
     with trace_processor.open_trace(tmp_path / "trace") as trace:
         assert trace.dropped() == {}
         assert trace.query("SELECT count(*) AS n FROM slice").n.tolist() == [count]
@@ -214,10 +214,10 @@ def test_many_rows_that_all_cross_take_no_quadratic_time(tmp_path):
 def test_clocks_that_disagree_are_refused(tmp_path):
     frame = table([{"kind": "op", "name": "a", "ts_ns": 5, "dur_ns": 1}, {"kind": "op", "ts_ns": BASE_NS, "dur_ns": 1}])
     with pytest.raises(UserError, match="more than 26 days"):
-        annotated.write(frame, tmp_path / "trace")
+        annotated.write_events(frame, tmp_path / "trace")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_place_that_cannot_be_written_is_named(mixed, tmp_path):
     with pytest.raises(UserError, match=r"cannot write .*nowhere"):
-        annotated.write(mixed, tmp_path / "nowhere/trace.json.gz")
+        annotated.write_events(mixed, tmp_path / "nowhere/trace.json.gz")

@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+_TEXT = re.compile(r"(?P<dtype>\S+) m=(?P<m>\d+) n=(?P<n>\d+) k=(?P<k>\d+) batch=(?P<batch>\d+) (?P<layout>[NT-]{2})")
+
+
+class Gemm(NamedTuple):
+    """One product: sizes, the type of its factors, and how these lie in memory.
+
+    `layout` has a letter each for A and B: N if the elements of a row are adjacent, T if those of a column are, as if
+    the operand were stored transposed, `-` if that is unknown or neither. cuBLAS, which counts by columns, computes
+    Cᵀ = Bᵀ · Aᵀ, so its kernels have the same letters in reverse order.
+    """
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    layout: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} m={self.m} n={self.n} k={self.k} batch={self.batch} {self.layout}"
+
+
+def parse(text: str) -> Gemm | None:
+    """Return the product that a text of the event table describes, None if it is no such text."""
+    match = _TEXT.fullmatch(text)
+    if not match:
+        return None
+    found = match.groupdict()
+    m, n, k, batch = (int(found[name]) for name in ("m", "n", "k", "batch"))
+    return Gemm(found["dtype"], m, n, k, batch, found["layout"])
+
+
+def dtype(left: str, right: str) -> str:
+    """The type of both factors, or of each if they differ."""
+    return left if left == right else f"{left}/{right}"
+
 
 _LONGEST_LIST = 8
 """A list of more tensors is given by their number only."""
@@ -82,3 +120,30 @@ def aten_inputs(dims: Any, types: Any) -> str:
 
 def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and all(type(each) is int and abs(each) < 1 << 63 for each in value)
+
+
+_PAIR = re.compile(r"(\w+):(\d[\d,.]{0,40})")
+_OCCUPANCY = re.compile(r"\d{1,3}(\.\d+)?")
+_SHARED = ("static_shared", "dynamic_shared", "group_mem")
+"""Parts of the shared memory, by their names in XLA's details of a kernel; AMD's is in one part."""
+
+
+def launch(*, grid: Any, block: Any, registers: Any = None, shared: Any = None, occupancy: Any = None) -> str:
+    """The text of a launch; None is left out, and so is an occupancy of 0, which stands for an unknown one."""
+    given = {"grid": grid, "block": block, "registers": registers, "shared": shared}
+    texts = [f"{name}={value}" for name, value in given.items() if value is not None]
+    return " ".join([*texts, f"occupancy={occupancy}%"] if occupancy else texts)
+
+
+def of_xla(details: str) -> str:
+    """The text of a launch that XLA's profiler describes: `regs:32 static_shared:0 grid:1,1,1 block:128,1,1`."""
+    found = dict(_PAIR.findall(details))
+    occupancy = _OCCUPANCY.fullmatch(found.get("occ_pct", ""))
+    shared = [int(found[name]) for name in _SHARED if found.get(name, "").isdigit()]
+    return launch(
+        grid=found.get("grid"),
+        block=found.get("block"),
+        registers=found.get("regs"),
+        shared=sum(shared) if shared else None,
+        occupancy=f"{float(occupancy[0]):g}" if occupancy and float(occupancy[0]) else None,
+    )

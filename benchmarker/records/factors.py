@@ -1,4 +1,7 @@
-"""Select cases by factors, as users write them in TOML: `match = {problem = "gpt2", seq_len = 128}`."""
+"""The factors of a case: all that was requested, by name; and how users select cases by them.
+
+A selection is written in TOML as `match = {problem = "gpt2", seq_len = 128}`, on the command line as `seq_len=128`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,82 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from benchmarker.api.case import Measuring
 from benchmarker.api.errors import UserError
 from benchmarker.files import values as written
 from benchmarker.formatting import value_text
-from benchmarker.records.configurations import text
 
 if TYPE_CHECKING:
-    from benchmarker.records.configurations import Factors, Value
+    from benchmarker.api.case import Case
+
+Value = bool | int | float | str | None
+Factors = Mapping[str, Value]
+DEFAULTS = msgspec.structs.asdict(Measuring())
+"""Default measuring settings; tables omit them."""
+
+_OF_CASE = (
+    "problem",
+    "framework",
+    "execution",
+    "mode",
+    "precision",
+    "device",
+    "gpu",
+    "devices",
+    "nodes",
+    "parallel",
+    "independent",
+    "threads",
+)
+_UNTIMED = {"profile", "profile_steps", "separable", "power", "power_hz", "power_min_s", "power_idle_s"}
+"""Settings of a case that do not affect what is timed."""
+_TIMED = tuple(name for name in Measuring.__struct_fields__ if name not in _UNTIMED)
 
 
-def take(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
+def factors_of(case: Case) -> dict[str, Value]:
+    """Return all requested factors as a flat dictionary: case fields, the problem's parameters, measuring settings."""
+    found: dict[str, Value] = {name: getattr(case, name) for name in _OF_CASE}
+    found |= case.params
+    found["seed"] = case.seed
+    for name in _TIMED:
+        found[name] = getattr(case.measuring, name)
+    return found
+
+
+def work(case: Case) -> dict[str, Value]:
+    """Return the factors that define what is computed; cases that differ in one of them do different work."""
+    return {"problem": case.problem, "mode": case.mode, "precision": case.precision, **case.params}
+
+
+def varying(several: Sequence[Factors]) -> list[str]:
+    """Return the names of the factors that differ between some of the configurations."""
+    names = dict.fromkeys(name for each in several for name in each)
+    return [name for name in names if len({each.get(name) for each in several}) > 1]
+
+
+def changes(before: Factors, after: Factors, names: Iterable[str]) -> list[str]:
+    """Return how the named factors differ, as text, those that change alike together: `m, n, k 1024 → 512`."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        one, two = before.get(name), after.get(name)
+        if one != two:
+            alike.setdefault(f"{text(one)} → {text(two)}", []).append(name)
+    return [f"{', '.join(several)} {change}" for change, several in alike.items()]
+
+
+def label(these: Factors, names: Sequence[str]) -> str:
+    """Format the named factors as text: `framework=jax m=256`."""
+    return " ".join(f"{name}={text(these.get(name))}" for name in names if name in these)
+
+
+def text(value: Value) -> str:
+    """Format a factor's value for a table."""
+    return "-" if value is None else value_text(value)
+
+
+def take_match(name: str, table: Mapping[str, Any]) -> dict[str, Value]:
     """Return the factors of a `match` table with the spelling of factors; raises `UserError` that names the key."""
     wanted: dict[str, Value] = {}
     for key, value in table.items():

@@ -10,15 +10,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from benchmarker.worker import gang, greeting
+from benchmarker.worker import channel
 from benchmarker.worker.protocol import Address
 
 
-class Leader:
+class RankZero:
     """Rank 0 of three, which waits for the others in a thread."""
 
     def __init__(self) -> None:
-        self.channels: list[gang.Channel] = []
+        self.channels: list[channel.Channel] = []
         self._published: list[Address] = []
         told = threading.Event()
 
@@ -26,7 +26,9 @@ class Leader:
             self._published.append(Address(host, port, token))
             told.set()
 
-        self.thread = threading.Thread(target=lambda: self.channels.append(gang.lead(3, publish)), daemon=True)
+        self.thread = threading.Thread(
+            target=lambda: self.channels.append(channel.listen_for_ranks(3, publish)), daemon=True
+        )
         self.thread.start()
         assert told.wait(10)
         (self.address,) = self._published
@@ -39,27 +41,27 @@ class Leader:
 
 
 @pytest.fixture
-def leader() -> Iterator[Leader]:
-    made = Leader()
+def rank_0() -> Iterator[RankZero]:
+    made = RankZero()
     yield made
     made.thread.join(10)
-    for channel in made.channels:
-        channel.close()
+    for opened in made.channels:
+        opened.close()
 
 
-def ranks_join(leader: Leader) -> float:
+def ranks_join(rank_0: RankZero) -> float:
     """Let both ranks join; returns how long that took, s."""
     start = time.monotonic()
-    followers = [gang.join(rank, 3, leader.address) for rank in (2, 1)]
-    leader.thread.join(10)
+    others = [channel.connect_to_rank_0(rank, 3, rank_0.address) for rank in (2, 1)]
+    rank_0.thread.join(10)
     took_s = time.monotonic() - start
-    (channel,) = leader.channels
-    channel.send("here")
-    assert [follower.receive(0) for follower in followers] == ["here", "here"]
-    followers[0].send("second")
-    assert channel.receive(2) == "second"
-    for follower in followers:
-        follower.close()
+    (own,) = rank_0.channels
+    own.send("here")
+    assert [other.receive(0) for other in others] == ["here", "here"]
+    others[0].send("second")
+    assert own.receive(2) == "second"
+    for other in others:
+        other.close()
     return took_s
 
 
@@ -72,27 +74,27 @@ def drip(connection: socket.socket, ended: threading.Event) -> None:
             return
 
 
-def test_strangers_that_say_nothing_or_drip_delay_nobody(leader: Leader) -> None:
+def test_strangers_that_say_nothing_or_drip_delay_nobody(rank_0: RankZero) -> None:
     ended = threading.Event()
     with ExitStack() as stack:
-        silent = [stack.enter_context(leader.connect()) for _ in range(40)]
-        dripping = stack.enter_context(leader.connect())
+        silent = [stack.enter_context(rank_0.connect()) for _ in range(40)]
+        dripping = stack.enter_context(rank_0.connect())
         stack.callback(ended.set)
         threading.Thread(target=drip, args=(dripping, ended), daemon=True).start()
-        assert ranks_join(leader) < 5  # at once; the strangers may take 10 s
+        assert ranks_join(rank_0) < 5  # at once; the strangers may take 10 s
         assert silent[0].recv(1) == b""
 
 
-def test_the_time_of_a_greeting_is_that_of_all_of_it(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greeting, "HELLO_S", 0.3)
+def test_the_time_of_a_greeting_is_that_of_all_of_it(rank_0: RankZero, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "TOKEN_S", 0.3)
     ended = threading.Event()
-    with leader.connect() as dripping:
+    with rank_0.connect() as dripping:
         threading.Thread(target=drip, args=(dripping, ended), daemon=True).start()
         start = time.monotonic()
         assert closed(dripping)
         assert 0.2 < time.monotonic() - start < 1.5  # at 20 ms a letter, 100 letters take 2 s
         ended.set()
-    ranks_join(leader)
+    ranks_join(rank_0)
 
 
 def closed(connection: socket.socket) -> bool:
@@ -118,41 +120,41 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_greeting_is_refused_and_the_ranks_are_waited_for(leader: Leader, kind: str) -> None:
-    with leader.connect(WRONG[kind].replace(b"TOKEN", leader.address.token.encode())) as stranger:
+def test_a_wrong_greeting_is_refused_and_the_ranks_are_waited_for(rank_0: RankZero, kind: str) -> None:
+    with rank_0.connect(WRONG[kind].replace(b"TOKEN", rank_0.address.token.encode())) as stranger:
         assert closed(stranger)
-    ranks_join(leader)
+    ranks_join(rank_0)
 
 
-def test_a_rank_that_is_there_already_is_refused(leader: Leader) -> None:
-    first = gang.join(1, 3, leader.address)
+def test_a_rank_that_is_there_already_is_refused(rank_0: RankZero) -> None:
+    first = channel.connect_to_rank_0(1, 3, rank_0.address)
     time.sleep(0.1)
-    with leader.connect(greeting.greeting(leader.address.token, 1)) as second:
+    with rank_0.connect(channel.greeting(rank_0.address.token, 1)) as second:
         assert closed(second)
-    other = gang.join(2, 3, leader.address)
-    leader.thread.join(10)
-    leader.channels[0].send("here")
+    other = channel.connect_to_rank_0(2, 3, rank_0.address)
+    rank_0.thread.join(10)
+    rank_0.channels[0].send("here")
     assert (first.receive(0), other.receive(0)) == ("here", "here")
     first.close()
     other.close()
 
 
-def test_a_greeting_may_come_in_pieces(leader: Leader) -> None:
-    text = greeting.greeting(leader.address.token, 1)
-    with leader.connect(text[:20]) as rank:
+def test_a_greeting_may_come_in_pieces(rank_0: RankZero) -> None:
+    text = channel.greeting(rank_0.address.token, 1)
+    with rank_0.connect(text[:20]) as rank:
         time.sleep(0.05)
         rank.sendall(text[20:])
-        other = gang.join(2, 3, leader.address)
-        leader.thread.join(10)
-        assert len(leader.channels) == 1
+        other = channel.connect_to_rank_0(2, 3, rank_0.address)
+        rank_0.thread.join(10)
+        assert len(rank_0.channels) == 1
         other.close()
 
 
 def test_of_too_many_strangers_those_that_have_waited_longest_are_refused(
-    leader: Leader, monkeypatch: pytest.MonkeyPatch
+    rank_0: RankZero, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(greeting, "STRANGERS", 5)
+    monkeypatch.setattr(channel, "STRANGERS", 5)
     with ExitStack() as stack:
-        silent = [stack.enter_context(leader.connect()) for _ in range(12)]
+        silent = [stack.enter_context(rank_0.connect()) for _ in range(12)]
         assert closed(silent[0])
-        assert ranks_join(leader) < 5
+        assert ranks_join(rank_0) < 5

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarker.traces.attribution import nesting
-from benchmarker.traces.attribution.nesting import busy, enclosed, inherit, nest, union_ns
+from benchmarker.traces import intervals
+from benchmarker.traces.intervals import busy, enclosed, inherit, nest, union_ns
 
 EPOCH = 1_763_000_000_123_456_789
-intervals = st.lists(
+drawn_intervals = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=40
 )  # track, begin, duration
 
@@ -38,7 +38,7 @@ def by_stack(track: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[lis
 
 
 @settings(max_examples=200, deadline=None)
-@given(intervals, st.sampled_from([0, EPOCH, (1 << 62) - 50]))
+@given(drawn_intervals, st.sampled_from([0, EPOCH, (1 << 62) - 50]))
 def test_nesting_is_that_of_a_stack(rows, origin):
     track, begin, end = arrays(rows, origin)
     found = nest(track, begin, end)
@@ -49,12 +49,12 @@ def test_nesting_is_that_of_a_stack(rows, origin):
 
 
 @settings(max_examples=100, deadline=None)
-@given(intervals)
+@given(drawn_intervals)
 def test_rows_that_lie_deep_are_nested_alike(rows):
     track, begin, end = arrays(rows)
     level_by_level = nest(track, begin, end)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_LEVELS", 2)
+        patch.setattr(intervals, "_LEVELS", 2)
         one_by_one = nest(track, begin, end)
     assert one_by_one.parent.tolist() == level_by_level.parent.tolist()
     assert one_by_one.level.tolist() == level_by_level.level.tolist()
@@ -69,7 +69,7 @@ def test_tracks_of_clocks_that_are_an_epoch_apart():
 
 
 @settings(max_examples=100, deadline=None)
-@given(intervals, st.data())
+@given(drawn_intervals, st.data())
 def test_a_row_inherits_from_the_nearest_around_it(rows, data):
     track, begin, end = arrays(rows)
     own = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=len(rows), max_size=len(rows))), np.int64)
@@ -137,7 +137,7 @@ def test_every_nanosecond_is_shared_among_what_runs_at_it(rows, origin):
 
 
 @settings(max_examples=100, deadline=None)
-@given(intervals.filter(len))
+@given(drawn_intervals.filter(len))
 def test_on_streams_nothing_encloses_and_the_shares_add_up_to_the_union(rows):
     _, begin, end = arrays(rows, EPOCH)
     own, tail = busy(begin, end, np.full(len(rows), -1), None)
@@ -149,7 +149,7 @@ def test_on_streams_nothing_encloses_and_the_shares_add_up_to_the_union(rows):
 
 
 @settings(max_examples=100, deadline=None)
-@given(intervals)
+@given(drawn_intervals)
 def test_what_is_enclosed_is_counted_by_the_nanosecond(rows):
     track, begin, end = arrays(rows)
     nested = nest(track, begin, end)

@@ -1,38 +1,52 @@
-"""One process's share of a case: what it does in each stage of a trial.
+"""The processes that compute one case together, its process group: each is a rank, and rank 0 coordinates them.
 
-In a trial of one process, the trial calls it. In a gang, each rank has a share, and rank 0 says what all of them do.
+Rank 0 measures as a single process does, but whatever it does with the case, all ranks do: it sends the name of a
+method of `RankRunner`, calls it too, and gathers the results. So rank 0 alone decides how many steps a block has and
+when it is enough, and says so between the blocks, outside the timed part. By clocks of their own, ranks would take
+unlike numbers of steps and wait for each other without end.
+
+    rank 0   |- block 40 -|==== own 40 steps ====|-- gather ---|     the block takes as long as
+    rank 1           |========= own 40 steps ========|               the slowest of its ranks
+
+The ranks talk through sockets of their own, not through the framework: what is measured carries no messages.
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_type_hints
 
+import msgspec
+
+from benchmarker.api.framework import StepMarker
+from benchmarker.api.problem import Workload
 from benchmarker.formatting import one_line
 from benchmarker.machine import counters
 from benchmarker.machine.counters import Snapshot
-from benchmarker.power.window import Gauge
-from benchmarker.records.record import Memory
+from benchmarker.power.window import Gauge, SamplerClient
+from benchmarker.records.record import Memory, Rank
 from benchmarker.worker import timing
-from benchmarker.worker.bench import BATCHES
+from benchmarker.worker.bench import BATCHES, Bench
+from benchmarker.worker.channel import Channel
 from benchmarker.worker.correctness import TRAINING_STEPS, Compared, compare, compare_gradients
+from benchmarker.worker.parent import Stages
 
-if TYPE_CHECKING:
-    from benchmarker.api.framework import StepMarker
-    from benchmarker.api.problem import Workload
-    from benchmarker.power.window import Edges
-    from benchmarker.worker.bench import Bench
+_END = ""
+"""Sent instead of the name of a method: the trial is over."""
 
 
-class Share:
-    """A case in one process. Its public methods take and return what JSON can hold: rank 0 calls them in all ranks."""
+class RankRunner:
+    """Runs a case in one rank. Its public methods take and return what JSON can hold: rank 0 calls them in all."""
 
-    def __init__(self, bench: Bench, edges: Edges, rank: int = 0) -> None:
+    def __init__(self, bench: Bench, samplers: SamplerClient, rank: int = 0) -> None:
         self._bench = bench
-        self._edges = edges
+        self._samplers = samplers
         self._workload: Workload | None = None
         self._stack = ExitStack()
         self._mark: StepMarker = nullcontext
@@ -91,28 +105,28 @@ class Share:
         """Return the cost of waiting for a result that is already available, s."""
         return self.stepper.sync_s()
 
-    def nothing(self) -> None:
+    def ping(self) -> None:
         """Do nothing: what it takes to call it is what it takes to tell all ranks to begin."""
 
     def quiet(self) -> None:
         """Collect garbage, and exempt the remaining objects from later collections."""
         timing.quiet()
 
-    def tells_power(self) -> bool:
+    def reads_power(self) -> bool:
         """Return whether this process is connected to a sampler that reads energy or power."""
-        return self._edges.tell_power
+        return self._samplers.read_power
 
     def mark(self, name: str) -> None:
         """Have the samplers that this process is connected to read now; `name` marks the edge."""
-        self._edges.mark(name)
+        self._samplers.mark(name)
 
     def gauge(self) -> Gauge:
         """Return the power since the last call, and the temperature, as these samplers read them."""
-        return self._edges.gauge()
+        return self._samplers.gauge()
 
-    def look(self) -> Snapshot:
+    def counter_snapshot(self) -> Snapshot:
         """Read the interference counters."""
-        return counters.look()
+        return counters.snapshot()
 
     def memory(self) -> Memory:
         """Return the peak memory so far."""
@@ -145,7 +159,7 @@ class Share:
         """Run steps without communication on the device with a number; returns their duration in ns, 0 if elsewhere."""
         return self._local[device - self._devices.start].block(steps) if device in self._devices else 0
 
-    def trouble(self) -> str:
+    def verify(self) -> str:
         """Return why the result of one more step is wrong; empty if nothing is."""
         result = self.workload.step()
         if not self._bench.framework.is_finite(result):
@@ -154,21 +168,112 @@ class Share:
         return f"wrong result at full size: {trouble}" if trouble else ""
 
 
-class Solo:
-    """A case that this process computes alone: its bench, and its share, the only one."""
+class SingleProcess:
+    """A case that this process computes alone."""
 
-    def __init__(self, bench: Bench, edges: Edges) -> None:
+    def __init__(self, bench: Bench, samplers: SamplerClient) -> None:
         self.bench = bench
-        self.share = Share(bench, edges)
+        self.runner = RankRunner(bench, samplers)
 
-    def all(self, name: str, *arguments: Any) -> list[Any]:
-        """Call a method of every share; returns the results by rank."""
-        return [getattr(self.share, name)(*arguments)]
+    def gather(self, name: str, *arguments: Any) -> list[Any]:
+        """Call a method of `RankRunner` in every rank; returns the results by rank."""
+        return [getattr(self.runner, name)(*arguments)]
 
     @property
     def stepper(self) -> timing.Steps:
-        """The step of all shares."""
-        return self.share.stepper
+        """The step of all ranks."""
+        return self.runner.stepper
+
+
+class Coordinator(SingleProcess):
+    """A case that this process, rank 0, computes together with others; `blocks_ns` has their durations of each block.
+
+    It sends them the current stage, which their failures name.
+    """
+
+    def __init__(self, bench: Bench, channel: Channel, stages: Stages, samplers: SamplerClient) -> None:
+        super().__init__(bench, samplers)
+        self._channel = channel
+        self._stages = stages
+        self.blocks_ns: list[list[int]] = []
+
+    def gather(self, name: str, *arguments: Any) -> list[Any]:
+        """Call a method of `RankRunner` in every rank; returns the results by rank. Raises LostPeerError."""
+        self._channel.send([self._stages.current, name, arguments])
+        own = getattr(self.runner, name)(*arguments)
+        others = [self._channel.receive(rank) for rank in range(1, self._channel.ranks)]
+        return [own, *(msgspec.convert(other, _result(name)) for other in others)]
+
+    def end(self) -> None:
+        """End the trial in the other ranks, and outlive them: a library may abort a process that loses rank 0."""
+        self._channel.send([self._stages.current, _END, ()])
+        self._channel.drain()
+        self._channel.close()
+
+    @property
+    def stepper(self) -> timing.Steps:
+        """The step of all ranks."""
+        return _GroupStepper(self)
+
+    def ranks(self, memory: Sequence[Memory | None]) -> list[Rank]:
+        """Return what is measured of each rank: its durations of the blocks, and its memory."""
+        return [
+            Rank(
+                rank=number,
+                node=number // self.bench.case.ranks_per_node,
+                devices=[*self.bench.case.devices_of(number)],
+                duration_ns=[block[number] for block in self.blocks_ns],
+                memory=peak,
+            )
+            for number, peak in enumerate(memory)
+        ]
+
+
+class _GroupStepper:
+    """A step that all ranks take together; the slowest counts."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def block(self, steps: int) -> int:
+        """Run `steps` steps in all ranks; returns the longest of their durations in ns."""
+        durations_ns: list[int] = self._coordinator.gather("block", steps)
+        self._coordinator.blocks_ns.append(durations_ns)
+        return max(durations_ns)
+
+    def sync_s(self) -> float:
+        """The cost of waiting for results that are available, or of telling all ranks to begin if that is more, s."""
+        begin_s = []
+        for _ in range(timing.SYNCS):
+            start = time.perf_counter()
+            self._coordinator.gather("ping")
+            begin_s.append(time.perf_counter() - start)
+        sync_s: list[float] = self._coordinator.gather("sync_s")
+        return max(*sync_s, min(begin_s))
+
+
+class RankServer:
+    """A case that this process computes together with others: it runs what rank 0 calls."""
+
+    def __init__(self, bench: Bench, channel: Channel, samplers: SamplerClient) -> None:
+        self.bench = bench
+        self._channel = channel
+        self._samplers = samplers
+
+    def serve(self, stages: Stages) -> None:
+        """Run the methods that rank 0 names until it ends the trial; raises LostPeerError."""
+        runner = RankRunner(self.bench, self._samplers, self._channel.rank)
+        while True:
+            stages.current, name, arguments = self._channel.receive(0)
+            if name == _END:
+                return
+            self._channel.send(getattr(runner, name)(*arguments))
+
+
+@cache
+def _result(name: str) -> Any:
+    """Return the type that a method of `RankRunner` returns."""
+    return get_type_hints(getattr(RankRunner, name))["return"]
 
 
 def _peak_rss_bytes() -> int:
