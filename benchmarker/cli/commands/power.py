@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -84,7 +85,7 @@ def command(power: str, watch: bool, seconds: float | None, view: View) -> Outpu
     if watch and view.form == "json":
         click.echo("benchmarker: no power sensor is available here", err=True)
         return Output()
-    return Output(_output(several, running.found), _plain(several, running.found))
+    return Output(_output(several, running.found), partial(_plain, several, running.found))
 
 
 @contextmanager

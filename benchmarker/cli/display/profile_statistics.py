@@ -97,6 +97,8 @@ def statistics(
     `--name` is searched in `column`. Raises `UserError` if there are more than two, or if an option applies only to
     one.
     """
+    if title is not None and view.form in ("json", "csv"):
+        raise UserError(f"--{view.form} and --title exclude each other; give one of them")
     is_for_print = title is not None or view.form not in (None, "json", "csv")
     if len(results) > 2:
         raise UserError(f"{len(results)} RESULTs were given; name one to show it, or two to see what differs")

@@ -66,6 +66,7 @@ def cases_output(
     ]
     metrics = _metrics(chosen, derive(groups[0].records[0]), [each for several in derived for each in several])
     cases = case_columns([group.factors for group in groups], wide=wide)
+    yield from cases.shared
     columns: dict[str, list[str]] = {}
     spreads: list[str] = []
     for name, heading in _headings(metrics, skew).items():
@@ -95,10 +96,10 @@ def cases_output(
         if differ:
             yield Text(differ, "  ")
     if not chosen:
-        yield from _exchanges_output(groups, cases, wide)
+        yield from _exchanges_output(groups, cases)
 
 
-def _exchanges_output(groups: Sequence[Configuration], cases: CaseColumns, wide: bool) -> Iterator[Part]:
+def _exchanges_output(groups: Sequence[Configuration], cases: CaseColumns) -> Iterator[Part]:
     """Yield the collectives of a step of each case, by formula and in its first profile, if it has any."""
     rows = []
     for group, own in zip(groups, cases.cells, strict=True):
@@ -134,6 +135,7 @@ def trials_output(
     derived = [_shown(derive(record), chosen, skew) for record in records]
     metrics = _metrics(chosen, derive(records[0]), derived)
     cases = case_columns([group.factors for group in groups], wide=wide)
+    yield from cases.shared
     case_of = {record.trial_id: at for at, group in enumerate(groups) for record in group.records}
     rows = [
         [

@@ -35,7 +35,14 @@ _BY = {
 @click.option("--rule", is_flag=True, help="Also show the rule that determined each category.")
 @statistics_options
 def command(
-    results: tuple[Path, ...], by: str, filters: Filters, rule: bool, title: str | None, view: View, **options: Any
+    results: tuple[Path, ...],
+    by: str,
+    filters: Filters,
+    rule: bool,
+    title: str | None,
+    top: int,
+    view: View,
+    **options: Any,
 ) -> Output:
     """Show what ran on the device in a profile: how often, how long, and its share of the busy time.
 
@@ -65,4 +72,4 @@ def command(
         table["share"] = table["busy_ns"] / max(1, ingested.trace.busy_ns)
         return table.rename(columns={"leaf": "scope"}), bound_of(ingested.events)
 
-    return statistics(results, columns, filters, describe, title=title, view=view, **options)
+    return statistics(results, columns, filters, describe, title=title, top=top, view=view, **options)

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     help="A line for each op, or for each op and the shapes and types of its inputs.",
 )
 @statistics_options
-def command(results: tuple[Path, ...], by: str, filters: Filters, view: View, **options: Any) -> Output:
+def command(
+    results: tuple[Path, ...], by: str, filters: Filters, title: str | None, top: int, view: View, **options: Any
+) -> Output:
     """Show the ops of a profile: the HLO instructions of JAX, or the ops of PyTorch.
 
     For an HLO instruction the table shows its program, opcode and scope; for an op, DEVICE is the busy time of the work
@@ -52,4 +54,4 @@ def command(results: tuple[Path, ...], by: str, filters: Filters, view: View, **
         table["share"] = table[share] / max(1, ingested.trace.busy_ns)
         return table, None
 
-    return statistics(results, ["op", *further], filters, describe, "op", view=view, **options)
+    return statistics(results, ["op", *further], filters, describe, "op", title=title, top=top, view=view, **options)
